@@ -31,15 +31,11 @@ STOPPING = (
     " tests/first_day/test_dead_server.py"
 )
 MODULES = {  # files, and the tests that must notice a change to them, the quick ones first
-    "pipelines/geometry.py": (
-        "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/views"
-    ),
-    "pipelines/marks.py": (
-        "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/markers"
-    ),
+    "pipelines/geometry.py": ("tests/pipelines/test_geometry.py tests/prompting/views"),
+    "pipelines/marks.py": ("tests/pipelines/test_geometry.py tests/prompting/markers"),
     "pipelines/models/wire.py": "tests/pipelines/test_chat_api.py",
     "pipelines/models/cache.py": "tests/pipelines/test_cache.py",
-    "pipelines/models/endpoint.py": "tests/pipelines/test_endpoint.py",
+    "pipelines/models/wrappers.py": "tests/pipelines/test_endpoint.py",
     "prompting/views/crop.py": "tests/prompting/views tests/prompting/controls",
     "prompting/views/zoom.py": "tests/prompting/views tests/prompting/controls",
     "eval/scoring/*.py": "tests/eval/scoring tests/eval/display/test_table.py",

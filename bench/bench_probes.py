@@ -16,9 +16,16 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.probes.arms import ArmProbe, ProbedRun, Question, probe_arm, probe_run
+from looktwice.eval.probes.arms import (
+    ArmProbe,
+    ProbedRun,
+    Question,
+    probe_arm,
+    probe_run,
+    probe_sentences,
+    probe_table,
+)
 from looktwice.eval.probes.linear import fit_probe
-from looktwice.eval.probes.page import probe_sentences, probe_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run

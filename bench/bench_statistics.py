@@ -18,9 +18,8 @@ from looktwice.eval.analysis.contestants import Together
 from looktwice.eval.logs.replies import load_replies, score_replies
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import load_key
-from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill, macro_row
-from looktwice.eval.scoring.verdict import PointScores, Score, ScoredRecord, Verdict
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Verdict
 from looktwice.eval.statistics import bootstrap_mean, cohens_kappa, compare_paired, mean_difference
 from looktwice.eval.statistics.intervals import share_interval, wilson
 from looktwice.eval.statistics.paired import benjamini_hochberg, holm

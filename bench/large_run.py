@@ -13,7 +13,7 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.records.writer import RunWriter, make_record
 from looktwice.eval.runs.predict import Run
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import CallOptions, Message, Reply, Usage
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State, Step

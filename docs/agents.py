@@ -22,7 +22,7 @@ from looktwice.eval.analysis.analyses import analysis
 from looktwice.eval.display.table import score_table
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.pipelines.config import Plan, load_plan
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State

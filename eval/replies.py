@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
@@ -164,6 +165,8 @@ class OfficialLabel(Reader):
     The official code compares strings, so any other text stays as it is, and "(B) Point B" is
     wrong.
     """
+
+    texts_are_wrong: ClassVar[bool] = True
 
     def read(self, state: State) -> Reading:
         label = state.reply

@@ -169,15 +169,15 @@ def read_as(kind: Any, line: bytes | str) -> Any:
 
 def _say_fault(exc: ValidationError) -> str:
     error = exc.errors(include_url=False, include_context=False)[0]
-    kind, loc, found = error["type"], error["loc"], error["input"]
+    kind, loc, value = error["type"], error["loc"], error["input"]
     if kind == "missing":
         return f"{_place(loc[:-1])} lacks the field {loc[-1]!r}"
     if kind == "json_invalid":
         return error["msg"]
-    shown = f"of type {type(found).__name__}" if isinstance(found, dict | list) else repr(found)
+    shown = f"of type {type(value).__name__}" if isinstance(value, dict | list) else repr(value)
     wanted = WANTED.get(kind)
-    said = f", not {wanted}" if wanted else f": {error['msg'].removeprefix('Value error, ')}"
-    return f"{_place(loc)} is {shown[:40]}{said}"
+    reason = f", not {wanted}" if wanted else f": {error['msg'].removeprefix('Value error, ')}"
+    return f"{_place(loc)} is {shown[:40]}{reason}"
 
 
 def _place(loc: Sequence[int | str]) -> str:

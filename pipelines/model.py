@@ -7,7 +7,7 @@ import json
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NotRequired, Protocol
 
@@ -160,8 +160,8 @@ def amounts(prices: Mapping[str, Any]) -> Mapping[str, float]:
 def say_prices(prices: Mapping[str, Any]) -> str:
     """List prices in words: "2.5 in, 10 out a million tokens (USD, 2026-08-01, its price page)"."""
     facts = ", ".join(str(prices[name]) for name in PRICE_FACTS if prices.get(name))
-    said = ", ".join(f"{price:g} {name}" for name, price in amounts(prices).items())
-    return f"{said} a million tokens{f' ({facts})' if facts else ''}"
+    money = ", ".join(f"{price:g} {name}" for name, price in amounts(prices).items())
+    return f"{money} a million tokens{f' ({facts})' if facts else ''}"
 
 
 @dataclass(frozen=True)
@@ -200,11 +200,11 @@ class Reply:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reply:
         """The way back from `to_dict`."""
-        known = dict(data)
-        known["usage"] = Usage(**known.get("usage", {}))
-        known["tool_calls"] = tuple(ToolCall(**call) for call in known.get("tool_calls", ()))
-        known["logprobs"] = tuple(known.get("logprobs", ()))
-        return cls(**known)
+        fields = dict(data)
+        fields["usage"] = Usage(**fields.get("usage", {}))
+        fields["tool_calls"] = tuple(ToolCall(**call) for call in fields.get("tool_calls", ()))
+        fields["logprobs"] = tuple(fields.get("logprobs", ()))
+        return cls(**fields)
 
     def as_message(self) -> Message:
         """The assistant's turn that this reply is in the conversation."""
@@ -258,6 +258,37 @@ class Model(Protocol):
     ) -> Reply: ...
 
 
+@dataclass(frozen=True)
+class Around:
+    """What is wrapped around a model, and has its identity; `around` says what it does."""
+
+    model: Model
+
+    @property
+    def identity(self) -> str:
+        """The identity of the wrapped model."""
+        return self.model.identity
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Ask. Raises what `around` raises."""
+        return self.around(lambda: self.model(messages, draw, options))
+
+    def around(self, ask: Callable[[], Reply]) -> Reply:
+        """The reply of `ask`, which asks the wrapped model once each time."""
+        return ask()
+
+    def close(self) -> None:
+        """Close the wrapped model."""
+        close_model(self.model)
+
+
+def close_model(model: Model) -> None:
+    """Close a model that can be closed."""
+    getattr(model, "close", lambda: None)()
+
+
 class ModelError(Exception):
     """A call that brought no reply. `retryable` says whether the same call may succeed later.
 
@@ -302,9 +333,9 @@ def strip_thoughts(text: str) -> str:
     text = BRACKETED_THOUGHT.sub(r"<\1>", text)
     if not (THOUGHT_OPENED.search(text) or THOUGHT_CLOSED.search(text)):
         return text
-    said = THOUGHT_CLOSED.split(_drop_closed_thoughts(text))[-1]
-    opened = THOUGHT_OPENED.search(said)
-    return said[: opened.start() if opened else None].strip()
+    answer = THOUGHT_CLOSED.split(_drop_closed_thoughts(text))[-1]
+    opened = THOUGHT_OPENED.search(answer)
+    return answer[: opened.start() if opened else None].strip()
 
 
 def _drop_closed_thoughts(text: str) -> str:

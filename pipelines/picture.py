@@ -63,10 +63,7 @@ class Header:
 
 def inspect(data: bytes, name: str) -> Header:
     """Read the header alone. Raises PictureError."""
-    return _header_of(_open(data, name), data, name)
-
-
-def _header_of(image: Image.Image, data: bytes, name: str) -> Header:
+    image = _open(data, name)
     try:
         size = image.size[::-1] if _orientation(image, data) in TURNED else image.size
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
@@ -111,9 +108,9 @@ def _open(data: bytes, name: str) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
-        found, known = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
+        content, formats = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
         raise PictureError(
-            f"{name}: not an image that can be read ({found}); save it as one of {known}"
+            f"{name}: not an image that can be read ({content}); save it as one of {formats}"
         ) from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise PictureError(
@@ -212,11 +209,6 @@ def _to_srgb(image: Image.Image) -> Image.Image:
 Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
 
-REDUCED = {
-    8: cv2.IMREAD_REDUCED_COLOR_8,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-}
 FAST_PNG = [
     cv2.IMWRITE_PNG_COMPRESSION,
     1,
@@ -271,7 +263,6 @@ class Picture:
 
     _pixels: Pixels | None = None
     _fetch: Callable[[], bytes] | None = None
-    _opened: Image.Image | None = None
     _known_to_decode = False
 
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
@@ -327,16 +318,17 @@ class Picture:
         pixels.flags.writeable = False
         return pixels
 
-    def reduced(self, longest: int) -> Pixels:
-        """HxWx3 RGB uint8 with a longer side of at least `longest`, if the picture's is; for a JPEG
-        in a fraction."""
-        if self._pixels is None and (self._header.media_type, self._header.changed) == (JPEG, ""):
-            times = max(self.size) // longest
-            how = next((how for part, how in REDUCED.items() if times >= part), cv2.IMREAD_COLOR)
-            small = cv2.imdecode(np.frombuffer(self._source, np.uint8), how)
-            if small is not None:  # it is not torn
-                return np.asarray(cv2.cvtColor(small, cv2.COLOR_BGR2RGB), np.uint8)
-        return self.pixels
+    def small(self, longest: int) -> Image.Image:
+        """The picture with no side longer than `longest` pixels; of a JPEG no more is decoded than
+        that shows."""
+        if self._pixels is None and not self._header.changed:
+            image = _open(self._source, self.name)
+            with suppress(*BROKEN):  # what is torn is refused in the words of its decode
+                image.thumbnail((longest, longest))
+                return image
+        image = Image.fromarray(self.pixels)
+        image.thumbnail((longest, longest))
+        return image
 
     @property
     def size(self) -> tuple[int, int]:
@@ -372,7 +364,7 @@ class Picture:
     def _check(self) -> None:
         """Raises PictureError as `decode` does, so that nothing torn is sent; a JPEG is read at an
         eighth of its size, in a fraction of the time."""
-        image, self._opened = self._opened or _open(self._source, self.name), None
+        image = _open(self._source, self.name)
         try:
             image.draft("L", (1, 1))
             image.load()
@@ -392,8 +384,7 @@ class Picture:
     @_kept_property
     def _header(self) -> Header:
         """What can be told of the encoded source without decoding its pixels."""
-        self._opened = _open(self._source, self.name)
-        return _header_of(self._opened, self._source, self.name)
+        return inspect(self._source, self.name)
 
     def __repr__(self) -> str:
         shape = "not decoded yet" if self._pixels is None else "{}x{}".format(*self.size)
@@ -407,3 +398,10 @@ def to_png(pixels: Pixels) -> bytes:
     if not ok:
         raise PictureError(f"OpenCV could not write a PNG of shape {pixels.shape}")
     return bytes(data)
+
+
+def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
+    """A JPEG data URL of the picture with its longest side at most `longest` pixels."""
+    buffer = io.BytesIO()
+    picture.small(longest).save(buffer, "JPEG", quality=quality)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -157,6 +157,18 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     return thing
 
 
+def models_in(thing: Any) -> list[Model]:
+    """Every model in the settings of stages, at any depth, as often as it stands there."""
+    models: list[Model] = []
+
+    def collect(model: Model) -> Model:
+        models.append(model)
+        return model
+
+    with_models(thing, collect)
+    return models
+
+
 def _changed(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Those of the things that `with_models` makes others of."""
     made = {key: with_models(thing, change) for key, thing in things.items()}

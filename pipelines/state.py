@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
+from looktwice.pipelines.picture import thumbnail
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
@@ -164,10 +166,10 @@ class State:
         if confidence is not None and not (type(confidence) in numbers and 0 <= confidence <= 1):
             return f"confidence is a float in 0..1 or None, found {confidence!r}; write float(...)"
         for name, kind in {"views": View, "messages": Message}.items():
-            things = getattr(self, name)
-            if not isinstance(things, tuple) or not all(isinstance(x, kind) for x in things):
-                kinds = f"{kind.__name__}, found {type(things).__name__}"
-                return f"{name} is a tuple of {kinds} {things!r:.80}"
+            values = getattr(self, name)
+            if not isinstance(values, tuple) or not all(isinstance(x, kind) for x in values):
+                kinds = f"{kind.__name__}, found {type(values).__name__}"
+                return f"{name} is a tuple of {kinds} {values!r:.80}"
         if isinstance(self.sample, Sample):
             return self._measure_fault()
         return f"sample is a Sample, found {type(self.sample).__name__}"
@@ -177,12 +179,12 @@ class State:
         for name, value in self.measures.items():
             if not (is_text(name) and name):
                 return f"a measurement is named by a text, found {name!r:.80}"
-            for each in value if isinstance(value, tuple) else (value,):
-                number: Any = each if type(each) in (float, int) else 0.0
-                plain = each is None or number is each or is_text(each)
+            for part in value if isinstance(value, tuple) else (value,):
+                number: Any = part if type(part) in (float, int) else 0.0
+                plain = part is None or number is part or is_text(part)
                 if not (plain and math.isfinite(number)):
                     return (
-                        f"the measurement {name!r} is a finite number or a text, found {each!r:.80}"
+                        f"the measurement {name!r} is a finite number or a text, found {part!r:.80}"
                     )
         return ""
 
@@ -206,9 +208,29 @@ class State:
         )
 
     def _repr_html_(self) -> str:
-        from looktwice.pipelines.notebook import state_html
-
         return state_html(self)
+
+
+def state_html(state: State, longest: int = 320) -> str:
+    """The views of a `State` side by side, then its prompt, every turn, and the answer."""
+    views, turns = "", ""
+    for number, view in enumerate(state.views, 1):
+        caption = "view {}, {}x{}".format(number, *view.size)
+        views += (
+            '<figure style="margin:0"><img'
+            f' src="{thumbnail(view.picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+        )
+    for message in state.messages:
+        count = len(message.views)
+        images = f"[{count} image{'s' * (count > 1)}] " if count else ""
+        turns += f"<p><b>{message.role}</b> {images}{escape(message.text)}</p>"
+    words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
+    answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
+    return (
+        f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p><div'
+        f' style="display:flex;gap:8px;flex-wrap:wrap">{views}</div><div'
+        f' style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -101,7 +101,9 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     Quarter turns are exact; other angles are resampled linearly, on a ground of one colour.
     """
     new = turned_size(view.size, degrees)
-    affine = _about_center(view.size, degrees, new)
+    (width, height), turn = view.size, Affine.rotation(degrees)
+    to_origin = Affine.shift(-(width - 1) / 2, -(height - 1) / 2)
+    affine = Affine.shift((new[0] - 1) / 2, (new[1] - 1) / 2) @ turn @ to_origin
     if degrees % 90 == 0:
         pixels = np.rot90(view.pixels, int(degrees // 90) % 4)
     else:
@@ -152,11 +154,6 @@ def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
             replace(p, affine=affine @ p.affine, clip=affine.polygon(p.clip)) for p in view.parts
         ]
     return View(Picture(pixels), tuple(parts))
-
-
-def _about_center(old: tuple[int, int], degrees: float, new: tuple[int, int]) -> Affine:
-    to_origin = Affine.shift(-(old[0] - 1) / 2, -(old[1] - 1) / 2)
-    return Affine.shift((new[0] - 1) / 2, (new[1] - 1) / 2) @ Affine.rotation(degrees) @ to_origin
 
 
 def _rgb(pixels: object) -> Pixels:

@@ -1,9 +1,14 @@
-"""Checks that the numbers among a stage's settings lie in their ranges."""
+"""Checks that the numbers among a stage's settings lie in their ranges, and names the sample in
+what goes wrong."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from looktwice.pipelines.sample import Sample
 
 __all__: list[str] = []
 
@@ -20,3 +25,23 @@ def check_ranges(settings: Any, *rules: str, prefix: str = "") -> None:
             value = getattr(settings, name)
             if value is not None and not SIGNS[sign](value, limit):
                 raise ValueError(f"{prefix}{name} {sign} {bound} must hold, found {name}: {value}")
+
+
+class Ranged:
+    """Settings whose numbers hold the rules in `ranges` (`check_ranges`); a subclass adds its
+    own."""
+
+    ranges: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for kind in type(self).__mro__:
+            check_ranges(self, *vars(kind).get("ranges", ()))
+
+
+@contextmanager
+def naming(sample: Sample) -> Iterator[None]:
+    """Raise every ValueError again with the sample's id in front."""
+    try:
+        yield
+    except ValueError as exc:
+        raise ValueError(f"sample {sample.id}: {exc}") from exc

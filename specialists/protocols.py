@@ -1,7 +1,8 @@
 """Protocols of specialists: what a detector, matcher, depth estimator ... takes and returns.
 
 To add a specialist: write a frozen dataclass whose `__call__` has the signature of one of these
-protocols and returns its class of `results`. Without weights, inherit nothing. A network inherits
+protocols and returns its class of `results`. Without weights, inherit nothing, or
+`networks.ranges.Checked`, which refuses settings outside of their `ranges`. A network inherits
 `networks.HubNetwork` where Hugging Face transformers opens it (`maps/depth_anything.py` shows all
 of it), else `networks.Network`, for which you write `open_network` and `forward`; both bring
 devices, batches over threads, and stored results. An ONNX file that OpenCV reads needs neither:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import cv2
 import numpy as np
@@ -53,27 +52,18 @@ def made(seed: int, marked: bool = True) -> BurntIn:
     return BurntIn(pixels, points, f"{seed}: {name}, {how}, {codec}")
 
 
-@cache
-def _photograph(name: str) -> Pixels:
-    return photograph(name)
-
-
 def _ground(rng: Generator) -> tuple[str, Pixels]:
     """A window of a photograph, at a size of its own."""
     name = str(rng.choice(PHOTOGRAPHS))
-    pixels = _photograph(name)
+    pixels = photograph(name)
     share = rng.uniform(0.6, 1)
     height, width = (int(share * side) for side in pixels.shape[:2])
-    top, left = (
-        int(rng.integers(pixels.shape[0] - height + 1)),
-        int(rng.integers(pixels.shape[1] - width + 1)),
-    )
+    top = int(rng.integers(pixels.shape[0] - height + 1))
+    left = int(rng.integers(pixels.shape[1] - width + 1))
     scale = rng.uniform(320, 720) / max(height, width)
-    pixels = pixels[top : top + height, left : left + width]
-    small = cv2.resize(
-        pixels, (round(width * scale), round(height * scale)), interpolation=cv2.INTER_AREA
-    )
-    return name, np.asarray(small, np.uint8)
+    size = round(width * scale), round(height * scale)
+    window = pixels[top : top + height, left : left + width]
+    return name, np.asarray(cv2.resize(window, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _points(rng: Generator, words: Sequence[str], width: int, height: int) -> tuple[Point, ...]:
@@ -90,15 +80,13 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
     pen."""
     color = str(rng.choice(list(COLORS)))
     radius = float(rng.uniform(5, 15))
-    hand = str(
-        rng.choice(["circles", "paper", "released", "cut", "pen"], p=[0.5, 0.1, 0.1, 0.1, 0.2])
-    )
+    hands = {"circles": 0.5, "paper": 0.1, "released": 0.1, "cut": 0.1, "pen": 0.2}
+    hand = str(rng.choice(list(hands), p=list(hands.values())))
     if hand == "paper" and ground.shape[0] < 512:  # its circles would have a radius below 5
         hand = "circles"
     if hand == "pen":
-        return f"pen, {color}, radius {radius:.0f}", _with_pen(
-            rng, ground, points, COLORS[color], round(radius)
-        )
+        pixels = _with_pen(rng, ground, points, COLORS[color], round(radius))
+        return f"pen, {color}, radius {radius:.0f}", pixels
     label = Label(font_size=float(rng.uniform(12, 20)))
     circles = Circles(color=color, radius=radius, thickness=float(rng.uniform(2, 4)), label=label)
     stages: dict[str, Circles] = {
@@ -109,16 +97,11 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
     try:
         stage = stages[hand]
         state = stage(State.start(Sample("s", "?", (Picture(ground),), marks=points)), NoModel())
-    except (
-        KeyError,
-        ValueError,
-    ):  # labels that have no room inside the picture: BLINK's own are cut off there
+    except (KeyError, ValueError):  # labels without room inside, where BLINK's own are cut off
         return f"as released, {color}", as_released(ground, points, COLORS[color])
-    sizes = (
-        f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}, font"
-        f" {stage.lettering.font_size:.0f}"
-    )
-    return f"{hand}, {stage.color}, {sizes}", state.views[0].pixels
+    sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}"
+    font = f"font {stage.lettering.font_size:.0f}"
+    return f"{hand}, {stage.color}, {sizes}, {font}", state.views[0].pixels
 
 
 def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, int]) -> Pixels:
@@ -146,24 +129,16 @@ def _with_pen(
     """cv2's circle and text, the label on its plate above the ring, or below it near the upper
     rim."""
     pixels = ground.copy()
-    size = float(rng.uniform(0.4, 0.7))
+    size, face, white = float(rng.uniform(0.4, 0.7)), cv2.FONT_HERSHEY_SIMPLEX, (255, 255, 255)
     for point in points:
         x, y = round(point.x), round(point.y)
         cv2.circle(pixels, (x, y), radius, color, 2, cv2.LINE_AA)
-        (width, height), _ = cv2.getTextSize(point.label, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
+        (width, height), _ = cv2.getTextSize(point.label, face, size, 1)
         left = min(max(0, x - width // 2 - 2), pixels.shape[1] - width - 4)
         top = y - radius - 6 - height - 4 if y - radius - 6 - height - 4 >= 0 else y + radius + 6
         cv2.rectangle(pixels, (left, top), (left + width + 3, top + height + 4), (0, 0, 0), -1)
-        cv2.putText(
-            pixels,
-            point.label,
-            (left + 2, top + height + 2),
-            cv2.FONT_HERSHEY_SIMPLEX,
-            size,
-            (255, 255, 255),
-            1,
-            cv2.LINE_AA,
-        )
+        corner = left + 2, top + height + 2
+        cv2.putText(pixels, point.label, corner, face, size, white, 1, cv2.LINE_AA)
     return pixels
 
 
@@ -175,7 +150,5 @@ def _stored(rng: Generator, pixels: Pixels) -> tuple[str, Pixels]:
     factor = cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444 if whole else cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420
     settings = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factor]
     _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], settings)
-    decoded = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
-    return f"JPEG {quality} {'4:4:4' if whole else '4:2:0'}", np.ascontiguousarray(
-        decoded[:, :, ::-1]
-    )
+    decoded = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR_RGB), np.uint8)
+    return f"JPEG {quality} {'4:4:4' if whole else '4:2:0'}", decoded

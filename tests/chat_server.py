@@ -1,11 +1,11 @@
 """A real OpenAI-compatible HTTP server as a process of its own: counts, logs, answers alike, fails
 when told to.
 
-`python chat_server.py --log FILE` prints `port N` and its process; `--many` starts one for each
-line of flags that it reads. Every answer follows from a hash of the request. Words in the last
-user's text ask for a behaviour (see BEHAVIOURS), `--fail 429=0.2` makes that share of first
-attempts fail, `--first 429,500` the first requests. GET /stats gives the counts and the
-Authorization headers seen. `--rate 20` answers 20 a second, and refuses what comes beyond.
+`python chat_server.py` starts a server for each line of flags that it reads, and prints `port N`
+and its process. Every answer follows from a hash of the request. Words in the last user's text ask
+for a behaviour (see BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail,
+`--first 429,500` the first requests. GET /stats gives the counts and the Authorization headers
+seen. `--rate 20` answers 20 a second, and refuses what comes beyond.
 """
 
 import argparse
@@ -346,7 +346,7 @@ STARTING = threading.Lock()
 def _starter() -> subprocess.Popen[str]:
     """The process that all servers are forked from: what they import is read once. It ends with
     this one."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--many"]
+    command = [sys.executable, str(Path(__file__).resolve())]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.__exit__, None, None, None)
     return process
@@ -368,14 +368,6 @@ def serve_many() -> None:
         if not os.fork():
             serve(json.loads(line))
             os._exit(0)
-
-
-def main() -> None:
-    """One server, or many."""
-    if sys.argv[1:] == ["--many"]:
-        serve_many()
-    else:
-        serve(sys.argv[1:])
 
 
 FLAGS: tuple[tuple[str, str | float, str], ...] = (
@@ -411,4 +403,4 @@ def serve(flags: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve_many()

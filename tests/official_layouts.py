@@ -288,9 +288,11 @@ def _asked(q_id: str, key: Any, images: int = 2, **more: Any) -> dict[str, Any]:
     }
 
 
-def film(path: Path) -> None:
+def film(path: Path, frames: int = 10, step: int = 20) -> Path:
+    """Ten frames a second, each `step` grey levels brighter than the one before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10.0, (32, 24))
-    for value in range(10):
-        writer.write(np.full((24, 32, 3), 20 * value, np.uint8))
+    for number in range(frames):
+        writer.write(np.full((24, 32, 3), step * number, np.uint8))
     writer.release()
+    return path

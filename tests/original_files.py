@@ -18,15 +18,8 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RECORDS = Path(__file__).parent / "specialists" / "original_files.json.gz"
 
 
-BERT = [
-    "[PAD]",
-    *(f"w{n}" for n in range(1, 100)),
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    *(f"w{n}" for n in range(103, 1012)),
-    ".",
-]
+BERT = ["[PAD]", *(f"w{n}" for n in range(1, 100)), "[UNK]", "[CLS]", "[SEP]"]
+BERT += [*(f"w{n}" for n in range(103, 1012)), "."]
 BERT += [*(f"w{n}" for n in range(1013, 1029)), "?", "cat", "cup"]
 """A vocabulary that has BERT's numbers for the words that Grounding DINO knows by number."""
 
@@ -54,9 +47,8 @@ def weight(name: str, shape: Sequence[int]) -> Any:
     """A tensor that depends on its name and shape alone, of a size that keeps signals alive."""
     import torch
 
-    drawn = torch.randn(
-        tuple(shape), generator=torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    )
+    dice = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    drawn = torch.randn(tuple(shape), generator=dice)
     if name.endswith("num_batches_tracked"):
         return torch.zeros(tuple(shape), dtype=torch.int64)
     if name.endswith("running_var"):

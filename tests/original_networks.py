@@ -44,24 +44,20 @@ def sam(path: Path) -> Outputs:
 
     opened = SAM(str(path)).open_network(CPU)
     levels = photograph(64, 48) * 60 + 120
-    mean, std = (
-        torch.tensor(each).view(1, 3, 1, 1)
-        for each in ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))
-    )
+    levels_of_imagenet = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+    mean, std = (torch.tensor(each).view(1, 3, 1, 1) for each in levels_of_imagenet)
     pixels = torch.nn.functional.pad((levels - mean) / std, (0, 16))
     seen = opened.model.get_image_embeddings(pixels)
-    masks, scores = opened.decode(
-        seen, np.array([[10.5, 12.5, 40.5, 50.5]]), (64, 48), several=False
-    )
+    box = np.array([[10.5, 12.5, 40.5, 50.5]])
+    masks, scores = opened.decode(seen, box, (64, 48), several=False)
     return {"masks": masks, "scores": scores}
 
 
 def sam2(path: Path) -> Outputs:
     opened = SAM(str(path)).open_network(CPU)
     seen = opened.model.get_image_embeddings(photograph(1024, 1024))
-    masks, scores = opened.decode(
-        seen, np.array([[200.5, 300.5, 700.5, 600.5]]), (1024, 1024), several=True
-    )
+    box = np.array([[200.5, 300.5, 700.5, 600.5]])
+    masks, scores = opened.decode(seen, box, (1024, 1024), several=True)
     return {"masks": masks, "scores": scores}
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests import tiny_networks
+from tests.tiny import tiny
 
 MORE = 3.0  # a patch or token with ink gets e ** MORE times the attention of one without
 
@@ -22,7 +22,7 @@ def seeks_ink(folder: Path) -> Path:
     """
     from safetensors.torch import load_file, save_file
 
-    tiny_networks.qwen2_5_vl(folder)
+    tiny("qwen2_5_vl", folder)
     # of two heads of 16; products of keys and questions are divided by 16 ** 0.5
     least, sharp = ([7, 23], MORE * 16**0.5)
     planted: list[tuple[str, Any, float]] = [

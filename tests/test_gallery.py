@@ -16,6 +16,7 @@ from PIL import Image
 
 import looktwice.prompting
 from looktwice.pipelines.config.classes import load_plugin
+from looktwice.pipelines.config.spec import asks_model
 from tests.paths import DOCS
 
 PAGE = DOCS / "gallery.md"
@@ -80,6 +81,17 @@ def is_stage(cls: type) -> bool:
         "state",
         "model",
     ]
+
+
+def test_the_stages_that_call_no_model_say_so() -> None:
+    """So that a study of the others needs none."""
+    asking = set()
+    for path in stages():
+        room, name = path.rsplit(".", 1)
+        stage = getattr(importlib.import_module(f"looktwice.{room}"), name)
+        asking |= {path} if asks_model(object.__new__(stage)) else set()
+    turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
+    assert asking == {"prompting.agent.Agent", *(f"prompting.turns.{name}" for name in turns)}
 
 
 def used(entries: Mapping[str, Any]) -> set[str]:

@@ -24,8 +24,7 @@ from looktwice.eval.statistics.intervals import resampled_means
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.own_questions import KEYS
 from looktwice.pipelines.config.load import load
-from looktwice.pipelines.notebook import thumbnail
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, thumbnail
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import CONFIGS, DOCS
 

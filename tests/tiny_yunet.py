@@ -29,24 +29,18 @@ def yunet(path: Path) -> Path:
                 bias[:] = (0.5, 0.5, np.log(2), np.log(2))
             weights += [_tensor(f"{name}_w", kernel), _tensor(f"{name}_b", bias)]
             weights.append(_tensor(f"{name}_s", np.array([1, -1, channels], np.int64)))
+            squash = "Sigmoid" if kind in ("cls", "obj") else "Identity"
+            given, strides = ["input", f"{name}_w", f"{name}_b"], _ints("strides", [stride] * 2)
             nodes += [
-                _node(
-                    "Conv",
-                    ["input", f"{name}_w", f"{name}_b"],
-                    f"{name}_c",
-                    _ints("strides", [stride, stride]),
-                ),
-                _node(
-                    "Sigmoid" if kind in ("cls", "obj") else "Identity", [f"{name}_c"], f"{name}_v"
-                ),
+                _node("Conv", given, f"{name}_c", strides),
+                _node(squash, [f"{name}_c"], f"{name}_v"),
                 _node("Transpose", [f"{name}_v"], f"{name}_t", _ints("perm", [0, 2, 3, 1])),
                 _node("Reshape", [f"{name}_t", f"{name}_s"], name),
             ]
             outputs.append(_value(name, [1, "cells", channels]))
     graph = b"".join(_part(1, node) for node in nodes) + _part(2, b"tiny")
-    graph += b"".join(_part(5, each) for each in weights) + _part(
-        11, _value("input", [1, 3, "height", "width"])
-    )
+    graph += b"".join(_part(5, each) for each in weights)
+    graph += _part(11, _value("input", [1, 3, "height", "width"]))
     graph += b"".join(_part(12, each) for each in outputs)
     path.write_bytes(_number(1, 8) + _part(7, graph) + _part(8, _part(1, b"") + _number(2, 13)))
     return path
@@ -76,19 +70,14 @@ def _tensor(name: str, values: np.ndarray) -> bytes:
 
 
 def _ints(name: str, values: list[int]) -> bytes:
-    return (
-        _part(1, name.encode()) + b"".join(_number(8, value) for value in values) + _number(20, 7)
-    )
+    numbers = b"".join(_number(8, value) for value in values)
+    return _part(1, name.encode()) + numbers + _number(20, 7)
 
 
 def _node(kind: str, inputs: list[str], output: str, *attributes: bytes) -> bytes:
-    names = b"".join(_part(1, name.encode()) for name in inputs) + _part(2, output.encode())
-    return (
-        names
-        + _part(3, output.encode())
-        + _part(4, kind.encode())
-        + b"".join(_part(5, a) for a in attributes)
-    )
+    node = b"".join(_part(1, name.encode()) for name in inputs)
+    node += _part(2, output.encode()) + _part(3, output.encode()) + _part(4, kind.encode())
+    return node + b"".join(_part(5, attribute) for attribute in attributes)
 
 
 def _value(name: str, sizes: list[int | str]) -> bytes:

@@ -12,8 +12,18 @@ from torch.nn import functional
 
 from bench.pocket.scenes import SIZES
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS
-from looktwice.pipelines.models.pocket.inputs import CELLS, LINE, LONGEST, NUMBER_OF, VOCABULARY
-from looktwice.pipelines.models.pocket.network import CLASSES, HEADS, LINES, REPLY, VIEWS
+from looktwice.pipelines.models.pocket.network import (
+    CELLS,
+    CLASSES,
+    HEADS,
+    LINE,
+    LINES,
+    LONGEST,
+    NUMBER_OF,
+    REPLY,
+    VIEWS,
+    VOCABULARY,
+)
 
 WIDTH, SINKS = 96, 4
 LOOKS = (False, True, True, False, False)  # of each layer: whether it looks at the views

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bench.pocket.network import SINKS
 from looktwice.eval.tasks.marked_scenes.kinds import Question
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES
-from looktwice.pipelines.models.pocket.inputs import NUMBER_OF
+from looktwice.pipelines.models.pocket.network import NUMBER_OF
 
 POINTING, COUNTING = 0, 1
 """Heads that learn to look at what is asked about, and at the middle of everything that is

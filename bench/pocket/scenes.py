@@ -34,15 +34,14 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
     SHAPES,
     SYMBOLS,
-    Scene,
     Style,
     Thing,
-    draw_ground,
+    draw_things,
 )
 from looktwice.eval.tasks.marked_scenes.task import TRAINING_PHOTOS
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.models.pocket.inputs import CELLS, STEP, fit_pixels
+from looktwice.pipelines.models.pocket.network import CELLS, STEP, fit_pixels
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -126,7 +125,7 @@ def _draw_example(rng: Generator, number: int) -> Example:
     marked = [asked.things.index(thing) for thing in asked.marked]
     if not marked and rng.random() < 0.3:
         marked = [int(rng.integers(len(asked.things)))]
-    pixels = Scene(draw_ground(rng, style), asked.things).draw()
+    pixels = draw_things(rng, asked.things, style)
     state, whole = _prepare(rng, pixels, [asked.things[n] for n in marked], kind)
     inputs, grids = [], []
     for view in state.views:

@@ -25,19 +25,20 @@ from bench.pocket.pointing import Pointer, Shares, point_out
 from bench.pocket.scenes import Example, more_questions
 from bench.pocket.store import SHARD, read_shard, write_shard
 from bench.pocket.wording import write_prompt
-from looktwice.pipelines.models.pocket.inputs import (
+from looktwice.pipelines.models.pocket.network import (
     ANSWER,
     CELLS,
+    CLASSES,
     LETTERS,
     LINE,
     LONGEST,
     NUMBER_OF,
     PAD,
+    REPLY,
     SIDE,
     read_words,
     reply_words,
 )
-from looktwice.pipelines.models.pocket.network import CLASSES, REPLY
 
 CHOICE_LETTERS = tuple(NUMBER_OF[letter] for letter in LETTERS)
 QUESTIONS = 6

@@ -22,9 +22,9 @@ from looktwice.specialists.detection.faces import dlib_file
 from looktwice.specialists.detection.ppocr import FILES as TEXT_FILES, to_input
 from looktwice.specialists.networks.packages import open_onnx
 from looktwice.specialists.segmentation import U2Net
-from tests import tiny_networks
 from tests.original_files import BERT
 from tests.specialists.scenes import photograph
+from tests.tiny import tiny
 
 WORDS = ["cat", "cup"]
 
@@ -62,7 +62,7 @@ def their_owlv2(repo: Path, out: Path) -> Outputs:
     import torch
     import transformers
 
-    folder = tiny_networks.owlv2(out / "folder")
+    folder = tiny("owlv2", out / "folder")
     network = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
     inputs = processor(images=[photo()], text=[WORDS], return_tensors="pt", padding=True)

@@ -17,7 +17,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.features import DIFT, DINOv2, EfficientNet
 from looktwice.specialists.features.dift import noise_seed
 from looktwice.specialists.networks.image_size import MEAN, STD
-from tests import tiny_matchers
+from tests.tiny import tiny
 
 PROMPT, DRAWS, BLOCKS = "a photo of a cat", 2, (2, 4, 10, 15)
 
@@ -75,7 +75,7 @@ def their_dift(repo: Path, out: Path) -> Outputs:
     import torch
     from transformers import CLIPTextModel, CLIPTokenizer
 
-    folder = tiny_matchers.stable_diffusion(out / "folder")
+    folder = tiny("stable_diffusion", out / "folder")
     alias("diffusers.models.unet_2d_condition", "diffusers.models.unets.unet_2d_condition")
     theirs = import_module("src.models.dift_sd")
     parts = {

@@ -15,8 +15,8 @@ from bench.upstream.row import Outputs, Row, photo, save
 from bench.upstream_networks import depth_anything_v1, depth_anything_v2
 from looktwice.specialists.maps import DepthAnything, MarigoldAlbedo
 from looktwice.specialists.maps.reflectance import levels_to_linear
-from tests import tiny_depth
 from tests.specialists.maps.test_marigold import intrinsics
+from tests.tiny import tiny
 
 METRIC = "depth_anything_v2_metric_hypersim_vits.pth"
 
@@ -72,7 +72,7 @@ def their_transformers(repo: Path, out: Path, name: Tiny) -> Outputs:
     import torch
     import transformers
 
-    getattr(tiny_depth, name)(out / "folder")
+    tiny(name, out / "folder")
     network = transformers.AutoModelForDepthEstimation.from_pretrained(out / "folder").eval()
     processor = transformers.AutoImageProcessor.from_pretrained(out / "folder", backend="pil")
     inputs, size = processor(images=photo(), return_tensors="pt"), photo().shape[:2]

@@ -17,7 +17,7 @@ from bench.upstream_networks import efficient_loftr, fill
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
 from looktwice.specialists.networks.packages import find_package_file
-from tests import tiny_matchers
+from tests.tiny import tiny
 
 Preset = Literal["outdoor", "indoor_new"]
 WIDE = (640, 480)  # the size at which EfficientLoFTR's processor looks
@@ -157,7 +157,7 @@ def their_aliked(repo: Path, out: Path) -> Outputs:
 
 
 def our_aliked(out: Path) -> Outputs:
-    head = tiny_matchers.head(out / "head.pth", "aliked")
+    head = tiny("head", out / "head.pth", "aliked")
     matcher = LightGlue(
         str(out / "features.pth"), features="aliked", matcher=str(head), device="cpu"
     )

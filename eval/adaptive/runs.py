@@ -19,11 +19,11 @@ from looktwice.eval.psychometrics.functions import COARSE, Psychometric, Thresho
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.steering import Pool, Round, Steering
-from looktwice.eval.scoring.benchmark import chance_levels
 from looktwice.eval.scoring.labels import as_number, label_with_changes
+from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import Arm
 
 Floats = NDArray[np.float64]
 

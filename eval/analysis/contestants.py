@@ -78,10 +78,6 @@ ORACLE_NOTE = (
 )
 
 
-def _worse(row: Row) -> int | None:
-    return None if row.better is None or row.discordant is None else row.discordant - row.better
-
-
 COMPARISON: tuple[Column[Row], ...] = (
     Column("contestant", contestant_of, text),
     *names("task", "metric"),
@@ -95,7 +91,7 @@ COMPARISON: tuple[Column[Row], ...] = (
     Column("n", "compared"),
     Column("clusters", "n_clusters"),
     Column("better", "better"),
-    Column("worse", _worse),
+    Column("worse", "worse"),
     Column("left\nout", "excluded", some),
 )
 

@@ -26,10 +26,10 @@ from looktwice.eval.display.text_tables import (
     percent,
     table,
 )
-from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.labels import contestant_changes, setting_at
-from looktwice.eval.scoring.run_rows import accuracy_to_compare, own_metrics, units_of
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.row import accuracy_to_compare, units_of
+from looktwice.eval.scoring.run_rows import own_metrics
+from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats
 from looktwice.eval.statistics.paired import (
     Cell,

@@ -205,15 +205,13 @@ class OrderLine(NamedTuple):
 
 ORDERS: tuple[Column[OrderLine], ...] = (
     *names("contestant", "other"),
-    Column("settings", lambda line: line.settings and line.settings.count),
+    Column("settings", "settings.count"),
     Column(
         "leads in", lambda line: line.settings and f"{line.settings.leads} of {line.settings.count}"
     ),
-    Column(
-        "swap between\nsettings %", lambda line: line.settings and line.settings.swap, estimate_cell
-    ),
-    Column("draws", lambda line: line.draws and line.draws.count),
-    Column("swap between\ndraws %", lambda line: line.draws and line.draws.swap, estimate_cell),
+    Column("swap between\nsettings %", "settings.swap", estimate_cell),
+    Column("draws", "draws.count"),
+    Column("swap between\ndraws %", "draws.swap", estimate_cell),
     Column("n", "n", some),
 )
 

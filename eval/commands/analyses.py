@@ -178,8 +178,7 @@ def tell_audit(asked: Asked) -> None:
 def tell_probes(asked: Asked) -> None:
     """Where in a model the answer is lost, by linear probes on every layer, tried on the share
     `held_out` of the pictures of at most `limit` questions of each arm."""
-    from looktwice.eval.probes.arms import probe_run
-    from looktwice.eval.probes.page import NOTE, probe_page, probe_sentences, probe_table
+    from looktwice.eval.probes.arms import NOTE, probe_page, probe_run, probe_sentences, probe_table
     from looktwice.eval.records.records import RunError
     from looktwice.pipelines.disk import write_file
 

@@ -133,36 +133,46 @@ def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2)
 
 def print_table(scored: Any, kind: str = "short") -> None:
     """Print what was found; or, `full` or by slices, the table and the effect of each factor of a
-    sweep, of each single change. Then what a study asked for: thresholds, fragility, a gap."""
+    sweep, of each single change. Then what its studies ask for: thresholds, fragility, a gap."""
     from rich.console import Console
 
-    from looktwice.eval.analysis.ending import Ending
-    from looktwice.eval.analysis.factors import effect_note, factor_table, sweep_table
     from looktwice.eval.analysis.finding import find
-    from looktwice.eval.analysis.fragility import NOTE, fragility_table
-    from looktwice.eval.analysis.ranks import flip_table
     from looktwice.eval.display.table import console_table
-    from looktwice.eval.psychometrics import thresholds
 
     finding = find(scored)
+    keys = set[str]().union(*(run.config for run in scored.scores))  # of the studies
     if kind == "full" or scored.by:
         Console().print(console_table(scored))
-        swept = sweep_table(scored, whole=False)
-        print_text_table(swept, "effect of each factor", effect_note(scored))
+        if {"sweep", "each"} & keys:
+            from looktwice.eval.analysis.factors import effect_note, sweep_table
+
+            swept = sweep_table(scored, whole=False)
+            print_text_table(swept, "effect of each factor", effect_note(scored))
         for sentence in finding.sentences:
             say(sentence)
     else:
+        from looktwice.eval.analysis.ending import Ending
+
         Console().print(Ending(finding))
-    for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
-        print_text_table(crossed, title, blocks=0)
-    fitted = thresholds.threshold_table(scored.scores)
-    print_text_table(fitted, "thresholds", thresholds.NOTE)
-    fragile = fragility_table(scored, whole=False)
-    if fragile.rows:
+    if scored.by or "thresholds" in keys:
+        from looktwice.eval.psychometrics import thresholds
+
+        for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
+            print_text_table(crossed, title, blocks=0)
+        fitted = thresholds.threshold_table(scored.scores)
+        print_text_table(fitted, "thresholds", thresholds.NOTE)
+    if "fragility" in keys:
+        from looktwice.eval.analysis.fragility import NOTE, fragility_table
+        from looktwice.eval.analysis.ranks import flip_table
+
+        fragile = fragility_table(scored, whole=False)
         print_text_table(fragile, "how fragile the marker makes it", NOTE, blocks=1)
         flips = flip_table(scored)
         print_text_table(flips, "who would lead under another style", blocks=1)
-    print_text_table(factor_table(scored), "why the numbers differ")
+    if "gap" in keys:
+        from looktwice.eval.analysis.factors import factor_table
+
+        print_text_table(factor_table(scored), "why the numbers differ")
 
 
 def parse_columns(texts: list[str]) -> dict[str, str]:

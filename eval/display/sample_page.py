@@ -14,8 +14,7 @@ from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Message, canonical, message_json
-from looktwice.pipelines.notebook import thumbnail
-from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.picture import PictureError, thumbnail
 from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent

@@ -21,7 +21,8 @@ from looktwice.eval.display.text_tables import (
     text,
     with_interval,
 )
-from looktwice.eval.scoring.row import METRICS, Row
+from looktwice.eval.scoring.metrics import METRICS
+from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.score import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict

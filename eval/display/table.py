@@ -45,7 +45,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_yaml
 from looktwice.eval.scoring.labels import setting_of
-from looktwice.eval.scoring.measurements import measurements
+from looktwice.eval.scoring.metrics import measurements
 from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import headline_rows, run_rows

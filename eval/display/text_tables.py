@@ -60,7 +60,7 @@ def text(value: object) -> str:
 @dataclass(frozen=True)
 class Column(Generic[Line]):
     """A column: `value` is a function of a line, or the path of its attribute ("paired.p"); None is
-    an empty cell.
+    an empty cell, and so is whatever a path would lead to from there.
 
     `form` writes a value: `text`, `percent`, `points`, `some`, `format_p`, `format_cost`,
     `estimate_cell`, `change_cell`, `share_cell` below, or the `format` of any text
@@ -73,8 +73,12 @@ class Column(Generic[Line]):
 
     def cell(self, line: Line) -> str:
         """The line's cell."""
-        read = attrgetter(self.value) if isinstance(self.value, str) else self.value
-        value = read(line)
+        value: object = line
+        if not isinstance(self.value, str):
+            value = self.value(line)
+        else:
+            for name in self.value.split("."):
+                value = None if value is None else getattr(value, name)
         return "" if value is None else self.form(value)
 
 

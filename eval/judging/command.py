@@ -42,11 +42,10 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.config.paths import allowed_to
-from looktwice.pipelines.model import Model, ModelError, Stopped, strip_thoughts
-from looktwice.pipelines.models.cache import Store, close_model
-from looktwice.pipelines.models.endpoint import EndpointWatch
+from looktwice.pipelines.model import Model, ModelError, Stopped, close_model, strip_thoughts
+from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.http_client import http_loop
-from looktwice.pipelines.models.wrappers import wrap
+from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.state import Stage

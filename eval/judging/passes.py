@@ -27,6 +27,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.blink_twice import BlinkTwice, TwiceScorer, judged_cot
 from looktwice.eval.tasks.files import as_list, as_text, locate_data
 from looktwice.eval.tasks.table_files import open_table
+from looktwice.eval.tasks.table_task import guess_column
 from looktwice.eval.tasks.vlm2.metrics import VideoScorer
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import did_you_mean
@@ -280,16 +281,9 @@ def _is_scored_by(scorer: type, point: PointRow) -> bool:
     return (point.facts.get("scorer") or {}).get("use") == public_path(scorer)
 
 
-COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
-    "clues": (
-        "detailed_visual_clues",
-        "visual_clues",
-        "detailed_clues",
-        "clues",
-        "visual_cues",
-        "detailed_cues",
-    ),
-    "truth": ("true_reality", "reality", "truth", "real_situation"),
+COLUMN_NAMES: Mapping[str, str] = {
+    "clues": "detailed_visual_clues visual_clues detailed_clues clues visual_cues detailed_cues",
+    "truth": "true_reality reality truth real_situation",
 }
 """The column names that are tried for the two columns; published files differ in them."""
 
@@ -350,11 +344,10 @@ class AnnotatedSolutions:
         return rows
 
     def _find_columns(self, available: Sequence[str]) -> dict[str, str]:
-        by_case = {column.casefold().replace(" ", "_"): column for column in available}
         chosen = {}
         for name, guesses in COLUMN_NAMES.items():
-            guess = next((by_case[guess] for guess in guesses if guess in by_case), "")
-            column = chosen[name] = self.columns.get(name, guess)
+            column = self.columns.get(name) or guess_column(guesses, available) or ""
+            chosen[name] = column
             if column not in available:
                 near = did_you_mean(column, available)
                 problem = f"there is no column {column!r}{near}" if column else "none found"

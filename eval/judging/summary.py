@@ -36,15 +36,9 @@ class JudgedArm:
         """How many judgements have this field."""
         return sum(bool(getattr(line, field)) for line in self.lines)
 
-    @property
-    def tokens_in(self) -> int:
-        """Of the calls that were paid."""
-        return sum(line.tokens_in for line in self.paid)
-
-    @property
-    def tokens_out(self) -> int:
-        """Of the calls that were paid."""
-        return sum(line.tokens_out for line in self.paid)
+    def tokens(self, field: str) -> int:
+        """The `tokens_in` or `tokens_out` of the calls that were paid."""
+        return sum(getattr(line, field) for line in self.paid)
 
 
 def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
@@ -68,8 +62,8 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
             parts.append(f"{len(errors)} failed, such as: {errors[0]}")
         cached = len(arm.lines) - len(errors) - len(arm.paid)
         parts.append(
-            f"{counted(len(arm.paid), 'call')} and {cached} from the cache, {arm.tokens_in} tokens"
-            f" in, {arm.tokens_out} out"
+            f"{counted(len(arm.paid), 'call')} and {cached} from the cache,"
+            f" {arm.tokens('tokens_in')} tokens in, {arm.tokens('tokens_out')} out"
         )
         yield f"judge {judge}, {kind}: {'; '.join(parts)}"
 
@@ -128,7 +122,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         Column("failed", lambda arm: arm.count("error")),
         Column("calls", lambda arm: len(arm.paid)),
         Column("from\ncache", lambda arm: arm.count("cached")),
-        Column("tokens in", "tokens_in"),
-        Column("tokens out", "tokens_out"),
+        Column("tokens in", lambda arm: arm.tokens("tokens_in")),
+        Column("tokens out", lambda arm: arm.tokens("tokens_out")),
     )
     return table(columns, arms)

@@ -16,8 +16,7 @@ from looktwice.eval.logs.log import NOTHING, Log, make_rows, named_fields, told
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
-from looktwice.pipelines.config.yaml_input import dump_yaml
-from looktwice.pipelines.disk import read_file, write_file
+from looktwice.pipelines.disk import dump_yaml, read_file, write_file
 from looktwice.pipelines.json_input import read_json, write_json
 
 SCHEMA = "0.3.0"

@@ -111,9 +111,9 @@ def read_logs(
     of results; lmms-eval's samples, a `.jsonl` or the folder of them; Every Eval Ever's `.json` or
     `.jsonl`; our recorded replies; a table. `columns` names columns of tables by what they hold,
     fields of the objects in other logs and of `meta` in runs, and as `value` the scorer of
-    inspect_ai or the metric of lmms-eval. `reader` reads all replies
-    again; without one, those that nobody scored are read by their recorded labels, or by the robust
-    reader. Raises TaskError and RunError.
+    inspect_ai or the metric of lmms-eval. `reader` reads all replies again; without one, the rows
+    that nobody scored are read by their recorded labels, or by the robust reader. Raises TaskError
+    and RunError.
     """
     path = Path(path)
     if (path / "points.yaml").exists():
@@ -121,7 +121,7 @@ def read_logs(
     else:
         logs = load_log(path, columns or {})
         for number, log in enumerate(logs):
-            if reader is not None or (log.rows["verdict"] == UNSCORED).all():
+            if reader is not None or (log.rows["verdict"] == UNSCORED).any():
                 logs[number] = read_with(log, reader)
     return [replace(log, path=str(path)) for log in logs]
 

@@ -18,6 +18,7 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.log import (
     NOTHING,
+    UNSCORED,
     Log,
     join_pictures,
     make_rows,
@@ -167,7 +168,7 @@ def _row(sample: Mapping[str, Any], task: str, scorer: str) -> dict[str, Any]:
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
         "answer": str(told(score, "answer")),
         "value": NOTHING if failed else parse_value(grade),
-        "verdict": "unreadable" if grade == "N" else "",
+        "verdict": "unreadable" if grade == "N" else "" if scores or failed else UNSCORED,
         "group": str(told(sample, "metadata", "group")),
         "reply": str(told(sample, "output", "completion")),
         "tokens": _total(usage, "total_tokens") if usage else NOTHING,

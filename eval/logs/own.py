@@ -3,6 +3,7 @@ reader of ours."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -228,7 +229,7 @@ def choices_in(question: str) -> tuple[str, ...]:
 
 def read_with(log: Log, reader: Stage | None = None) -> Log:
     """The log with its replies read and scored by the reader, by the keys and choices that it
-    holds; without one recorded labels count, else `Robust` reads.
+    holds; without one those that nobody scored, by recorded labels, else by `Robust`.
 
     Raises TaskError where the log holds no reply.
     """
@@ -246,15 +247,20 @@ def read_with(log: Log, reader: Stage | None = None) -> Log:
     if column == "reply":
         stage = reader or Robust()
         read_by, read = type(stage).__name__, row_reader(stage)
+    unscored = [row["verdict"] == UNSCORED for row in rows]
+    if reader is None and not all(unscored):
+        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {read_by}"
     for number, row in enumerate(rows):
-        if row["key"] and row["verdict"] != "failed":
+        again = unscored[number] or (reader is not None and row["verdict"] != "failed")
+        if row["key"] and again:
             rows[number] = read(row)
     return replace(whole, read_by=read_by, rows=make_rows(rows))
 
 
 def row_reader(reader: Stage | None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """What reads and scores the reply of a row of a log, or its recorded label without a reader."""
-    scorer = RecordScorer(RunFolder(Path()), reader or OfficialLabel())
+    # a log has no run folder: what it holds stands in its rows, and this one holds nothing
+    scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
 
     def read(row: Mapping[str, Any]) -> dict[str, Any]:
         subtask = subtask_of_idx(row["sample"])

@@ -26,7 +26,7 @@ from looktwice.eval.readers.reader import build_reader
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunFolder, SampleRow, refuse_run_file
 from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
-from looktwice.eval.scoring.row import ANSWERED
+from looktwice.eval.scoring.metrics import ANSWERED
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, Verdict
 from looktwice.eval.tasks.base import TaskError

@@ -59,7 +59,8 @@ def open_columns(path: Path) -> pandas.DataFrame:
     else:
         try:
             with open_file(path) as file:
-                frame = pandas.read_parquet(file).astype(str)
+                read = pandas.read_parquet(file)
+            frame = read.astype(str).where(read.notna(), "")
         except Exception as exc:  # a damaged table raises whatever its readers stumble over
             raise TaskError(
                 f"{path} cannot be read as a table ({type(exc).__name__}: {exc})"
@@ -111,7 +112,12 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
     chosen = {name: column for name, column in columns.items() if name in COLUMNS}
     data = frame[list(chosen.values())].set_axis(list(chosen), axis=1)
     if "value" in columns:
-        data = data.assign(value=_values(data["value"], columns["value"], path))
+        cells = data["value"]
+        data = data.assign(value=_values(cells, columns["value"], path))
+        if "reply" in columns and "verdict" not in columns:
+            unscored = data["value"].isna() & (data["reply"].str.strip() != "")
+            unscored &= cells.str.strip().str.casefold() != "failed"
+            data["verdict"] = unscored.map({True: UNSCORED, False: ""})
     else:
         data = data.assign(verdict=UNSCORED)
     for name in {"draw", "tokens", "cost"} & columns.keys():

@@ -41,8 +41,7 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.models.answers import shorten
-from looktwice.pipelines.notebook import thumbnail
-from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.picture import PictureError, thumbnail
 
 if TYPE_CHECKING:
     import pandas
@@ -148,12 +147,14 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
     }
-    for log, matching in zip(comparison.logs[1:], comparison.matchings, strict=True):
+    for number, matching in enumerate(comparison.matchings, 1):
+        log = comparison.logs[number]
         if log.name not in overall:
             yield f"{log.name}: no sample has a value in both logs"
-            continue
-        yield _sentence(overall[log.name])
+        else:
+            yield _sentence(overall[log.name])
         yield f"  matched: {', '.join(f'{count} by {by}' for by, count in matching.counts.items())}"
+        yield from _fell_out(comparison, number)
         if refused := matching.refused:
             names = _some(base.units["sample"].loc[list(refused)])
             yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
@@ -164,6 +165,24 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
                 why = Counter(reasons_alone(one.units, other.units, places)).most_common(1)[0][0]
                 alone_in = f"in {one.name} alone, not in {other.name}"
                 yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
+
+
+def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
+    """The samples that match the baseline's and have no value here or there, and how often what
+    lacks."""
+    base, log = comparison.logs[0], comparison.logs[number]
+    matched = comparison.units[number]["sample"].notna().to_numpy()
+    lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
+    if places := np.flatnonzero(lacking.any(axis=1)).tolist():
+        sides = []
+        for side, column in ((base, lacking[:, 0]), (log, lacking[:, 1])):
+            if column.any():
+                sides.append(f"{column.sum()} in {side.name}")
+        names = _some(base.units["sample"].iloc[places])
+        yield (
+            f"  fell out: {counted(len(places), 'sample')} that failed or that nobody scored,"
+            f" {', '.join(sides)} ({names})"
+        )
 
 
 def _doubts(log: Log) -> Iterator[str]:

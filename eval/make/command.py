@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
+from looktwice.eval.make.files import lettered_prompt
 from looktwice.eval.tasks.base import Task, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -27,7 +29,6 @@ from looktwice.pipelines.sample import Item
 ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
 GROUP = 64  # questions in a row group: what a reader holds in memory at a time
 MOST_IMAGES = 4  # BLINK has image_1 to image_4
-LETTERS = "ABCDEFGHIJ"
 
 
 @dataclass
@@ -148,8 +149,7 @@ def _blink_row(
             f"{sample.id} has {len(images)} images, and BLINK's columns hold one to {MOST_IMAGES}"
         )
     choices, answer = _as_closed(item)
-    lettered = [f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False)]
-    prompt = "\n".join([sample.question, "Select from the following choices.", *lettered])
+    prompt = lettered_prompt(sample.question, choices)
     row = {
         "idx": idx,
         "question": sample.question,
@@ -179,7 +179,7 @@ def _as_closed(item: Item) -> tuple[list[str], str | None]:
         choices = ["T", "F"]
     if answer not in choices:
         raise ValueError(f"{sample.id} has no choices, and its key {answer!r} implies none")
-    return choices, LETTERS[choices.index(answer)]
+    return choices, ascii_uppercase[choices.index(answer)]
 
 
 def make_questions(

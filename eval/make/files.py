@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, ClassVar, TypeVar
 
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_some
 from looktwice.eval.tasks.files import file_inside
 from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
@@ -155,12 +156,16 @@ def make_item(
             pictures.append(Picture.open(image))
         else:
             pictures.append(Picture(image, f"{identifier} image {number}"))
-    prompt = words
-    if choices:
-        lines = [f"({letter}) {choice}" for letter, choice in zip("ABCD", choices, strict=False)]
-        prompt = "\n".join([words, "Select from the following choices.", *lines])
+    prompt = lettered_prompt(words, choices) if choices else words
     fields = {"prompt": prompt} | {name: value for name, value in meta.items() if value is not None}
     return Item(Sample(identifier, words, tuple(pictures), choices, marks, fields), answer)
+
+
+def lettered_prompt(words: str, choices: Sequence[str]) -> str:
+    """A question and its choices in lettered lines, as BLINK words them."""
+    pairs = zip(ascii_uppercase, choices, strict=False)
+    lines = [f"({letter}) {choice}" for letter, choice in pairs]
+    return "\n".join([words, "Select from the following choices.", *lines])
 
 
 @dataclass(frozen=True)

@@ -294,17 +294,14 @@ class RelativeDepth(MadeFromFiles):
             f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names",
         )
         self._skipped.clear()
+        named = [require_pair(root, pair, "image", "map") for pair in self.pairs]
         usable = []
-        for pair in self.pairs:
-            image, file = require_pair(root, pair, "image", "map")
-            _check_sizes(image, file)
-            usable.append((image, file))
-        if usable:
-            return usable
-        for image, file in self._in_folders(root):
+        for image, file in named or self._in_folders(root):
             try:
                 _check_sizes(image, file)
             except (TaskError, PictureError) as exc:
+                if named:
+                    raise
                 self._skipped.add(image.name, str(exc))
             else:
                 usable.append((image, file))

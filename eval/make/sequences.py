@@ -22,7 +22,7 @@ from looktwice.eval.make.files import (
     make_item,
     require_folder,
 )
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
@@ -245,13 +245,13 @@ def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[st
         wrong += map(_join_numbers, combinations(numbers, size))
     if right in wrong:
         wrong.remove(right)
-    wrong = list(map(wrong.__getitem__, rng.permutation(len(wrong)).tolist()))
+    wrong = [wrong[number] for number in rng.permutation(len(wrong))]
     wrong = (wrong if right == "None" else ["None", *wrong])[:3]
     if len(wrong) < 3:
         raise TaskError(
             f"a sequence of {count} images has no four groups to choose from; leave it out"
         )
-    choices = list(map(wrong.__getitem__, rng.permutation(3).tolist()))
+    choices = [wrong[number] for number in rng.permutation(3)]
     choices.insert(place, right)
     return tuple(choices)
 

@@ -25,9 +25,8 @@ from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.pipelines.config.yaml_input import dump_yaml
-from looktwice.pipelines.notebook import thumbnail
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.disk import dump_yaml
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
 Images = Callable[[str, str], tuple[Picture, ...]]
 """(task id, sample id) -> the sample's own images, empty if they are no longer available."""
@@ -124,19 +123,19 @@ class RunPage:
     def stored(self, sha: str) -> Picture:
         """A picture that one of the runs kept; who looks at it gets a PictureError where it is
         gone."""
-        return Picture.lazy(lambda: self.stored_bytes(sha), f"picture {sha[:12]}")
+
+        def read() -> bytes:
+            for run in self.runs:
+                with suppress(OSError, ValueError):  # it is gone, or what names it is no sha256
+                    return run.folder.blobs.get(sha)
+            raise PictureError(f"no run holds the picture {sha[:12]}")
+
+        return Picture.lazy(read, f"picture {sha[:12]}")
 
     def _is_kept(self, sha: str) -> bool:
         with suppress(ValueError):  # what could not be read has no sha256
             return any(sha in run.folder.blobs for run in self.runs)
         return False
-
-    def stored_bytes(self, sha: str) -> bytes:
-        """The bytes of a picture that one of the runs kept. Raises PictureError."""
-        for run in self.runs:
-            with suppress(OSError, ValueError):  # it is gone, or what names it is no sha256
-                return run.folder.blobs.get(sha)
-        raise PictureError(f"no run holds the picture {sha[:12]}")
 
     def _add(self, run: int, scores: PointScores) -> None:
         """One arm: its contestant, task, samples and answers, each known by what it has in common

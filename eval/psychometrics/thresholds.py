@@ -22,8 +22,8 @@ from looktwice.eval.psychometrics.functions import (
     check_fit,
     fit_threshold,
 )
-from looktwice.eval.scoring.benchmark import chance_levels
 from looktwice.eval.scoring.labels import as_number
+from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import Values
 
@@ -136,9 +136,9 @@ COLUMNS: Sequence[Column[ArmThreshold]] = (
     Column("threshold", "passes"),
     Column("95 % interval", "threshold", _ends),
     Column("rising\nalone", "fit", _ends),
-    Column("fit p", lambda arm: arm.fit and arm.fit.p, format_p),
-    Column("slope", lambda arm: arm.threshold and arm.threshold.slope, "{:.3g}".format),
-    Column("lapse\n%", lambda arm: arm.threshold and arm.threshold.lapse, percent),
+    Column("fit p", "fit.p", format_p),
+    Column("slope", "threshold.slope", "{:.3g}".format),
+    Column("lapse\n%", "threshold.lapse", percent),
     Column("guess\n%", lambda arm: arm.fit and 100 * arm.guess, "{:.0f}".format),
     Column("n/\nlevels", "counts"),
     Column("remark", "remarks"),

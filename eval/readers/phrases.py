@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from looktwice.eval.readers.vocabulary import pattern
+
 GAP = r"[^\u27e6\u27e7.?!;\n]"
 """A character between two places of one clause."""
 NEAR = r"[^\u27e6\u27e7.,?!;\n]"
@@ -17,46 +19,13 @@ CHOICE = r"\u27e6(?P<letter>[A-Z])\u27e7"
 """The tag of the choice that a phrase is about."""
 
 
-def _any_of(*words: str) -> str:
-    return f"(?:{'|'.join(words)})"
-
-
-def _pattern(*parts: str) -> re.Pattern[str]:
-    return re.compile("|".join(parts), re.I)
-
-
-_BE = _any_of(
-    "is",
-    "are",
-    "was",
-    "be",
-    "would be",
-    "should be",
-    "could be",
-    "must be",
-    "might be",
-    "may be",
-    "will be",
-    "seems to be",
-    "appears to be",
-    "becomes",
+_BE = (
+    "(?:is|are|was|be|would be|should be|could be|must be|might be|may be|will be|"
+    "seems to be|appears to be|becomes)"
 )
-_ADVERB = _any_of(
-    "likely",
-    "probably",
-    r"\w+ly",
-    "therefore",
-    "thus",
-    "indeed",
-    "then",
-    "in",
-    "the",
-    "that of",
-    "option",
-    "labeled",
-    "to be",
-    "point",
-    "at",
+_ADVERB = (
+    r"(?:likely|probably|\w+ly|therefore|thus|indeed|then|in|the|that of|option|labeled|to be|"
+    "point|at)"
 )
 COPULA = (
     rf"(?:\b{_BE}\b|\b(?:it|that|which|one|answer|point)'s\b|:|=)\s*"
@@ -65,11 +34,11 @@ COPULA = (
 )
 """From a verb of being, or a colon, to the choice that follows it."""
 
-NOT = _pattern(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
+NOT = pattern(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
 """Turns a declared choice into one that is ruled out."""
-LESS = _pattern(r"\b(?:less|least)\b")
+LESS = pattern(r"\b(?:less|least)\b")
 """So does this: "the least likely answer is X"."""
-NEGATED = _pattern(
+NEGATED = pattern(
     r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead"
     r" of|except|unlikely|without|lacks?"
     r"|fails?|excluded?|eliminated?|rule out|ruled out|difficult|impossible|unclear|hard to)\b",
@@ -78,8 +47,8 @@ NEGATED = _pattern(
 """Negations and their like, for sentences that only describe a choice."""
 AFTERWARDS = re.compile(r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)")
 """Right after a declared choice: "the answer is (A) is not correct"."""
-_ALL = _any_of(r"images?", r"options?", r"points?", r"pictures?", "choices", "boxes", r"photos\w*")
-NO_SINGLE_CHOICE = _pattern(
+_ALL = r"(?:images?|options?|points?|pictures?|choices|boxes|photos\w*)"
+NO_SINGLE_CHOICE = pattern(
     r"\bnone of (?!the other)",
     r"\bneither (?:of|image|option|point|box|choice|one|answer|is\b|the \u27e6|\u27e6)",
     r"\bnot (?:among|listed|one of|any of)\b",
@@ -89,132 +58,81 @@ NO_SINGLE_CHOICE = _pattern(
 )
 """No choice is the answer, or any of them may be."""
 
-_ANSWER = _any_of(
-    "answer",
-    "ans",
-    "choice",
-    "option",
-    "response",
-    "conclusion",
-    "assessment",
-    "selection",
-    "guess",
-    "verdict",
-    "decision",
-    "judge?ment",
-    "prediction",
-    "pick",
-    "solution",
-    "respuesta",
-    "antwort",
-    r"r[e\u00e9]ponse",
-    "risposta",
-    "resposta",
+_ANSWER = (
+    "(?:answer|ans|choice|option|response|conclusion|assessment|selection|guess|verdict|"
+    r"decision|judge?ment|prediction|pick|solution|respuesta|antwort|r[e\u00e9]ponse|risposta|"
+    "resposta)"
 )
-_ANSWER_ELSEWHERE = _any_of(
-    "\u7b54\u6848",
-    "\u7b54\u3048",
-    "\u6b63\u89e3",
-    "\u9009\u62e9?",
-    "\u9078\u64c7?",
-    "\u56de\u7b54",
-    "\uc815\ub2f5",
-    "\u043e\u0442\u0432\u0435\u0442",
+_ANSWER_ELSEWHERE = (
+    "(?:\u7b54\u6848|\u7b54\u3048|\u6b63\u89e3|\u9009\u62e9?|\u9078\u64c7?|\u56de\u7b54"
+    "|\uc815\ub2f5|\u043e\u0442\u0432\u0435\u0442)"
 )
-_GOOD = _any_of("correct", "right", "best", r"most \w+", "final", "ideal", "better", r"more \w+")
+_GOOD = r"(?:correct|right|best|most \w+|final|ideal|better|more \w+)"
 DECLARES = (
-    _pattern(rf"\b{_ANSWER}\b{GAP}{{0,90}}?{COPULA}{GAP}{{0,40}}?{CHOICE}"),
-    _pattern(rf"\b(?:it|this)\s+(?:must|should|has to|would|will)\s+be\s+{GAP}{{0,15}}?{CHOICE}"),
-    _pattern(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{CHOICE}"),
-    _pattern(
+    pattern(rf"\b{_ANSWER}\b{GAP}{{0,90}}?{COPULA}{GAP}{{0,40}}?{CHOICE}"),
+    pattern(rf"\b(?:it|this)\s+(?:must|should|has to|would|will)\s+be\s+{GAP}{{0,15}}?{CHOICE}"),
+    pattern(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{CHOICE}"),
+    pattern(
         rf"{CHOICE}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my"
         rf"|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
         r"(?:\w+\s+){0,2}?(?:answer|choice|option|match|one|point|candidate|fit|solution)\b"
     ),
-    _pattern(
+    pattern(
         r"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*"
         rf"(?:it|that)(?:'s| is) (?:\w+ly )?{CHOICE}\W*$"
     ),
-    _pattern(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{CHOICE}"),
-    _pattern(
+    pattern(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{CHOICE}"),
+    pattern(
         r"\b(?:so|actually|no wait|hence|thus|therefore|consequently|accordingly)\W+(?:it )?(?:is"
         rf" )?{CHOICE}\W*$"
     ),
-    _pattern(rf"{CHOICE} is (?:the|my) (?:\w+ )?answer\b"),
-    _pattern(rf"\bspeaks? for {CHOICE}\W*$"),
-    _pattern(rf"\b(?:shows|means|suggests|follows|clear) that it is {CHOICE}"),
-    _pattern(
+    pattern(rf"{CHOICE} is (?:the|my) (?:\w+ )?answer\b"),
+    pattern(rf"\bspeaks? for {CHOICE}\W*$"),
+    pattern(rf"\b(?:shows|means|suggests|follows|clear) that it is {CHOICE}"),
+    pattern(
         r"\bor (?:maybe |perhaps |possibly )?\u27e6[A-Z]\u27e7"
         rf"{GAP}{{0,20}}?\b(?:most likely|more likely|probably|presumably)\s+{CHOICE}\W*$"
     ),
-    _pattern(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {CHOICE}"),
-    _pattern(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{CHOICE}\W*$"),
-    _pattern(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{CHOICE}"),
-    _pattern(
+    pattern(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {CHOICE}"),
+    pattern(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{CHOICE}\W*$"),
+    pattern(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{CHOICE}"),
+    pattern(
         r"^\W*(?:(?:most |very"
         r" )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously"
         r"|surely|without (?:a )?doubt)"
         rf"\s+{CHOICE}\W*(?:$|,)"
     ),
-    _pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
-    _pattern(rf"{CHOICE} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
-    _pattern(
+    pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
+    pattern(rf"{CHOICE} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
+    pattern(
         rf"\bonly {CHOICE}"
         r" (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?!"
         r" visible)"
     ),
 )
 """ "The answer is X", in other languages, and "X is the correct choice"."""
-_MODAL = _any_of(
-    "i",
-    "we",
-    "i'd",
-    "i'll",
-    "one",
-    "would",
-    "will",
-    "can",
-    "could",
-    "might",
-    "may",
-    "must",
-    "to",
-    "therefore",
-    "thus",
-    "so",
-    "should",
-    ",",
+_MODAL = "(?:i|we|i'd|i'll|one|would|will|can|could|might|may|must|to|therefore|thus|so|should|,)"
+_PICK = (
+    "(?:choose|select|pick|opt for|go with|vote for|lean (?:more )?towards?|settle on|chose|"
+    "selected|choosing)"
 )
-_PICK = _any_of(
-    "choose",
-    "select",
-    "pick",
-    "opt for",
-    "go with",
-    "vote for",
-    "lean (?:more )?towards?",
-    "settle on",
-    "chose",
-    "selected",
-    "choosing",
-)
-CHOOSE = _pattern(
+CHOOSE = pattern(
     r"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to"
     rf" )\b{_MODAL}\s+(?:(?:\w+ly|now)\s+)?{_PICK}\b"
     rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{CHOICE}"
 )
 """ "I would go with X"."""
-PREFER = _pattern(
+PREFER = pattern(
     rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{CHOICE}"
 )
 """ "I have a preference for X"."""
-SAY = _pattern(
+SAY = pattern(
     r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue"
     r"|infer|suggest)\b"
     rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{CHOICE}"
 )
 """ "I would say X"."""
-WRONG = _pattern(
+WRONG = pattern(
     r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
     r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
     r"^\W*(?:(?:it|this|that)(?:'s| is) )?not"
@@ -223,14 +141,14 @@ WRONG = _pattern(
 )
 """Choices that are said to be wrong."""
 SETTLES = (
-    _pattern(
+    pattern(
         rf"(?:\b(?:not|neither|nor)|n't) (?!only\b|just\b|merely\b){NEAR}{{0,20}}?\u27e6[A-Z]\u27e7"
         r"(?:\s*(?:,|n?or|the|\u27e6[A-Z]\u27e7)\s*)*[\s\"',;:]*"
         r"(?:\b(?:but|rather|instead)\b|(?<=[,;:] )(?:it is|it's)\b)"
         rf"{NEAR}{{0,20}}?{CHOICE}(?! (?:is|are) not)"
     ),
-    _pattern(rf"^\W*{CHOICE} it is\W*$"),
-    _pattern(rf"(?:[,;]|\b(?:but|shows|that)) {CHOICE} is\W*$"),
+    pattern(rf"^\W*{CHOICE} it is\W*$"),
+    pattern(rf"(?:[,;]|\b(?:but|shows|that)) {CHOICE} is\W*$"),
 )
 """ "Not Y but X", "X it is"."""
 _STATES = re.compile(
@@ -252,7 +170,7 @@ DIRECT = re.compile(
 """Between a choice and what a plain sentence says of it."""
 LOOKS = re.compile(r"\b(?:looks?|appears?|seems?)\b", re.I)
 """What something looks like, which it may not be."""
-ILLUSION = _pattern(
+ILLUSION = pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
     r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:that"
     r" )?(?:makes?|lets?)\b",
@@ -263,25 +181,25 @@ ILLUSION = _pattern(
     r"\b(?:looks?|appears?|seems?) .{0,30}(?:due to|because of) .{0,20}\b(?:shad\w+|light\w*)",
 )
 """What only seems so, or would be so in another case."""
-EQUAL = _pattern(
+EQUAL = pattern(
     r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little"
     r" to|there's|see|find|notice)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
     rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE}"
 )
 """ "They are X", where X says that the others do not differ ("about the same")."""
-MARKED = _pattern(
+MARKED = pattern(
     rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{CHOICE}"
 )
 """ "MY_ANSWER: X", as prompts ask for it."""
 
-CONCLUDES = _pattern(
+CONCLUDES = pattern(
     r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a"
     r" result"
     r"|based on (?:this|these|the above|my))\b"
 )
 """How a sentence begins that concludes."""
-FORCED = _pattern(
+FORCED = pattern(
     r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am"
     r" forced|were|assume|consider|focus"
     r"|ignore|disregard|compare|look)\b",
@@ -290,11 +208,9 @@ FORCED = _pattern(
     r"\bif (?:a choice|one) (?:must|has to)\b",
 )
 """A choice is made in spite of doubts: "if I had to choose"."""
-_CONSIDER = _any_of(
-    "determine", "compare", "find", "identify", "look", "consider", "analyze", "check"
-)
-_PURPOSE = _any_of("determine", "find", "identify", "decide", "solve", "figure")
-NOT_YET = _pattern(
+_CONSIDER = "(?:determine|compare|find|identify|look|consider|analyze|check)"
+_PURPOSE = "(?:determine|find|identify|decide|solve|figure)"
+NOT_YET = pattern(
     r"\?\s*$",
     r"^\W*(?:if|suppose|assuming|let's|let us|we (?:need|have|can|must|should) (?:to"
     rf" )?{_CONSIDER}|to {_PURPOSE})\b",
@@ -302,48 +218,27 @@ NOT_YET = _pattern(
     r"\bdepend(?:s|ing)\b|\b(?:one|which) of the following\b|\bplease\b|\bwhether\b",
 )
 """A question, a condition, a plan or a request claims nothing."""
-SUBORDINATE = _pattern(
+SUBORDINATE = pattern(
     r"^\W*(?:(?:while|although|though|even though)\b[^,]*"
     r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order"
     r" to|when)\b[^,\u27e6]*),\s*"
 )
 """A clause before the main one, which is left out: "although A is larger, "."""
-_UNABLE = _any_of(
-    "cannot",
-    "can't",
-    "can not",
-    "not possible to",
-    "impossible to",
-    "unable to",
-    "difficult to",
-    "hard to",
-    "challenging to",
-    "couldn't",
-    "could not",
+_UNABLE = (
+    "(?:cannot|can't|can not|not possible to|impossible to|unable to|difficult to|hard to|"
+    "challenging to|couldn't|could not)"
 )
-_FIND = _any_of(
-    "determined?",
-    "tell",
-    "select",
-    "choose",
-    "say",
-    "decide",
-    "identify",
-    "conclude",
-    "provide",
-    "make",
-    "judge",
-    "know",
-    "answer",
-    "pinpoint",
+_FIND = (
+    "(?:determined?|tell|select|choose|say|decide|identify|conclude|provide|make|judge|know|"
+    "answer|pinpoint)"
 )
 _HANDED_BACK = (
     r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b"
     r"|\b(?:do|can|could|would) you (?:think|choose|identify|select)\b"
 )
-HANDED_BACK = _pattern(_HANDED_BACK)
+HANDED_BACK = pattern(_HANDED_BACK)
 """The reply hands the question back."""
-UNDECIDED = _pattern(
+UNDECIDED = pattern(
     rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}\b"
     r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
     _HANDED_BACK,
@@ -351,16 +246,16 @@ UNDECIDED = _pattern(
 """The reply cannot tell, or hands the question back."""
 
 _AND = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
-WITH_ANOTHER = _pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
+WITH_ANOTHER = pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
 """Right after a choice: a second one, so that several are named."""
-JOINED = _pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
+JOINED = pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
 """Right before a choice: a first one."""
-OBJECT = _pattern(
+OBJECT = pattern(
     r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for"
     r" |that |in )?(?:the )?$"
 )
 """Right before a choice that something else is compared with: "closer than X"."""
-BREAKS_LINK = _pattern(
+BREAKS_LINK = pattern(
     r"\bwhich (?:of|one|image|point|box|option)\b",
     r"\b(?:whether|if|because|since|whereas|than|determine|the other|both|making it)\b",
     r"\bother (?:images?|points?|options?)\b",
@@ -378,7 +273,7 @@ def states(before: str) -> bool:
     )
 
 
-_SECOND_THOUGHTS = _pattern(
+_SECOND_THOUGHTS = pattern(
     r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
     r"[.,\u2026-]\s*(?:but )?actually,?\s+(?=\u27e6|(?:yes|no)\b)",
     r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch"

@@ -55,8 +55,10 @@ class Reader(WithoutModel, ABC):
 
     @abstractmethod
     def read(self, state: State) -> Reading:
-        """The answer in `state.reply`: a letter of the sample's choices, or text where it has
-        none."""
+        """The answer in `state.reply`: a letter of the sample's choices, or text where it has none.
+
+        A choice's text in place of its letter is no answer: the reply counts as unreadable.
+        """
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply; the model is not asked."""

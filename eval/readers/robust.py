@@ -143,31 +143,10 @@ _UNSURE = re.compile(
     r" (?:way|information))\b|\?",
     re.I,
 )
-_IDLE_WORDS = {
-    "is",
-    "are",
-    "was",
-    "were",
-    "do",
-    "does",
-    "did",
-    "has",
-    "have",
-    "can",
-    "could",
-    "will",
-    "would",
-    "a",
-    "an",
-    "the",
-    "of",
-    "in",
-    "this",
-    "that",
-    "image",
-    "there",
-    "it",
-}
+_IDLE_WORD = re.compile(
+    r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image|there"
+    r"|it"
+)
 
 
 def read_choice(
@@ -323,7 +302,8 @@ def _read_statement(text: str, question: str) -> Reading | None:
     question yes."""
     if REFUSED.search(text) or UNDECIDED.search(text) or _UNSURE.search(text):
         return None
-    asked = set(re.findall(r"\w+", question.casefold())) - _IDLE_WORDS
+    words = re.findall(r"\w+", question.casefold())
+    asked = {word for word in words if not _IDLE_WORD.fullmatch(word)}
     for sentence in reversed(split_sentences(text)):
         if asked <= set(re.findall(r"\w+", sentence.casefold())):
             if _DENIED.search(sentence) or (asked and _ABSENT.search(sentence)):

@@ -207,6 +207,11 @@ REFUSED = re.compile(
 """Words with which a model refuses to answer."""
 
 
+def pattern(*parts: str) -> re.Pattern[str]:
+    """The pattern of any of the parts, in whatever case."""
+    return re.compile("|".join(parts), re.I)
+
+
 def any_word(words: Sequence[str]) -> str:
     """The pattern of any of the words; they stand between word boundaries, except in Chinese,
     Japanese and Korean."""
@@ -250,10 +255,6 @@ class AnswerWords:
     claimed: re.Pattern[str] | None = None
 
 
-def _any(*parts: str) -> re.Pattern[str]:
-    return re.compile("|".join(parts), re.I)
-
-
 _FIT = (
     "likely|probable|appropriate|suitable|plausible|logical|accurate|similar|precise|fitting"
     "|consistent|closely"
@@ -275,13 +276,13 @@ _VIEWER = (
 _POINT = "(?:the )?\u27e6"
 _MOVES = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
 _CORRESPONDENCE = AnswerWords(
-    _any(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST),
-    _any(
+    pattern(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST),
+    pattern(
         r"\bsame (?:\w+"
         r" )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
         r"\b(?:similar|aligns?|equivalent|represents)\b",
     ),
-    claimed=_any(
+    claimed=pattern(
         r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,40}\b(?:corresponds|matches)(?: to|"
         r" with)?(?: the)?"
         r" (?:\W?REF\b|reference\b)"
@@ -289,20 +290,20 @@ _CORRESPONDENCE = AnswerWords(
 )
 _SUBTASKS: Mapping[str, AnswerWords] = {
     "Relative_Depth": AnswerWords(
-        _any(
+        pattern(
             rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}",
             r"\b(?:less|shorter|smaller|lower|shortest|smallest) (?:depth|distance)\b",
             r"\b(?:depth|distance) is (?:less|smaller|shorter)\b",
             r"(?<=\u27e7 is )(?:less|smaller|shorter) than the (?:depth|distance)\b",
         ),
-        _any(r"\bforeground\b", r"\bnear (?:bank|side|edge|end)\b"),
-        _any(
+        pattern(r"\bforeground\b", r"\bnear (?:bank|side|edge|end)\b"),
+        pattern(
             r"\b(?:farther|further|farthest|furthest|more distant|is distant|background"
             r"|(?:greater|larger|longer) distance|far (?:bank|side|edge|end))\b",
             rf"\bbehind(?= {_POINT})",
             r"(?:\bnot|n't) (?:as|so) (?:close|near)\b",
         ),
-        claimed=_any(
+        claimed=pattern(
             r"(?:\u27e6(?=[A-Z]\u27e7[^\u27e6\u27e7.,;\n]{0,40}\bin front of (?:the )?\u27e6)"
             r"|\b(?:camera|viewer|observer|photographer|lens|we) (?:is|are)"
             r" (?:\w+ )?(?:closer|nearer) to (?:the )?\u27e6)"
@@ -310,24 +311,24 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         ),
     ),
     "Relative_Reflectance": AnswerWords(
-        _any(r"\b(?:darker|darkest)\b"),
-        other=_any(r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"),
+        pattern(r"\b(?:darker|darkest)\b"),
+        other=pattern(r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"),
         equal=True,
     ),
     "Object_Localization": AnswerWords(
-        _any(
+        pattern(
             *_BEST,
             r"\b(?:more|most)\s+(?:\w+\s+)?(?:accurate|precise|tight|close)\w*",
             r"\b(?:tighter|closer(?! to))\b",
         ),
-        _any(
+        pattern(
             r"\baccurately\s+\w+",
             r"\bperfectly\b",
             r"\bfits? (?:closely|tightly)",
             r"\b(?:tightly|fully|entirely|completely)"
             r" (?:fits|encloses|covers|contains|includes|surrounds|captures)\b",
         ),
-        _any(
+        pattern(
             r"\b(?:less|inaccurate(?:ly)?)\b|\btoo"
             r" (?:large|big|small|loose|wide|narrow|tall|short)\b",
             r"\b(?:misses|cuts off|cuts out|leaves out|excludes|only (?:a )?part)\b",
@@ -335,7 +336,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         ),
     ),
     "Art_Style": AnswerWords(
-        _any(
+        pattern(
             r"\b(?:shares?|sharing|has|have|in|of|with|exhibits?|follows?"
             r"|matches)\s+(?:\w+\s+){0,2}?(?:the\s+)?"
             r"(?:same|similar|closest)\s+(?:\w+\s+){0,3}?style\b",
@@ -344,48 +345,48 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             r"\bclos(?:er|est)\b(?! to\b(?! the (?:reference|first|style)| it\b| that\b))",
             r"\bbest match|\bcorrect\b|\bshares\b",
         ),
-        _any(r"\b(?:aligns?|matches|similar|consistent|shares?)\b"),
+        pattern(r"\b(?:aligns?|matches|similar|consistent|shares?)\b"),
     ),
     "Jigsaw": AnswerWords(
-        _any(
+        pattern(
             *_BEST,
             r"\b(?:is|be) (?:the|likely the|probably the) missing"
             r" (?:part|piece|section|portion|corner)",
             r"\bshould be placed\b",
         ),
-        _any(
+        pattern(
             r"\b(?:fits?|matches|missing|complet\w+|continu\w+|aligns?|suitable|appropriate"
             r"|seamless(?:ly)?|corresponds?)\b"
         ),
     ),
     "Visual_Similarity": AnswerWords(
-        _any(*_BEST, r"\bclosely resembles\b", r"\bcloser (?:to|match|in)\b"),
-        _any(r"\b(?:similar|resembl\w+|matches|alike|same)\b"),
+        pattern(*_BEST, r"\bclosely resembles\b", r"\bcloser (?:to|match|in)\b"),
+        pattern(r"\b(?:similar|resembl\w+|matches|alike|same)\b"),
     ),
     "Forensic_Detection": AnswerWords(
-        _any(*_BEST, r"\bthe real (?:photo\w*|image|one)\b"),
-        _any(r"\b(?:real|genuine|authentic|actual|likely)\b"),
-        _any(r"\b(?:(?:ai|computer)[- ])?generated\b|\b(?:synthetic|fake)\b"),
+        pattern(*_BEST, r"\bthe real (?:photo\w*|image|one)\b"),
+        pattern(r"\b(?:real|genuine|authentic|actual|likely)\b"),
+        pattern(r"\b(?:(?:ai|computer)[- ])?generated\b|\b(?:synthetic|fake)\b"),
     ),
     "IQ_Test": AnswerWords(
-        _any(
+        pattern(
             *_BEST,
             r"\bfollows? the (?:same )?(?:pattern|rule|sequence)",
             r"\bcan be (?:folded|obtained|formed)\b|\bcomplet\w+ the\b|\b(?:should|would) be (?:the"
             r" )?next\b",
             r"\bnext (?:picture|image|shape|figure|one|in the)",
         ),
-        _any(r"\b(?:matches|fits?|follows?|consistent|continu\w+)\b"),
+        pattern(r"\b(?:matches|fits?|follows?|consistent|continu\w+)\b"),
     ),
     "Multi-view_Reasoning": AnswerWords(
-        _any(
+        pattern(
             rf"\bcamera\b(?:(?!\bobject|\bscene\b)[^.\u27e6]){{0,90}}?\b(?:{_MOVES})\w*\b",
             r"\b(?:moving|movement|direction)\b(?=[^.\u27e6]{0,60}\u27e6)",
         ),
         follows=True,
     ),
     "Counting": AnswerWords(
-        _any(
+        pattern(
             r"\+[^=.\n]{1,60}(?==)",
             r"\bthere (?:is|are)\b",
             r"\btotal (?:of|is)\b",
@@ -394,7 +395,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             r"\bi (?:can )?(?:see|count)\b",
         ),
         follows=True,
-        claimed=_any(
+        claimed=pattern(
             r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,25} (?:in total|in"
             r" all|altogether)\b"
         ),
@@ -403,7 +404,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     "Semantic_Correspondence": _CORRESPONDENCE,
     "Visual_Correspondence": _CORRESPONDENCE,
 }
-_GENERAL = AnswerWords(_any(*_BEST))
+_GENERAL = AnswerWords(pattern(*_BEST))
 
 
 def answer_words(subtask: str) -> AnswerWords:

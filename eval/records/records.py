@@ -25,8 +25,7 @@ from looktwice.eval.records.schema import (
     SampleRow as SampleRow,
     stored_picture,
 )
-from looktwice.pipelines.config.yaml_input import LOADER, check_yaml
-from looktwice.pipelines.disk import open_file, read_file, read_lines
+from looktwice.pipelines.disk import LOADER, check_yaml, open_file, read_file, read_lines
 from looktwice.pipelines.json_input import CLOSED, OPEN, Number, Whole, read_as
 from looktwice.pipelines.model import Message, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs

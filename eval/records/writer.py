@@ -24,11 +24,9 @@ from looktwice.eval.records.records import (
     SampleRow,
     refuse_links,
 )
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.config.yaml_input import dump_yaml
-from looktwice.pipelines.disk import MOST_LINE, append_file, write_file
+from looktwice.pipelines.config.spec import Arm, spec
+from looktwice.pipelines.disk import MOST_LINE, append_file, dump_yaml, write_file
 from looktwice.pipelines.json_input import mend_text, read_json, with_texts, write_json
 from looktwice.pipelines.model import Reply, canonical, message_json
 from looktwice.pipelines.models.keys import known_keys, mask_keys, refuse_keys

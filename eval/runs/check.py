@@ -28,15 +28,13 @@ from looktwice.eval.scoring.notes import SentByArm, say_unchanged
 from looktwice.eval.scoring.score import price_lines, price_of
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.eval.tasks.own_questions import Folder
-from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import find_settings, spec
+from looktwice.pipelines.config.spec import Arm, find_settings, say_no_answer, spec
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.model import ModelError, close_model
 from looktwice.pipelines.models.answers import shorten
-from looktwice.pipelines.models.cache import close_model
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError

@@ -12,13 +12,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-import numpy as np
-
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.tasks.base import checked_items
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import find_settings
+from looktwice.pipelines.config.spec import Arm, find_settings
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
@@ -191,24 +188,20 @@ def count_requests(
             most, answered, _ = asked.get((task, request.key), (0, set(), request))
             most = max(most, samples[task] * trial.arm.draws)
             asked[task, request.key] = most, answered | done.get(trial.arm.id, set()), request
-    total, bounded, priced = np.zeros(6), True, False
-    for most, answered, request in asked.values():
-        if most > len(answered):
-            bounded = bounded and request.out is not None
-            priced = priced or request.price is not None
-            sizes = request.pictures, request.word_tokens, request.picture_tokens
-            costs = [1, *sizes, request.out or 0, request.price or 0.0]
-            total += (most - len(answered)) * np.array(costs)
-    *counts, out, price = total.tolist()
-    requests, pictures, words, picture_tokens = map(int, counts)
+    left = [(most - len(answered), request) for most, answered, request in asked.values()]
+    left = [(number, request) for number, request in left if number > 0]
+
+    def total(name: str) -> Any:
+        return sum(number * (getattr(request, name) or 0) for number, request in left)
+
     return Amount(
-        requests,
-        pictures,
-        words,
-        picture_tokens,
-        int(out) if bounded else None,
-        price if priced else None,
-        looks,
+        sum(number for number, _ in left),
+        total("pictures"),
+        total("word_tokens"),
+        total("picture_tokens"),
+        out=total("out") if all(request.out is not None for _, request in left) else None,
+        price=total("price") if any(request.price is not None for _, request in left) else None,
+        looks=looks,
     )
 
 

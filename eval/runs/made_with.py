@@ -24,14 +24,12 @@ from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.score import price_of
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError, Usage, canonical
-from looktwice.pipelines.models.batched.batch_queue import BatchQueue
-from looktwice.pipelines.models.batched.model import Batched
-from looktwice.pipelines.models.cache import Cached, Store, close_model
+from looktwice.pipelines.model import ModelError, Usage, canonical, close_model
+from looktwice.pipelines.models.batched.model import Batched, BatchQueue
+from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.chat_api import place_of
-from looktwice.pipelines.models.endpoint import EndpointWatch
 from looktwice.pipelines.models.limits import SERVERS, Ration
-from looktwice.pipelines.models.wrappers import Metered, UsageCount, wrap
+from looktwice.pipelines.models.wrappers import EndpointWatch, Metered, UsageCount, wrap
 from looktwice.pipelines.sample import Item
 
 LARGEST = 1_000_000  # bytes; data say themselves which they are

@@ -30,8 +30,8 @@ from looktwice.eval.runs.made_with import (
 from looktwice.eval.runs.walk import Progress, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.wrappers import Stoppable

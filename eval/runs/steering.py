@@ -16,7 +16,7 @@ from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.sample import Item, sha_of
 

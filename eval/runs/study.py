@@ -23,17 +23,16 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
+from looktwice.eval.runs.dry_run import announce_requests, name_of
 from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.clock import Clock, run_clock
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan, with_id
-from looktwice.pipelines.config.spec import asks_model
+from looktwice.pipelines.config.spec import Arm, asks_model
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
@@ -102,7 +101,9 @@ class Study:
         run.on_record = _score_for_display(display, scorers, slowest, ledger, self.steering)
         run.on_skipped = display.skip
         if not (self.only_cached or self.steering):
-            run.on_begin = lambda done: self._announce(run.planned, done, models.cached)
+            run.on_begin = lambda done: self.say(
+                announce_requests(self.plan, run.planned, done, models.cached)
+            )
         try:
             results = use_result_store(cache / "findings")
             with run_clock() as clock, results, display, _handle_interrupts(run, self.say):
@@ -181,12 +182,10 @@ class Study:
             dearest=ledger.dearest,
         )
 
-    def _announce(self, planned: Mapping[str, int], done: Done, cached: int) -> None:
-        if sentence := announce_requests(self.plan, planned, done, cached):
-            self.say(sentence)
-
     def say(self, sentence: str) -> None:
-        """Tell the user."""
+        """Tell the user, if there is anything to say."""
+        if not sentence:
+            return
         if self.json_lines:
             print_json(self.console, {"event": "note", "text": sentence})
         else:

@@ -1,3 +1,3 @@
-from .benchmark import AllRight as AllRight, Scorer as Scorer
+from .metrics import AllRight as AllRight
 from .row import Row as Row
-from .verdict import Score as Score, Verdict as Verdict
+from .verdict import Score as Score, Scorer as Scorer, Verdict as Verdict

@@ -15,9 +15,27 @@ from dataclasses import dataclass, field
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.score import price_lines
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict, commonest_failure
+from looktwice.eval.scoring.verdict import (
+    UNJUDGED,
+    PointScores,
+    RunScores,
+    ScoredRecord,
+    Verdict,
+    commonest_failure,
+)
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.models.answers import shorten
 
+WHY_UNREADABLE = {
+    "unread": "as the reader found no answer",
+    "refused": "as the model refused",
+    "empty": "as the reply is empty",
+    "cut_off": "as the reply was cut off; give it a larger `max_tokens`",
+    "filtered": "as the server's filter withheld the reply",
+    "abstained": "as a stage abstained",
+    UNJUDGED: "as no judge has graded it; `looktwice judge` asks one",
+}
+"""The members of REASONS in words."""
 MOSTLY = 0.5
 """The share of samples, and of a slot's values, above which it is said that nothing was done."""
 SHOWN = 3  # arms that a sentence names
@@ -66,9 +84,10 @@ def _nearest(names: Sequence[str]) -> str:
 def _left_out(run: RunScores) -> Iterator[str]:
     """What is missing; failures of samples and readers, with what they mostly say; tasks in part;
     and earlier plans."""
-    failed, missing, answered = list[str](), 0, 0
+    failed, unreadable, missing, answered = list[str](), list[ScoredRecord](), 0, 0
     for scores in run.points:
         failed += [entry.detail for entry in scores.all if entry.verdict is Verdict.FAILED]
+        unreadable += [entry for entry in scores.all if entry.verdict is Verdict.UNREADABLE]
         if not scores.point.replies_of:
             missing += scores.missing
             answered += len(scores.all)
@@ -82,6 +101,8 @@ def _left_out(run: RunScores) -> Iterator[str]:
     if failed:
         often = "with" if len(failed) == 1 else "most often with"
         yield f"failed: {counted(len(failed), 'answer')}, {often} {commonest_failure(failed)}"
+    if unreadable:
+        yield f"unreadable: {counted(len(unreadable), 'answer')}, {_commonest_reason(unreadable)}"
     yield from _parts(run)
     older, draws = list[str](), counted(run.older_draws, "answer")
     if run.older:
@@ -93,6 +114,15 @@ def _left_out(run: RunScores) -> Iterator[str]:
             f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows what is left"
             " out"
         )
+
+
+def _commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
+    """Why most unreadable answers are that, in words, and what the first of them says of itself."""
+    ((reason, count),) = Counter(entry.reason for entry in unreadable).most_common(1)
+    most = "" if count == len(unreadable) else f"{count} of them "
+    first = next(entry.detail for entry in unreadable if entry.reason == reason)
+    detail = shorten(first.removeprefix(reason).removeprefix(": ").partition("\n")[0], 120)
+    return f"{most}{WHY_UNREADABLE.get(reason, reason)}{f', such as {detail}' if detail else ''}"
 
 
 def _parts(run: RunScores) -> Iterator[str]:

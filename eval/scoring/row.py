@@ -1,5 +1,5 @@
-"""The rows of report.csv: their columns, each described here, the metrics that every task has, and
-their means over tasks.
+"""The rows of report.csv: their columns, each described here, their means over tasks, and how they
+are compared with a baseline.
 
 With several draws a sample's value is the mean over its draws; intervals and tests are over
 samples, and the verdicts are counted per draw.
@@ -8,15 +8,16 @@ samples, and the verdicts are counted per draw.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from math import nan
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.metrics import METRICS
+from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import (
     Estimate,
     Floats,
@@ -24,6 +25,9 @@ from looktwice.eval.statistics.intervals import (
     mean_of_shares,
     share_interval,
 )
+from looktwice.eval.statistics.paired import Values, correct
+
+Arm = TypeVar("Arm", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,13 @@ class Row:
     # these units; no column of the file
     units: Stratum | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def worse(self) -> int | None:
+        """Of the discordant units, those on which it does worse than the baseline."""
+        if self.better is None or self.discordant is None:
+            return None
+        return self.discordant - self.better
+
 
 SUMMED = (
     *("n", "n_groups", "right", "wrong", "unreadable", "failed", "tokens_in", "tokens_out"),
@@ -159,44 +170,6 @@ def fill(row: Row, metric: Metric) -> Row:
 
 def _with_interval(row: Row, mean: Row | Estimate) -> Row:
     return replace(row, value=mean.value, low=mean.low, high=mean.high, clusters=mean.clusters)
-
-
-ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
-
-
-def accuracy(scores: PointScores) -> dict[str, float]:
-    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
-
-    None where every answer failed: then nothing was measured. What only a judge could score, and
-    none has, is left out.
-    """
-    if scores.failure:
-        return {}
-    values = scores.means(lambda draw: draw.graded_value)
-    return {name: value for name, value in values.items() if name in scores.keyed}
-
-
-def accuracy_answered(scores: PointScores) -> dict[str, float]:
-    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left
-    out."""
-    graded = (Verdict.RIGHT, Verdict.WRONG)
-    return scores.means(lambda draw: draw.score.value if draw.verdict in graded else None)
-
-
-def coverage(scores: PointScores) -> dict[str, float]:
-    """The share of asked samples with a readable answer: right, wrong, or without ground truth to
-    compare with."""
-    return scores.means(lambda draw: draw.verdict in ANSWERED)
-
-
-METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
-    "accuracy": accuracy,
-    "accuracy_answered": accuracy_answered,
-    "coverage": coverage,
-}
-"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added
-here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
-`accuracy` stays first."""
 
 
 def measure(scores: PointScores, row: Row) -> list[Row]:
@@ -308,3 +281,72 @@ def _sum_rows(rows: Sequence[Row]) -> Row:
         joined[name] = "; ".join(dict.fromkeys(filter(None, (getattr(row, name) for row in rows))))
     names = first.run, "", first.contestant, first.task, first.slice, first.metric
     return Row(*names, None, unit=first.unit, **joined)
+
+
+# ---- comparisons
+
+
+def accuracy_to_compare(scores: PointScores) -> Metric:
+    """Accuracy for a paired test: failed or missing samples are excluded and not counted as
+    wrong."""
+    values = scores.comparable
+    units = {name: values.get(name, 0.0) for name in scores.keyed}
+    failed = frozenset(units.keys() - values.keys())
+    return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
+
+
+def units_of(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
+    """The units of a metric of several arms, each on the same tasks, in the clusters of the first;
+    NaN where a unit failed."""
+    values: dict[Arm, dict[tuple[int, str], float]] = {arm: {} for arm in arms}
+    for arm, metrics in arms.items():
+        for task, metric in enumerate(metrics):
+            for unit, worth in metric.units.items():
+                values[arm][task, unit] = nan if unit in metric.failed else worth
+    clusters = dict[tuple[int, str], str]()
+    for task, metric in enumerate(next(iter(arms.values()))):
+        clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
+    return Values.of(values, clusters)
+
+
+def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
+    """The row with the paired comparison of a metric with the baseline.
+
+    Each pair is one task: (metric of the contestant, metric of the baseline). The comparison pools
+    the units of all pairs that both sides have and neither side failed; the others are counted as
+    excluded.
+    """
+    mine, theirs = zip(*pairs, strict=True)
+    matrix = units_of({"mine": mine, "theirs": theirs})
+    paired = matrix.pair("mine", "theirs")
+    row = replace(row, baseline=baseline, excluded=len(matrix.units) - (paired.n if paired else 0))
+    if paired is None:
+        return row
+    row = replace(
+        row,
+        delta=paired.value,
+        delta_low=paired.low,
+        delta_high=paired.high,
+        p=paired.p,
+        test=paired.test,
+        discordant=paired.better + paired.worse,
+        better=paired.better,
+        compared=paired.n,
+        n_clusters=paired.clusters,
+        detectable=paired.detectable,
+    )
+    value, other = mine[0].value, theirs[0].value
+    if len(pairs) > 1 or row.excluded or value is None or other is None:
+        return row
+    # a metric that is not the mean of its units has no such interval
+    return replace(row, delta=value - other, delta_low=None, delta_high=None, detectable=None)
+
+
+def correct_p_values(rows: Sequence[Row]) -> list[Row]:
+    """The rows with the corrections of accuracy: over all comparisons on single tasks, and over
+    those of micro."""
+    return correct(
+        rows,
+        lambda row: row.p if row.metric == "accuracy" else None,
+        lambda row: row.task == "micro",
+    )

@@ -4,34 +4,44 @@ slices, circular evaluation, and what stands beside: a baseline, majority, chanc
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import nan
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from looktwice.eval.records.records import PointRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer, chance_levels, right_by_draw
 from looktwice.eval.scoring.labels import baselines
-from looktwice.eval.scoring.measurements import (
+from looktwice.eval.scoring.metrics import (
     MEASURED,
+    METRICS,
     TURNS,
-    mean_interval,
+    chance_levels,
     measured_metrics,
     measured_parts,
+    right_by_draw,
     turn_metrics,
 )
-from looktwice.eval.scoring.row import METRICS, Row, empty_row, fill, macro_row, measure, micro_row
-from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.paired import Values, correct
+from looktwice.eval.scoring.row import (
+    Row,
+    accuracy_to_compare,
+    compare,
+    correct_p_values,
+    empty_row,
+    fill,
+    macro_row,
+    measure,
+    micro_row,
+)
+from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
+from looktwice.eval.statistics.intervals import mean_interval
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.prompting.controls import PermuteChoices, PermuteLabels
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
+ROTATE = public_path(PermuteChoices), public_path(PermuteLabels)
 Rivals = Mapping[str, PointScores | None]
 """Point id -> the arm that it is compared with."""
-Arm = TypeVar("Arm", bound=Hashable)
 
 
 def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
@@ -258,20 +268,20 @@ def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = Non
 def _total_rows(arms: Sequence[PointScores], rows: Sequence[Row]) -> Iterator[Row]:
     """The totals of every benchmark of which each subtask occurs exactly once, for one contestant
     or chance level."""
-    suites: dict[str, list[PointScores]] = defaultdict(list)
+    suites = defaultdict[str, list[tuple[Scorer, str]]](list)
     for scores in arms:
         if scores.scorer is not None and scores.scorer.suite:
-            suites[scores.scorer.suite].append(scores)
+            suites[scores.scorer.suite].append((scores.scorer, scores.task))
     by_name = {(row.task, row.metric): row for row in rows if not row.slice}
     for suite, members in suites.items():
-        tasks = {scores.scorer.part: scores.task for scores in members}
-        for total in members[-1].scorer.totals if len(tasks) == len(members) else ():
+        tasks = {scorer.part: task for scorer, task in members}
+        for total in members[-1][0].totals if len(tasks) == len(members) else ():
             parts = [by_name.get((tasks.get(p, ""), name)) for p, name in total.parts.items()]
             usable = [row for row in parts if row is not None and row.value is not None and row.n]
             if len(usable) == len(parts):
                 mean = (micro_row if total.pooled else macro_row)(usable)
-                names = {"metric": total.metric, "task": suite, "task_name": suite}
-                yield replace(mean, **names, n_groups=None, unit="")
+                mean = replace(mean, metric=total.metric, task=suite, task_name=suite)
+                yield replace(mean, n_groups=None, unit="")
 
 
 def headline_rows(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[Row]:
@@ -320,78 +330,9 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
 
 def _rotating_slot(point: PointRow) -> str:
     """The slot of the only stage that rotates the choices; empty if there is none or several."""
-    rotate, slots = (public_path(PermuteChoices), public_path(PermuteLabels)), []
+    slots = []
     for slot, node in (point.spec.get("stages") or {}).items():
         settings = node if isinstance(node, Mapping) else {}
-        if settings.get("use") in rotate and settings.get("order") == "rotated":
+        if settings.get("use") in ROTATE and settings.get("order") == "rotated":
             slots.append(slot)
     return slots[0] if len(slots) == 1 else ""
-
-
-# ---- comparisons
-
-
-def accuracy_to_compare(scores: PointScores) -> Metric:
-    """Accuracy for a paired test: failed or missing samples are excluded and not counted as
-    wrong."""
-    values = scores.comparable
-    units = {name: values.get(name, 0.0) for name in scores.keyed}
-    failed = frozenset(units.keys() - values.keys())
-    return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
-
-
-def units_of(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
-    """The units of a metric of several arms, each on the same tasks, in the clusters of the first;
-    NaN where a unit failed."""
-    values: dict[Arm, dict[tuple[int, str], float]] = {arm: {} for arm in arms}
-    for arm, metrics in arms.items():
-        for task, metric in enumerate(metrics):
-            for unit, worth in metric.units.items():
-                values[arm][task, unit] = nan if unit in metric.failed else worth
-    clusters = dict[tuple[int, str], str]()
-    for task, metric in enumerate(next(iter(arms.values()))):
-        clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
-    return Values.of(values, clusters)
-
-
-def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
-    """The row with the paired comparison of a metric with the baseline.
-
-    Each pair is one task: (metric of the contestant, metric of the baseline). The comparison pools
-    the units of all pairs that both sides have and neither side failed; the others are counted as
-    excluded.
-    """
-    mine, theirs = zip(*pairs, strict=True)
-    matrix = units_of({"mine": mine, "theirs": theirs})
-    paired = matrix.pair("mine", "theirs")
-    row = replace(row, baseline=baseline, excluded=len(matrix.units) - (paired.n if paired else 0))
-    if paired is None:
-        return row
-    row = replace(
-        row,
-        delta=paired.value,
-        delta_low=paired.low,
-        delta_high=paired.high,
-        p=paired.p,
-        test=paired.test,
-        discordant=paired.better + paired.worse,
-        better=paired.better,
-        compared=paired.n,
-        n_clusters=paired.clusters,
-        detectable=paired.detectable,
-    )
-    value, other = mine[0].value, theirs[0].value
-    if len(pairs) > 1 or row.excluded or value is None or other is None:
-        return row
-    # a metric that is not the mean of its units has no such interval
-    return replace(row, delta=value - other, delta_low=None, delta_high=None, detectable=None)
-
-
-def correct_p_values(rows: Sequence[Row]) -> list[Row]:
-    """The rows with the corrections of accuracy: over all comparisons on single tasks, and over
-    those of micro."""
-    return correct(
-        rows,
-        lambda row: row.p if row.metric == "accuracy" else None,
-        lambda row: row.task == "micro",
-    )

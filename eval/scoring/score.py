@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.readers.reader import reader_name
@@ -23,7 +24,6 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
@@ -32,14 +32,17 @@ from looktwice.eval.scoring.verdict import (
     RunScores,
     Score,
     ScoredRecord,
+    Scorer,
     Verdict,
+    build_scorer,
     cluster_of,
+    compare_with_key,
 )
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Usage, amounts, price_fault, say_prices
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step
@@ -126,9 +129,13 @@ class RecordScorer:
         if record.letters and result.answer is not None:
             own = record.letters.get(result.answer.strip(), result.answer)
             result = replace(result, answer=own)
-        score = compare_with_key(result, row, self.scorer)
+        texts = getattr(self.reader, "texts_are_wrong", False)
+        score = compare_with_key(result, row, self.scorer, texts)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
             detail = f"{result.answer!r} is no answer to this task"
+            if row.n_choices:
+                letters = ", ".join(ascii_uppercase[: row.n_choices])
+                detail = f"the reader answered {result.answer!r}, which is none of {letters}"
             result = replace(result, reason="unread", detail=detail)
         return result, score
 
@@ -188,26 +195,6 @@ def reason_of(sentence: str) -> str:
     """The member of REASONS with which a stage's sentence begins, otherwise "unread"."""
     kind = sentence.partition(":")[0].strip()
     return kind if kind in REASONS else "unread"
-
-
-def compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
-    """The score of an answer that was read, by the benchmark's own comparison where it has one.
-
-    Letters must be equal; texts may differ in case and white space.
-    """
-    group, answer = str(row.meta.get("group", "")), result.answer
-    if result.verdict is not None or answer is None:
-        return Score(result.verdict or Verdict.UNREADABLE, 0.0, group)
-    if row.answer is None:
-        return Score(Verdict.HIDDEN, 0.0, group)
-    own = scorer.compare(answer, row) if scorer is not None else None
-    if own is not None:
-        return replace(own, group=own.group or group)
-    if row.n_choices:
-        right = answer.strip() == row.answer
-    else:
-        right = answer.casefold().split() == row.answer.casefold().split()
-    return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
 
 def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:

@@ -1,5 +1,5 @@
-"""The data types of scoring: the result of extracting an answer, its verdict and score, and the
-scores of a run."""
+"""The data types of scoring: the result of extracting an answer, its verdict and score, the scores
+of a run, and the interface by which a benchmark compares answers and adds metrics of its own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
-from typing import Any
+from string import ascii_uppercase
+from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.paths import Scope
 
 UNJUDGED = "unjudged"
 """Only a judge's grade would be a score, and there is none: the reply counts in no accuracy."""
+LETTERS = frozenset(ascii_uppercase)
+"""Also those beyond a question's choices: they are wrong answers, and other texts are none."""
 
 
 class Verdict(StrEnum):
@@ -117,7 +122,7 @@ class PointScores:
     contestant: str = ""
     task: str = ""
     planned: int | None = None
-    scorer: Any = None  # its methods take scores, so its type lies above this file
+    scorer: Scorer | None = None
     score: Callable[[Record, SampleRow], ScoredRecord] | None = None
     older: bool = False
     run_clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -162,6 +167,11 @@ class PointScores:
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
         """The draws of a sample that have a record, in their order."""
         return self.draws_asked.get(sample, ())
+
+    def accepts(self, row: SampleRow, answer: str) -> bool:
+        """Whether an answer to a sample with a key is right."""
+        given = ReadResult(answer=answer)
+        return compare_with_key(given, row, self.scorer).verdict is Verdict.RIGHT
 
     def not_failed(self, sample: str) -> list[ScoredRecord]:
         """The draws of a sample that have a record and did not fail."""
@@ -275,6 +285,124 @@ class RunScores:
         for record in self.folder.last_records(holding=holding):
             for scores in arms.get(record.point, ()):
                 yield scores, record
+
+
+# ---- the interface of benchmarks
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric of one arm; `name` is its name in report.csv.
+
+    `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or
+    groups, as `unit` says. The metric is their mean unless `value` gives it; paired tests run on
+    them and leave out the units in `failed`. `slice` is a part of the samples ("rows=3"), `groups`
+    how many groups a test compared, `p` its result. `clusters` names the cluster of units that are
+    not independent; any other unit is its own.
+    """
+
+    name: str
+    units: Mapping[str, float] = field(default_factory=dict)
+    unit: str = "sample"
+    failed: frozenset[str] = frozenset()
+    value: float | None = None
+    slice: str = ""
+    groups: int | None = None
+    p: float | None = None
+    clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Total:
+    """A benchmark's total over its subtasks: which metric of each enters it; it needs all of them.
+
+    The unweighted mean of the subtasks, or, `pooled`, of all their units as one set.
+    """
+
+    metric: str
+    parts: Mapping[str, str]
+    pooled: bool = False
+
+
+class Scorer(Protocol):
+    """A frozen dataclass that a task names in its facts; methods it does not override score as for
+    any task.
+
+    `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over
+    them. `key_is_answer` is False if the key is not an answer to the question but, for example, a
+    maximum number of points. `headlines` are the metrics and totals by which the benchmark itself
+    is quoted: tables show them first. `needs_judge` is True if only a judge's grade is a score:
+    without one a reply is neither right nor wrong.
+    """
+
+    suite: ClassVar[str] = ""
+    totals: ClassVar[tuple[Total, ...]] = ()
+    key_is_answer: ClassVar[bool] = True
+    headlines: ClassVar[tuple[str, ...]] = ()
+    needs_judge: ClassVar[bool] = False
+
+    @property
+    def part(self) -> str:
+        """The subtask's name within the suite: the scorer's own, where it has one."""
+        return str(getattr(self, "name", ""))
+
+    def compare(self, answer: str, row: SampleRow) -> Score | None:
+        """The score of an answer to a sample with a key; None compares it as for any task.
+
+        A score with the verdict UNREADABLE means that the text is not an answer.
+        """
+        return None
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """The metrics of one arm, or of a slice of it."""
+        return ()
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """The chance level on these samples, by metric."""
+        return {}
+
+    def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
+        """The accuracy of the best guesser who sees what these images show, but not what is marked
+        or asked for.
+
+        None where that is not known.
+        """
+        return None
+
+
+def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer | None:
+    """The scorer in a task's facts, built where it is a node; None if there is none. Raises
+    ConfigError."""
+    named = facts.get("scorer")
+    if not named:
+        return None
+    built: Scorer = build(named, scope) if isinstance(named, Mapping) else named
+    return built
+
+
+def compare_with_key(
+    result: ReadResult, row: SampleRow, scorer: Scorer | None, texts_are_wrong: bool = False
+) -> Score:
+    """The score of an answer that was read, by the benchmark's own comparison where it has one.
+
+    Letters must be equal; texts may differ in case and white space. A text where a letter is asked
+    for, such as a choice's own, is no answer, unless `texts_are_wrong`.
+    """
+    group, answer = str(row.meta.get("group", "")), result.answer
+    if result.verdict is not None or answer is None:
+        return Score(result.verdict or Verdict.UNREADABLE, 0.0, group)
+    if row.answer is None:
+        return Score(Verdict.HIDDEN, 0.0, group)
+    own = scorer.compare(answer, row) if scorer is not None else None
+    if own is not None:
+        return replace(own, group=own.group or group)
+    if row.n_choices:
+        if answer.strip() not in LETTERS and not texts_are_wrong:
+            return Score(Verdict.UNREADABLE, 0.0, group)
+        right = answer.strip() == row.answer
+    else:
+        right = answer.casefold().split() == row.answer.casefold().split()
+    return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
 
 def commonest_failure(details: Sequence[str]) -> str:

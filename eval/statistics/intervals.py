@@ -1,14 +1,15 @@
 """Intervals over clusters: samples that share a picture, a pair or a group count together.
 
 Of shares in closed form, Wilson's with as many units as clusters and spread leave
-(`share_interval`); of all else by a bootstrap that draws whole clusters."""
+(`share_interval`); of measured numbers Student's t (`mean_interval`, `mean_gap`); of all else by a
+bootstrap that draws whole clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import fsum, nan, sqrt
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -233,6 +234,57 @@ def share_interval(
     effective = _effective_units(sums, sizes, mean, float(np.square(off).sum()))
     low, high = wilson(mean * effective, effective)
     return Estimate(mean, min(low, mean), max(high, mean), len(data), len(sizes))
+
+
+def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
+    """The 95 % t interval of a mean over clusters; none where there is no spread to tell it from.
+
+    It stays within 0..1 where all values lie there, as shares do.
+    """
+    mean = fmean(values)
+    off, sizes = cluster_sums(np.array(values) - mean, cluster_codes(clusters, len(values)))
+    spread = float(np.square(off).sum())
+    if len(sizes) < 2 or spread < 1e-24:
+        return None, None
+    from scipy.special import stdtrit
+
+    freedom = max(1.0, len(values) ** 2 / float(np.square(sizes).sum()) - 1)
+    error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
+    half = float(stdtrit(freedom, 0.975)) * error
+    if min(values) >= 0 and max(values) <= 1:
+        return max(0.0, mean - half), min(1.0, mean + half)
+    return mean - half, mean + half
+
+
+def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | None:
+    """The difference of the means of two groups with its 95 % t interval and p; None for fewer than
+    two values of either, and without any spread.
+
+    `clusters` are those of the values and then of the others. Where units stand alone it is Welch's
+    (1947); else its variance is that between clusters, which may have units of both groups.
+    """
+    sides = values, others
+    counts = np.array([*map(len, sides)])
+    if counts.min() < 2:
+        return None
+    from scipy.special import stdtr, stdtrit
+
+    n = int(counts.sum())
+    off = [(side - fmean(side)) / len(side) for side in sides]
+    sums, sizes = cluster_sums(np.concatenate([off[0], -off[1]]), cluster_codes(clusters, n))
+    m = len(sizes)
+    parts = np.array([side.var(ddof=1) for side in sides]) / counts
+    variance = parts.sum() if m == n else float(np.square(sums).sum()) * m / max(1, m - 1)
+    error = sqrt(variance)
+    if error < 1e-12 or m < 2:
+        return None
+    if m == n:
+        freedom = error**4 / float((parts**2 / (counts - 1)).sum())
+    else:
+        freedom = max(1.0, n**2 / float(np.square(sizes).sum()) - 1)
+    gap = fmean(values) - fmean(others)
+    half, p = float(stdtrit(freedom, 0.975)) * error, 2 * stdtr(freedom, -abs(gap) / error)
+    return Estimate(gap, gap - half, gap + half, n, m, float(p))
 
 
 def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:

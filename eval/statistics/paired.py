@@ -136,6 +136,31 @@ def correct(
     return corrected
 
 
+def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Whether values depend on their group (Kruskal-Wallis, App. K): the effect size H/(n - 1) in
+    0..1, and p.
+
+    Groups without values are left out; where all values are the same there is no effect and p is 1.
+    """
+    # scipy.stats, which has the whole test, takes a second to open
+    from scipy.special import chdtrc
+
+    filled = list(filter(len, groups))
+    sizes = np.array(list(map(len, filled)))
+    levels, place, times = np.unique(
+        list(chain.from_iterable(filled)), return_inverse=True, return_counts=True
+    )
+    n = len(place)
+    if len(filled) < 2 or len(levels) < 2:
+        return 0.0, 1.0
+    ranks = (np.cumsum(times) - (times - 1) / 2)[place]
+    sums = np.add.reduceat(ranks, np.cumsum(sizes) - sizes)
+    ties = 1 - float((times.astype(float) ** 3 - times).sum()) / (n**3 - n)
+    between = float((sums**2 / sizes).sum())
+    h = max(0.0, (12 / (n * (n + 1)) * between - 3 * (n + 1)) / ties)
+    return min(1.0, h / (n - 1)), float(chdtrc(len(filled) - 1, h))
+
+
 def compare_paired(
     values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
 ) -> Estimate:

@@ -4,7 +4,7 @@ To add one without any code, describe its files to `Columns` (a parquet, JSONL, 
 `Tsv` (VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in
 a file of this room whose fields are its settings, which iterates over `Item`s and has `__len__` and
 `facts`; name it in one line of `__init__.pyi`. For a table of questions derive it from
-`table_task.TableTask`, which `columns.py` shows; a metric of its own is a `Scorer` that its facts
+`table_task.TableTask`, as `own_questions.py` does; a metric of its own is a `Scorer` that its facts
 name (`eval.scoring`). Its test goes to `tests/eval/tasks/`."""
 
 from __future__ import annotations

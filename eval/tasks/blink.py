@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, ClassVar
 
-from looktwice.eval.scoring.benchmark import Scorer, Total
+from looktwice.eval.scoring.verdict import Scorer, Total
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.files import broken_picture
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
@@ -90,6 +90,8 @@ class Blink(TableTask):
     split: str = "val"
     subset: Subset = field(default_factory=Subset)
 
+    whole: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         folder = Path(self.path)
         if not folder.is_dir():
@@ -145,11 +147,6 @@ class Blink(TableTask):
     def _left_out(self) -> RowErrors:
         files = self._table.files
         return RowErrors(files[0] if len(files) == 1 else files[0].parent)
-
-    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
-        """The official files are whole: no row may be left out."""
-        self._left_out.raise_any()
-        return super()._usable(questions, total)
 
     def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
         texts = ("idx", "question", "sub_task", "prompt")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer, group_by, group_metric
-from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.scoring.metrics import group_by, group_metric
+from looktwice.eval.scoring.verdict import Metric, PointScores, Scorer
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.files import (
     HIDDEN,
@@ -121,16 +121,16 @@ def _of_size(size: int, groups: Mapping[str, list[str]]) -> dict[str, list[str]]
     return {name: members for name, members in groups.items() if len(members) == size}
 
 
-GUESSES: Mapping[str, tuple[str, ...]] = {
-    "question": ("question", "questions", "query", "text"),
-    "answer": ("answer", "answers", "gt", "gt_answer", "ground_truth", "label"),
-    "image": ("image", "img", "image_path", "image_file", "file_name", "filename"),
-    "id": ("id", "idx", "index", "question_id", "qid"),
-    "image_id": ("image_id", "img_id", "image_name", "sample_id"),
-    "group": ("group", "group_id", "pair_id", "base_id", "scene_id"),
-    "slot": ("slot", "question_no", "question_index", "q_no"),
-    "category": ("category", "illusion_type", "type", "class"),
-    "kind": ("kind", "variant", "image_type", "is_adversarial", "adversarial"),
+GUESSES: Mapping[str, str] = {
+    "question": "question questions query text",
+    "answer": "answer answers gt gt_answer ground_truth label",
+    "image": "image img image_path image_file file_name filename",
+    "id": "id idx index question_id qid",
+    "image_id": "image_id img_id image_name sample_id",
+    "group": "group group_id pair_id base_id scene_id",
+    "slot": "slot question_no question_index q_no",
+    "category": "category illusion_type type class",
+    "kind": "kind variant image_type is_adversarial adversarial",
 }
 """The column names that are tried for each of our field names; the authors' files were not
 available for this list."""

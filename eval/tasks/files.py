@@ -18,12 +18,11 @@ from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.paths import (
-    Asker,
     OutsideError,
+    Scope,
     allowed_roots,
     allowed_to,
     pass_fence,
-    shortest,
 )
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
@@ -41,9 +40,9 @@ def file_inside(root: Path, name: str) -> Path:
     except (OSError, RuntimeError, ValueError) as exc:
         raise TaskError(f"the path {name!r} leads nowhere ({exc})") from exc
     if not inside:
-        asker = Asker(root, "folder of questions", shortest(root.resolve()))
+        scope = Scope(root, what="folder of questions", source=root.resolve())
         try:
-            pass_fence(name, file, (*allowed_roots(), *allowed_to(root)), asker)
+            pass_fence(name, file, (*allowed_roots(), *allowed_to(root)), scope)
         except OutsideError as exc:
             raise TaskError(
                 f"the path {name!r} leads out of the folder {root}; copy the file into it, or"

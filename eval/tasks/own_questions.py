@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, ClassVar
 
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.files import (
     FolderFiles,
@@ -56,6 +56,7 @@ class Folder(TableTask):
     subset: Subset = field(default_factory=Subset)
 
     units: ClassVar[str] = "lines"
+    whole: ClassVar[bool] = True
 
     @property
     def facts(self) -> Facts:
@@ -112,11 +113,6 @@ class Folder(TableTask):
         return [
             TableQuestion(number, str(identifier), question, choices, answer, meta, images, marks)
         ]
-
-    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
-        """All of them: no line may be left out."""
-        self._left_out.raise_any()
-        return super()._usable(questions, total)
 
     def __iter__(self) -> Iterator[Item]:
         images = [name for question in self._chosen for name in question.images]
@@ -183,13 +179,13 @@ def _read_marks(listed: Any, images: int) -> tuple[Mark, ...]:
     return marks
 
 
-USUAL: Mapping[str, tuple[str, ...]] = {
-    "id": ("id", "index", "idx", "question_id", "qid", "uid"),
-    "question": ("question", "query", "text"),
-    "images": ("images", "image", "image_path", "img", "file_name", "filename"),
-    "choices": ("choices", "options"),
-    "answer": ("answer", "gt_answer", "ground_truth", "label"),
-    "prompt": ("prompt",),
+USUAL: Mapping[str, str] = {
+    "id": "id index idx question_id qid uid",
+    "question": "question query text",
+    "images": "images image image_path img file_name filename",
+    "choices": "choices options",
+    "answer": "answer gt_answer ground_truth label",
+    "prompt": "prompt",
 }
 """The column names that are tried for a field that `columns` does not name."""
 

@@ -18,26 +18,27 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Pixels, decode
 
-FILES = {
-    "astronaut": "astronaut.png",
-    "brick": "brick.png",
-    "camera": "camera.png",
-    "chelsea": "chelsea.png",
-    "coffee": "coffee.png",
-    "coins": "coins.png",
-    "grass": "grass.png",
-    "gravel": "gravel.png",
-    "hubble": "hubble_deep_field.jpg",
-    "ihc": "ihc.png",
-    "moon": "moon.png",
-    "motorcycle": "motorcycle_left.png",
-    "retina": "retina.jpg",
-    "rocket": "rocket.jpg",
-    "motorcycle_right": "motorcycle_right.png",
-}
-PHOTOGRAPHS = tuple(name for name in FILES if name != "motorcycle_right")
+PHOTOGRAPHS = (
+    "astronaut",
+    "brick",
+    "camera",
+    "chelsea",
+    "coffee",
+    "coins",
+    "grass",
+    "gravel",
+    "hubble",
+    "ihc",
+    "moon",
+    "motorcycle",
+    "retina",
+    "rocket",
+)
 """One name for each scene: places, people, animals, things, surfaces, a micrograph and two
 astronomical pictures."""
+FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
+FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
+FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
 
 LARGEST = 1000  # pixels; a larger photograph is halved
 DISPARITY = "motorcycle_disp.npz"

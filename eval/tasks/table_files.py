@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
@@ -77,16 +77,14 @@ class ParquetTable:
         for file in self.files:
             with _open_parquet(file) as parquet:
                 for group in range(parquet.metadata.num_row_groups):
-                    end = number + parquet.metadata.row_group(group).num_rows
-                    if not wanted.isdisjoint(range(number, end)):
-                        for batch in parquet.iter_batches(
-                            BATCH, [group], columns=list(columns), use_threads=False
-                        ):
-                            for row in batch.to_pylist():
-                                if number in wanted:
-                                    yield number, row
-                                number += 1
-                    number = end
+                    start, number = number, number + parquet.metadata.row_group(group).num_rows
+                    if wanted.isdisjoint(range(start, number)):
+                        continue
+                    batches = parquet.iter_batches(
+                        BATCH, [group], columns=list(columns), use_threads=False
+                    )
+                    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+                    yield from (pair for pair in enumerate(rows, start) if pair[0] in wanted)
 
 
 @contextmanager
@@ -156,8 +154,7 @@ class TextTable:
     def _header(self) -> list[str]:
         if self.kind == "jsonl":
             return []
-        with closing(_Lines(self)) as lines:
-            names = next(lines.records(), None)
+        _, _, names = next(self._records(), (0, 0, None))
         if not names:
             raise TaskError(
                 f"{self.file} is empty; a {self.kind.upper()} begins with the names of its columns"
@@ -169,15 +166,42 @@ class TextTable:
     def _placed(self, place: int = 0) -> Iterator[tuple[int, Row]]:
         """Every row from a place on, with the place where it begins."""
         header = self._header
-        with closing(_Lines(self, place)) as lines:
-            for record in lines.records():
-                start, place = place, lines.place
-                if (header and not start) or not record:  # the names, or an empty line
-                    continue
-                try:
-                    yield start, _row(header, record)
-                except ValueError as exc:
-                    raise TaskError(f"{self.file} line {lines.number}: {exc}") from exc
+        for start, number, record in self._records(place):
+            if (header and not start) or not record:  # the names, or an empty line
+                continue
+            try:
+                yield start, _row(header, record)
+            except ValueError as exc:
+                raise TaskError(f"{self.file} line {number}: {exc}") from exc
+
+    def _records(self, place: int = 0) -> Iterator[tuple[int, int, Any]]:
+        """Of every record from a place on where it begins, the number of its last line, and its
+        JSON or its cells."""
+        number, end = 0, place
+
+        def lines() -> Iterator[str]:
+            nonlocal number, end
+            for line in read_lines(file):
+                end += len(line)
+                number += 1
+                yield line.decode("utf-8")
+
+        csv.field_size_limit(MOST_LINE)  # cells may hold whole images
+        try:
+            file = open_unpacked(self.file) if self.data is None else BytesIO(self.data)
+        except OSError as exc:
+            raise TaskError(f"{self.file} cannot be read ({exc.strerror})") from exc
+        try:
+            with file:
+                file.seek(place)
+                delimiter = "\t" if self.kind == "tsv" else ","
+                cells: Iterator[Any] = csv.reader(lines(), delimiter=delimiter)
+                for record in map(str.strip, lines()) if self.kind == "jsonl" else cells:
+                    yield place, number, record
+                    place = end
+        except (csv.Error, OSError, EOFError, ValueError, zlib.error) as exc:
+            why = f"not UTF-8 ({exc.reason})" if isinstance(exc, UnicodeDecodeError) else exc
+            raise TaskError(f"{self.file} line {number}: {why}") from exc
 
 
 def _row(header: Sequence[str], record: Any) -> Row:
@@ -189,40 +213,6 @@ def _row(header: Sequence[str], record: Any) -> Row:
             " quotes may be broken"
         )
     return dict(zip(header, record, strict=True))
-
-
-class _Lines:
-    """The lines of a table from a place on, and where the next one begins."""
-
-    def __init__(self, table: TextTable, place: int = 0) -> None:
-        self.table, self.place, self.number = table, place, 0
-        try:
-            self.file = open_unpacked(table.file) if table.data is None else BytesIO(table.data)
-        except OSError as exc:
-            raise TaskError(f"{table.file} cannot be read ({exc.strerror})") from exc
-        self.file.seek(place)
-
-    def close(self) -> None:
-        self.file.close()
-
-    def __iter__(self) -> Iterator[str]:
-        for line in read_lines(self.file):
-            self.place += len(line)
-            self.number += 1
-            yield line.decode("utf-8")
-
-    def records(self) -> Iterator[Any]:
-        """The texts of JSON, or lists of cells; empty ones too, since the next place follows."""
-        kind = self.table.kind
-        csv.field_size_limit(MOST_LINE)  # cells may hold whole images
-        try:
-            if kind == "jsonl":
-                yield from map(str.strip, self)
-            else:
-                yield from csv.reader(self, delimiter="\t" if kind == "tsv" else ",")
-        except (csv.Error, OSError, EOFError, ValueError, zlib.error) as exc:
-            why = f"not UTF-8 ({exc.reason})" if isinstance(exc, UnicodeDecodeError) else exc
-            raise TaskError(f"{self.table.file} line {self.number}: {why}") from exc
 
 
 def json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.files import (
     DataLocation,
@@ -68,6 +68,7 @@ class TableTask:
     revision: str = ""
     file: str = ""
     units: ClassVar[str] = "rows"
+    whole: ClassVar[bool] = False  # no row may be left out
 
     @property
     def split(self) -> str:
@@ -208,6 +209,8 @@ class TableTask:
     def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
         """The questions that can be asked. Raises TaskError where too many of the rows cannot be
         used."""
+        if self.whole:
+            self._left_out.raise_any()
         self._left_out.check_share(total)
         return questions
 
@@ -225,7 +228,7 @@ class MappedTask(TableTask):
     """
 
     columns: Mapping[str, Any]
-    _usual: ClassVar[Mapping[str, Sequence[str]]]
+    _usual: ClassVar[Mapping[str, str]]
     _needed: ClassVar[Sequence[str]]
     _image_field: ClassVar[str] = "image"
 
@@ -255,12 +258,9 @@ class MappedTask(TableTask):
                 f"columns: {unknown[0]!r} is no setting of `columns`{hint} the table has the"
                 f" columns {', '.join(names)}"
             )
-        by_case = {name.casefold().replace(" ", "_"): name for name in reversed(names)}
-        by_case |= zip(names, names, strict=True)
         mapping = {}
         for name, guesses in self._usual.items():
-            guess = next((by_case[guess] for guess in guesses if guess in by_case), None)
-            columns = self.columns.get(name, guess)
+            columns = self.columns.get(name, guess_column(guesses, names))
             mapping[name] = (columns,) if isinstance(columns, str) else tuple(columns or ())
             require_known(mapping[name], names)
         self._complete(mapping)
@@ -274,6 +274,13 @@ class MappedTask(TableTask):
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
         """Adds the columns that are found by other means than their usual names."""
+
+
+def guess_column(guesses: str, available: Sequence[str]) -> str | None:
+    """The first of the likely names, parted by spaces, that a table has, in whatever case."""
+    by_case = {name.casefold().replace(" ", "_"): name for name in reversed(available)}
+    by_case |= zip(available, available, strict=True)
+    return next((by_case[guess] for guess in guesses.split() if guess in by_case), None)
 
 
 def require_known(columns: Iterable[str], available: Iterable[str]) -> None:

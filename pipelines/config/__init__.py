@@ -2,10 +2,9 @@
 the run.
 
 Here: includes, overlays, overrides and what entries may hold (`load`), what they mean (`entries`),
-how much a YAML file may hold (`yaml_input`), which files it may read (`paths`), which classes it
-may name (`classes`), contestants and sweeps (`expand`), building
-(`build`), the arms of a run (`arm`, `plan`), and identities (`spec`). Not here: what the named
-classes do, and the YAML files themselves, which lie in `configs/`."""
+which files it may read (`paths`), which classes it may name (`classes`), contestants and sweeps
+(`expand`), building (`build`), the arms of a run (`plan`), and identities (`spec`). Not here: what
+the named classes do, and the YAML files themselves, which lie in `configs/`."""
 
 import lazy_loader
 

@@ -92,21 +92,21 @@ class Binder:
                 f"{cls.__name__} is not a dataclass; its fields are its settings, so make it one",
             )
         before, hints = self.noticed, type_hints(cls)
-        known = {f.name: f for f in dataclasses.fields(cls) if f.init}
-        for name in settings.keys() - known.keys():
+        own_fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
+        for name in settings.keys() - own_fields.keys():
             self.fault(
                 f"{place}.{name}",
-                f"{cls.__name__} has no setting {name!r}{did_you_mean(name, known)}",
+                f"{cls.__name__} has no setting {name!r}{did_you_mean(name, own_fields)}",
             )
-        for name, f in known.items():
+        for name, f in own_fields.items():
             if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
                 self.fault(place, f"{cls.__name__} needs the setting {name!r}")
         values = {
             k: self.value(
-                v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, default_of(known[k]))
+                v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, default_of(own_fields[k]))
             )
             for k, v in settings.items()
-            if k in known
+            if k in own_fields
         }
         if self.noticed > before:
             return None
@@ -164,10 +164,10 @@ class Binder:
         """The path, or None with a fault, which names the first of all paths that one root would
         allow."""
         try:
-            found = self.scope.path(text)
-            if found.is_file():
-                self.files[place] = found
-            return found
+            path = self.scope.path(text)
+            if path.is_file():
+                self.files[place] = path
+            return path
         except OutsideError as exc:
             self.noticed += 1
             if exc.root not in self.outside:

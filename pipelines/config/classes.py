@@ -108,8 +108,8 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
         raise ValueError(f"{use!r}: {room} cannot be imported ({exc})") from exc
     public = getattr(module, "__all__", () if ours else vars(module))
     if name not in public or not _is_class(module, name):
-        known = [n for n in public if _is_class(module, n)]
-        raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, known)}")
+        classes = [n for n in public if _is_class(module, n)]
+        raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, classes)}")
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
@@ -162,14 +162,14 @@ def _plugin_fault(text: str, why: str) -> ConfigError:
 def place_in_plugins(exc: BaseException) -> str:
     """Function, file and line of the innermost code of a loaded plugin in an exception's traceback;
     empty without."""
-    found, trace = "", exc.__traceback__
+    place, trace = "", exc.__traceback__
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
         if name in _loaded:
             code = trace.tb_frame.f_code
-            found = f"{code.co_qualname} ({code.co_filename}:{trace.tb_lineno})"
+            place = f"{code.co_qualname} ({code.co_filename}:{trace.tb_lineno})"
         trace = trace.tb_next
-    return found
+    return place
 
 
 def _own_room(parts: Sequence[str], use: str) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.classes import Faults, did_you_mean
+from looktwice.pipelines.config.classes import Faults, did_you_mean, locate, type_hints
 from looktwice.pipelines.config.load import (
     OVERLAID,
     Node,
@@ -24,6 +23,7 @@ from looktwice.pipelines.config.load import (
     task_name,
 )
 from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.spec import Arm
 
 MOST_ARMS = 100_000
 
@@ -302,27 +302,6 @@ def _stands_alone(overlay: Mapping[str, Any]) -> bool:
 STYLE_STAGE, CODEC_STAGE = "prompting.markers.VPBenchStyle", "prompting.views.Encode"
 
 
-STYLES = (
-    "default",
-    "color blue",
-    "color green",
-    "color yellow",
-    "font scale 0.2",
-    "font scale 1.0",
-    "marker type diamond",
-    "marker type square",
-    "marker type triangle",
-    "radius 1",
-    "radius 3",
-    "radius 10",
-    "radius 15",
-    "text label",
-    "text offset below",
-    "text offset left",
-    "text offset right",
-)
-
-
 CODECS = ("png", "jpeg90", "jpeg80", "jpeg70")
 
 
@@ -368,8 +347,14 @@ def expand_fragility(config: dict[str, Any], faults: Faults) -> dict[str, Any]:
     ]
     place = {"before": asking[0]} if asking else {"after": slot}
     coded = [_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
-    drawn = [{"use": STYLE_STAGE, "style": style} for style in wanted.get("styles") or STYLES]
+    drawn = [{"use": STYLE_STAGE, "style": style} for style in wanted.get("styles") or _styles()]
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}
+
+
+def _styles() -> list[str]:
+    """The styles of VPBench's paper: those "no marker" are in its code alone."""
+    names = get_args(type_hints(locate(STYLE_STAGE))["style"])
+    return [name for name in names if not name.startswith("no marker")]
 
 
 def _encoder(name: str, place: Node) -> Node:

@@ -18,7 +18,6 @@ from pydantic import TypeAdapter, ValidationError
 from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
 from looktwice.pipelines.config.entries import Contestant, Needs, StudyConfig
 from looktwice.pipelines.config.paths import (
-    Asker,
     Scope,
     allowed_roots,
     allowed_to,
@@ -26,8 +25,7 @@ from looktwice.pipelines.config.paths import (
     pass_fence,
     shipped,
 )
-from looktwice.pipelines.config.yaml_input import check_yaml
-from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.model import leaves
 
 Node = dict[str, Any]
@@ -135,8 +133,8 @@ def _included(name: Any, path: Path, roots: Sequence[Path], first: Path) -> Path
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
     if file.exists():
-        asker = Asker(roots[0], typed=str(first))
-        pass_fence(name, file, [root.resolve() for root in roots], asker)
+        scope = Scope(roots[0], source=first)
+        pass_fence(name, file, [root.resolve() for root in roots], scope)
         if not file.is_file():
             raise ValueError(f"{name!r} is no file")
     return file
@@ -159,8 +157,8 @@ def _read(path: Path) -> Node:
             return {str(key): value for key, value in node.items()}
         fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
-        known = did_you_mean(Path(path).stem, shipped())
-        fault = f"no such configuration file{known} (shipped: `looktwice list configs`)"
+        near = did_you_mean(Path(path).stem, shipped())
+        fault = f"no such configuration file{near} (shipped: `looktwice list configs`)"
     except IsADirectoryError:
         fault = "a folder; give the YAML file of a study"
     except NOT_YAML as exc:
@@ -200,13 +198,13 @@ class Overlay:
         """Stages laid over stages: order is kept, and a new slot finds its place."""
         merged = dict(base)
         for slot, value in top.items():
-            here, known = f"{place}.{slot}", slot in merged
+            here, is_there = f"{place}.{slot}", slot in merged
             node = value if isinstance(value, Mapping) else {}
             anchors = {side: node[side] for side in ("before", "after") if node.get(side)}
-            merged[slot] = self(base.get(slot), value, here) if known else value
+            merged[slot] = self(base.get(slot), value, here) if is_there else value
             if anchors:
                 merged = self._placed(merged, slot, anchors, here)
-            elif base and not known and value is not None:
+            elif base and not is_there and value is not None:
                 place_it = f"say `before:` or `after:` one of {', '.join(base)}"
                 self.faults.append(f"{here}: a new slot needs its place; {place_it}{self.alone}")
         return merged
@@ -274,14 +272,17 @@ def resolve(node: Node, faults: Faults) -> Node:
     texts = {place: text for place, text in leaves(node) if isinstance(text, str) and "${" in text}
     if not texts:
         return node
-    tree, wrong = OmegaConf.create(node), dict[str, list[str]]()
+    named = [*texts, *(name for text in texts.values() for name in REFERENCE.findall(text))]
+    parts = {re.split(r"[.[]", place)[0] for place in named}  # what else there is takes long
+    tree = OmegaConf.create({name: part for name, part in node.items() if name in parts})
+    wrong = dict[str, list[str]]()
     for place, text in texts.items():
         if fault := _reference_fault(tree, text):
             wrong.setdefault(fault, []).append(place)
     for fault, (first, *others) in wrong.items():
         also = f", and so for the other places that refer to it: {', '.join(others[:3])}"
         faults.note(f"{first}: {fault}; type {first}=VALUE{also if others else ''}")
-    return node if wrong else cast(Node, OmegaConf.to_container(tree, resolve=True))
+    return node if wrong else node | cast(Node, OmegaConf.to_container(tree, resolve=True))
 
 
 def _reference_fault(tree: Any, text: str) -> str:
@@ -323,9 +324,11 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         for error in exc.errors(include_url=False, include_context=False):
             words = [str(word) for word in error["loc"]]
             if error["type"] == "extra_forbidden":
-                known = KNOWN.get(len(words), StudyConfig).__annotations__
-                near = did_you_mean(words[-1], known)
-                fault = GONE.get(words[-1]) or f"no such entry{near}; there are {', '.join(known)}"
+                entries = KNOWN.get(len(words), StudyConfig).__annotations__
+                near = did_you_mean(words[-1], entries)
+                fault = (
+                    GONE.get(words[-1]) or f"no such entry{near}; there are {', '.join(entries)}"
+                )
                 strange.note(f"{'.'.join(words)}: {fault}")
             else:
                 # pydantic puts words into the place to name a member of a union
@@ -360,12 +363,12 @@ def name_faults(config: Mapping[str, Any]) -> list[str]:
 def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
     first, _, rest = key.partition(".")
     name, _, own = rest.partition(".")
-    known = there.get(first, set())
+    names = there.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
     if first not in CHANGEABLE:
         return f"{first!r} is nothing that can be changed{did_you_mean(first, CHANGEABLE)}"
-    if name and first in there and name not in known and not added:
-        return f"there is no {name!r} under `{first}:`{did_you_mean(name, known)}"
+    if name and first in there and name not in names and not added:
+        return f"there is no {name!r} under `{first}:`{did_you_mean(name, names)}"
     if first != "contestants":
         return ""
     if entry == "sweep.":

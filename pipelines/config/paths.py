@@ -42,51 +42,35 @@ def find_config(text: str | Path, folder: Path = Path()) -> Path:
     return beside[0] if beside else shipped().get(str(text).removesuffix(".yaml"), path)
 
 
-@dataclass(frozen=True)
-class Asker:
-    """Who asks for a path: a `what` that lies in `folder`, which the user names by `typed`, and its
-    plugins."""
-
-    folder: Path
-    what: str = "configuration"
-    typed: str = ""
-    plugins: tuple[str, ...] = ()
-
-    @property
-    def command(self) -> str:
-        """What to type so that it is remembered."""
-        files = [getattr(sys.modules.get(name), "__file__", None) or name for name in self.plugins]
-        options = [f" --plugin {quoted(str(file))}" for file in files]
-        return f"looktwice allow {quoted(self.typed)}{''.join(options)}"
-
-
 class OutsideError(ValueError):
     """A path that a configuration, or what else asks, may not read unasked.
 
     `root` is the folder to allow, and `advice` says what to type.
     """
 
-    def __init__(self, text: str, real: Path, asker: Asker) -> None:
+    def __init__(self, text: str, real: Path, scope: Scope) -> None:
         self.root = real if real.is_dir() else real.parent
-        once = f"add --allow {quoted(shortest(self.root))}"
-        allowance = _read(_place(Path(asker.typed))) if asker.typed else None
-        changed = allowance.changed if allowance else []
-        before = f"; it was allowed before, and {', '.join(changed)} changed since" * bool(changed)
-        remembered = f"type `{asker.command}`, which remembers it until it changes, or this time "
-        self.advice = f"if you trust this one, {remembered if asker.typed else ''}{once}{before}"
+        once, before = f"add --allow {quoted(shortest(self.root))}", ""
+        if scope.source:
+            remembered = "which remembers it until it changes, or this time"
+            once = f"type `{scope.command}`, {remembered} {once}"
+            allowance = _read(_place(scope.source))
+            if changed := allowance.changed if allowance else []:
+                before = f"; it was allowed before, and {', '.join(changed)} changed since"
+        self.advice = f"if you trust this one, {once}{before}"
         super().__init__(
-            f"{text!r} lies outside the {asker.what}'s folder {asker.folder}, at {real}; "
-            f"a {asker.what} from elsewhere must not read your files, so {self.advice}"
+            f"{text!r} lies outside the {scope.what}'s folder {scope.folder}, at {real}; a"
+            f" {scope.what} from elsewhere must not read your files, so {self.advice}"
         )
 
 
-def pass_fence(text: str, real: Path, roots: Sequence[Path], asker: Asker) -> None:
+def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope) -> None:
     """The one gate: raises OutsideError for a path that lies, all links followed, below none of the
     `roots`."""
     if any(real.is_relative_to(root) for root in roots):
         return
     if _noted is None:
-        raise OutsideError(text, real, asker)
+        raise OutsideError(text, real, scope)
     _noted.append(real)
 
 
@@ -171,6 +155,13 @@ class Scope:
         roots = (Path.cwd().resolve(), *allowed_roots(), *allowed_to(run))
         return cls(run, plugins=tuple(plugins), allowed=roots, what="run", source=run)
 
+    @property
+    def command(self) -> str:
+        """What to type so that what `source` asks for is remembered."""
+        files = [getattr(sys.modules.get(name), "__file__", None) or name for name in self.plugins]
+        options = [f" --plugin {quoted(str(file))}" for file in files]
+        return f"looktwice allow {quoted(shortest(self.source or self.folder))}{''.join(options)}"
+
     def path(self, text: str) -> Path:
         """A path of the configuration as a real one. Raises OutsideError, and ValueError where it
         does not exist.
@@ -183,17 +174,14 @@ class Scope:
         if any(text.startswith(given) for given in self.given):
             base = Path()
             roots = [Path(given + more) for given in self.given for more in ("", REPLIES)]
-        found = (base / Path(text).expanduser()).resolve()
+        real = (base / Path(text).expanduser()).resolve()
         roots = [root.expanduser().resolve() for root in roots]
-        if not found.exists():
-            raise ValueError(f"{text!r} does not exist (looked for {found})")
-        typed = shortest(self.source) if self.source else ""
-        pass_fence(
-            text, found, (*roots, *self.allowed), Asker(self.folder, self.what, typed, self.plugins)
-        )
-        if not (found.is_file() or found.is_dir()):
-            raise ValueError(f"{text!r} is a pipe or a device ({found}); name a file or a folder")
-        return found
+        if not real.exists():
+            raise ValueError(f"{text!r} does not exist (looked for {real})")
+        pass_fence(text, real, (*roots, *self.allowed), self)
+        if not (real.is_file() or real.is_dir()):
+            raise ValueError(f"{text!r} is a pipe or a device ({real}); name a file or a folder")
+        return real
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,30 @@
 """The plan of a run: its arms, each a task, a model and stages, built and identified by what
-decides its results."""
+decides its results, and the arms that change one of the settings in which two contestants
+differ."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.pipelines.config.arm import Arm, make_gap_arms, say_no_answer
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, Faults
 from looktwice.pipelines.config.expand import ArmNode, Expansion, expand_fragility
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.config.spec import asks_model, digest, identity, may_answer, spec
-from looktwice.pipelines.pipeline import with_models
+from looktwice.pipelines.config.spec import (
+    Arm,
+    asks_model,
+    digest,
+    identity,
+    may_answer,
+    say_no_answer,
+    settings,
+    spec,
+)
 
 NAME = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
@@ -44,14 +52,8 @@ class Plan:
     @property
     def models(self) -> list[Any]:
         """Every distinct model of every arm: its own, and those in the settings of its stages."""
-        models: dict[int, Any] = {}
-
-        def collect(model: Any) -> Any:
-            return models.setdefault(id(model), model)
-
-        for arm in self.points:
-            with_models((arm.model, *arm.stages.values()), collect)
-        return list(models.values())
+        models = [model for arm in self.points for model in arm.models]
+        return list({id(model): model for model in models}.values())
 
 
 def load_plan(
@@ -91,7 +93,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     arms = [arm for node in nodes if (arm := _build_arm(node, binder))]
     changed = make_gap_arms(arms, config.get("gap"), noted)
     unready = {arm.contestant: reason for arm in arms if (reason := _missing(arm))}
-    arms += [arm for one in changed if (arm := _with_id(one, binder))]
+    arms += [arm for gap_arm in changed if (arm := _with_id(gap_arm, binder))]
     _note_duplicates(arms, noted)
     if noted:
         raise ConfigError(noted)
@@ -130,17 +132,9 @@ def _name_faults(given: Any, file: str) -> Iterator[str]:
 
 
 def _missing(arm: Arm) -> str:
-    """What the models of an arm say that they lack, including those in the settings of its
-    stages."""
-    found: list[str] = []
-
-    def ask(model: Any) -> Any:
-        found.append(model.missing() if hasattr(model, "missing") else "")
-        return model
-
-    for part in (arm.model, *arm.stages.values()):
-        with_models(part, ask)
-    return "; ".join(dict.fromkeys(filter(None, found)))
+    """What the models of an arm say that they lack."""
+    lacks = [model.missing() for model in arm.models if hasattr(model, "missing")]
+    return "; ".join(dict.fromkeys(filter(None, lacks)))
 
 
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
@@ -226,3 +220,107 @@ def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm,
 
 def _reader_id(arm: Arm) -> str:
     return digest(identity(arm.read))
+
+
+def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:
+    """For each task the first contestant's arm with one factor of the second, for each factor in
+    which they differ.
+
+    `gap` names the two under `from` and `to`. A factor is a stage, a setting of a stage that asks
+    (so that the order of images and the decoding are told apart), the model, or the reader. The
+    changed place and what it became stand in the arm's `changes`. Only arms without changes of
+    their own are looked at. What cannot be done is noted in `faults`.
+    """
+    # what is missing is a fault of its own
+    if not gap or not arms or not {"from", "to"} <= gap.keys():
+        return []
+    sides: dict[str, dict[str, Arm]] = {name: {} for name in (gap["from"], gap["to"])}
+    for arm in arms:
+        if arm.contestant in sides and not arm.changes:
+            sides[arm.contestant].setdefault(arm.task_id, arm)
+    names = ", ".join(dict.fromkeys(arm.contestant for arm in arms)) or "none"
+    for name, side in sides.items():
+        if not side:
+            faults.note(f"gap: no contestant {name!r} without changes; there are {names}")
+    if len(sides) < 2:
+        faults.note(f"gap: from and to are both {gap['from']!r}; name two contestants")
+        return []
+    start, end = sides.values()
+    pairs = [(arm, end[task]) for task, arm in start.items() if task in end]
+    return [arm for a, b in pairs for arm in _single_changes(a, b, faults)]
+
+
+def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
+    common = [slot for slot in a.stages if slot in b.stages]
+    if common != [slot for slot in b.stages if slot in a.stages]:
+        faults.note(
+            f"gap: {a.contestant!r} and {b.contestant!r} have the stages {', '.join(common)} in"
+            " another order"
+        )
+        return
+    for place in _factors(a, b):
+        try:
+            yield _changed(a, b, place)
+        except (ValueError, TypeError) as exc:
+            faults.note(
+                f"gap: {a.contestant!r} with {place} of {b.contestant!r} cannot be built ({exc})"
+            )
+
+
+def _factors(a: Arm, b: Arm) -> Iterator[str]:
+    """The places in which two arms differ, in the order in which they take effect."""
+
+    def differ(name: str, one: Any, two: Any) -> bool:
+        return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
+
+    for slot in _slots(a, b):
+        mine, theirs = a.stages.get(slot), b.stages.get(slot)
+        if mine is not None and type(mine) is type(theirs) and asks_model(mine):
+            for f in fields(mine):  # type: ignore[arg-type]  # a stage is a dataclass
+                if f.init and differ(f.name, mine, theirs):
+                    yield f"stages.{slot}.{f.name}"
+        elif spec(mine) != spec(theirs):
+            yield f"stages.{slot}"
+    yield from (place for place in ("model", "read") if differ(place, a, b))
+
+
+def _slots(a: Arm, b: Arm) -> list[str]:
+    """All slots of both: those of `a`, and each further one behind the one that it follows in
+    `b`."""
+    order = list(a.stages)
+    place = 0
+    for slot in b.stages:
+        if slot not in order:
+            order.insert(place, slot)
+        place = order.index(slot) + 1
+    return order
+
+
+def _changed(a: Arm, b: Arm, place: str) -> Arm:
+    """The arm `a` with one place of `b`. Raises ValueError where the two settings do not go
+    together."""
+    value: Any
+    if place in ("model", "read"):
+        value = getattr(b, place)
+        return replace(a, **{place: value}, changes={place: describe(settings(value))})
+    slot, _, name = place.removeprefix("stages.").partition(".")
+    stage: Any = b.stages.get(slot)
+    value = stage
+    if name:
+        value = getattr(stage, name)
+        stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
+    merged = {**a.stages, slot: stage}
+    stages = {known: merged[known] for known in _slots(a, b) if merged.get(known) is not None}
+    lacks = a.model is None and any(map(asks_model, stages.values()))
+    model = b.model if lacks else a.model
+    return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
+
+
+def describe(node: Any) -> Any:
+    """A node as a change shows it: its class with the settings that are no defaults; a plain value
+    as it is."""
+    if not isinstance(node, Mapping) or "use" not in node:
+        return node
+    name = str(node["use"]).rpartition(".")[2]
+    shown = [f"{k}={describe(v)}" for k, v in node.items() if k not in ("use", "version")]
+    return f"{name}({', '.join(shown)})" if shown else name

@@ -1,15 +1,19 @@
-"""What was really built, written back as nodes, and the identity that follows from it."""
+"""What was really built, written back as nodes, the identity that follows from it, and the arm of a
+study that is made of it."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from looktwice.pipelines.config.classes import default_of, named_alias
 from looktwice.pipelines.model import canonical
+from looktwice.pipelines.pipeline import models_in
+from looktwice.pipelines.state import Stage
 
 NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
 """`field(metadata=NOT_IDENTITY)`: a setting that cannot change results, such as a timeout."""
@@ -58,6 +62,59 @@ def may_answer(stage: Any) -> bool:
     """Whether an answer may come of a stage by itself; those of `prompting` that ask no model only
     prepare or read."""
     return asks_model(stage) or not public_path(type(stage)).startswith("prompting.")
+
+
+def say_no_answer(slots: Iterable[str]) -> str:
+    """What is wrong with a pipeline whose stages leave neither a call of the model, nor an answer,
+    nor a reason."""
+    return (
+        f"no answer can come of it: none of {', '.join(slots)} asks the model or answers; "
+        "put a stage last that does, such as `ask: {use: prompting.turns.Ask}`"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One arm of the study: who answers (`contestant`, `changes`), which task, with which model and
+    stages.
+
+    `id` is the sha256 of everything that decides the answers; timeouts, rates and paths are no part
+    of it, and of a URL it is the endpoint, unless the model has a `name`.
+    `task_id` is the same of the task alone. `model` is None where no stage asks one. An arm that
+    differs from another in its reader alone is not asked again: `replies_of` is the id of the one
+    whose replies it reads.
+    """
+
+    contestant: str
+    changes: Mapping[str, Any]
+    task_name: str
+    task: Any
+    model: Any
+    stages: Mapping[str, Stage]
+    read: Any
+    draws: int
+    seed: int
+    baseline: bool = False
+    id: str = ""
+    task_id: str = ""
+    replies_of: str = ""
+
+    def __repr__(self) -> str:
+        return (
+            f"Arm({self.contestant!r} {dict(self.changes)} on {self.task_name!r}, id"
+            f" {self.id[:12]})"
+        )
+
+    @property
+    def models(self) -> list[Any]:
+        """Its model, and those in the settings of its stages."""
+        return models_in((self.model, *self.stages.values()))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was built, defaults included, as a configuration can hold it."""
+        stages = {slot: spec(stage) for slot, stage in self.stages.items()}
+        return {"task": spec(self.task), "model": spec(self.model), "stages": stages}
 
 
 Part = TypeVar("Part")

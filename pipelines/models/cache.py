@@ -20,9 +20,9 @@ from filelock import FileLock, Timeout
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
+    Around,
     CallOptions,
     Messages,
-    Model,
     ModelError,
     Reply,
     ReplyNode,
@@ -277,22 +277,6 @@ def _end(life: FileLock) -> None:
 
 
 @dataclass(frozen=True)
-class Around:
-    """What is wrapped around a model, and has its identity."""
-
-    model: Model
-
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return self.model.identity
-
-    def close(self) -> None:
-        """Close the wrapped model."""
-        close_model(self.model)
-
-
-@dataclass(frozen=True)
 class Cached(Around):
     """Answers from the store where it can; else asks, stores and only then gives the reply back.
 
@@ -335,11 +319,6 @@ class Cached(Around):
         """Close the store and the wrapped model; both open again when used."""
         self.store.close()
         super().close()
-
-
-def close_model(model: Model) -> None:
-    """Close a model that can be closed."""
-    getattr(model, "close", lambda: None)()
 
 
 def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:

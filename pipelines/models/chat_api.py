@@ -107,9 +107,6 @@ class ChatAPI:
             raise ValueError(f"timeout is above 0, found {self.timeout}")
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
-        for name in ("temperature", "top_p"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else float(value))
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
         # resolved once: what a run writes down must not mean another server where the environment

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.model import Messages, Model, ModelError
 from looktwice.pipelines.models.local_vlm import LocalVLM
-from looktwice.pipelines.models.pocket.inputs import ANSWER
 from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
 from looktwice.pipelines.models.pocket.network import (
+    ANSWER,
     ONE_THREAD,
     Conversation,
     encoder_states,

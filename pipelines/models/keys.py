@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from yarl import URL
 
-from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.model import ModelError, leaves
 
 KEYS: Mapping[str, str] = {
     "api.openai.com": "OPENAI_API_KEY",
@@ -151,20 +151,12 @@ def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
 def refuse_keys(**settings: Any) -> None:
     """Raises ValueError where a setting holds a key, with its place: settings are written into
     every run."""
-    place = _place_of_key(settings)
-    if place:
-        raise ValueError(
-            f"{mask_keys('.'.join(place))} holds a key, and settings are written into every run;"
-            " leave it out, it is sent by itself"
-        )
-
-
-def _place_of_key(value: Any) -> list[str]:
-    """The names and numbers that lead to the first text that holds a key; none where it is in a
-    name."""
-    nodes = value.items() if isinstance(value, Mapping) else ()
-    for name, node in enumerate(value) if isinstance(value, list | tuple) else nodes:
-        words = json.dumps(node, ensure_ascii=False, default=str)
-        if mask_keys(words) != words:
-            return [str(name), *_place_of_key(node)]
-    return []
+    for place, leaf in leaves(settings):
+        setting = f"{place}: {leaf}"
+        if mask_keys(setting) != setting:
+            shown, masked, _ = mask_keys(place).partition("***")
+            shown = shown.rpartition(".")[0] if masked else shown  # the key is in a name
+            raise ValueError(
+                f"{shown} holds a key, and settings are written into every run; leave it"
+                " out, it is sent by itself"
+            )

@@ -16,16 +16,7 @@ from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import (
-    CallOptions,
-    Messages,
-    Model,
-    ModelError,
-    Reply,
-    Stopped,
-    Usage,
-)
-from looktwice.pipelines.models.cache import Around
+from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped, Usage
 from looktwice.pipelines.models.http_client import STOPPING
 
 Answer = TypeVar("Answer")
@@ -369,9 +360,7 @@ class Limited(Around):
                 limiter = _limiters.setdefault(key, limiter)
         object.__setattr__(self, "limiter", limiter)
 
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+    def around(self, ask: Callable[[], Reply]) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
         with self.limiter.enter(self.stop):
             self.ration.take(self.model, self.stop)
@@ -379,12 +368,9 @@ class Limited(Around):
             # pictures take a while to be encoded, and the run may be stopped in it
             before = STOPPING.set(self.stop)
             try:
-                if hasattr(self.model, "urls"):  # it chooses among its servers by itself
-                    reply = self.model(messages, draw, options)
-                else:
-                    reply = SERVERS.ask(
-                        (self.identity,), lambda url: self.model(messages, draw, options)
-                    )
+                # a model with `urls` chooses among its servers by itself
+                has_servers = hasattr(self.model, "urls")
+                reply = ask() if has_servers else SERVERS.ask((self.identity,), lambda url: ask())
                 usage = reply.usage
                 return reply
             except ModelError as exc:

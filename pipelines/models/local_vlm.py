@@ -31,9 +31,9 @@ from looktwice.pipelines.models.chat_template import (
     render_template,
     reply_text,
 )
-from looktwice.pipelines.runtime.batches import Batcher, out_of_memory
 from looktwice.pipelines.runtime.hub import check_folder, from_hub, weights_name
 from looktwice.pipelines.runtime.networks import (
+    Batcher,
     Device,
     Dtype,
     Place,
@@ -42,6 +42,7 @@ from looktwice.pipelines.runtime.networks import (
     import_torch,
     import_transformers,
     open_shared,
+    out_of_memory,
 )
 
 

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,8 +39,6 @@ class Replay:
     path: Path
     id_field: str = "idx"
     text_field: str = "reply"
-    loaded: list[Recording] = field(default_factory=list, init=False, repr=False, compare=False)
-    lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     @property
     def identity(self) -> str:
@@ -48,16 +47,10 @@ class Replay:
         facts = {"replay": Path(self.path).name, "sha256": self.recording.sha, "fields": fields}
         return canonical(facts)
 
-    @property
+    @cached_property
     def recording(self) -> Recording:
         """What the file holds. Raises ModelError for a file that cannot be read, and for two lines
         of one id."""
-        with self.lock:
-            if not self.loaded:
-                self.loaded.append(self._load())
-            return self.loaded[0]
-
-    def _load(self) -> Recording:
         path, digest = Path(self.path), hashlib.sha256()
         replies: dict[str, tuple[int, Any]] = {}
         try:

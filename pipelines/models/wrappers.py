@@ -1,19 +1,251 @@
-"""What counts the calls of a model, and the order in which the wrappers around it are nested."""
+"""The wrappers around a model, and the order in which they are nested: what becomes of an
+endpoint's failures, when nothing more is asked, and what counts the calls."""
 
 from __future__ import annotations
 
+import random
+import re
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
-from looktwice.pipelines.models.cache import Around, Cached, Store
-from looktwice.pipelines.models.endpoint import EndpointWatch, Retried, Watched
-from looktwice.pipelines.models.limits import Limited, Ration, stop_if
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped
+from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.limits import Limited, Ration, others_work, stop_if
+
+UNREACHED, SECONDS = 3, 5.0
+"""So many attempts in a row, over at least so many seconds, that found nobody there: one worker
+makes them in 10 s."""
+
+ALIKE = 5
+"""So many calls in a row, of any sample, that ended in the same way for a reason of the
+endpoint."""
+
+REFUSALS = {401, 402, 403, 404, 408, 429}
+UNFIT = {400, 422}
+"""Statuses of a request that does not suit the server: the fault of all requests, if nothing else
+was ever answered."""
+
+
+@dataclass(frozen=True)
+class Retried(Around):
+    """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
+
+    Exponential backoff: it waits `initial_delay` seconds, or as long as the server's Retry-After
+    says, then twice as long each time up to `max_delay`, plus up to a quarter of jitter. Other
+    calls go on meanwhile. Where a server asks for more than `max_retry_after` seconds it gives up
+    at once. Setting `stop` ends the wait with Stopped. `on_failure` is told of every retryable
+    failure.
+    """
+
+    attempts: int = 6
+    initial_delay: float = 1.0
+    max_delay: float = 60.0
+    max_retry_after: float = 300.0
+    stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
+
+    def around(self, ask: Callable[[], Reply]) -> Reply:
+        """The first reply that comes. Raises the last ModelError, with the number of attempts;
+        Stopped."""
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return ask()
+            except ModelError as exc:
+                if not exc.retryable:
+                    raise
+                first = exc.retry_after or self.initial_delay
+                is_too_long = (exc.retry_after or 0.0) > self.max_retry_after
+                if not is_too_long:
+                    self.on_failure(exc)
+                if is_too_long or tried >= self.attempts:
+                    wait = f"; the server asks to wait {first:.0f} s" if exc.retry_after else ""
+                    given_up = f"(given up after {counted(tried, 'attempt')})"
+                    raise exc.in_words(f"{exc}{wait} {given_up}") from exc.__cause__
+            # never fewer seconds than the server asks for
+            backoff = min(max(first, self.max_delay), first * 2.0 ** (tried - 1))
+            with spend("wait to ask again"), others_work():
+                stopped = self.stop.wait(backoff * random.uniform(1.0, 1.25))
+            if stopped:
+                raise Stopped("stopped while waiting to ask again")
+
+
+@dataclass(eq=False)
+class FailureRow:
+    """Calls that failed alike, one after the other, for a reason of the endpoint.
+
+    `first` says that the model had answered nothing before, `over` that something else came of a
+    later call: then they are failures like others. Until then nobody knows whether their samples
+    can be blamed.
+    """
+
+    reason: str
+    said: str
+    first: bool
+    count: int = 0
+    over: bool = False
+
+
+class EndpointError(ModelError):
+    """A call that failed for a reason of the endpoint; `row` says what became of the calls before
+    and after it."""
+
+    def __init__(self, exc: ModelError, row: FailureRow) -> None:
+        super().__init__(str(exc), status=exc.status, retryable=exc.retryable)
+        self.row = row
+
+
+@dataclass(eq=False)
+class EndpointWatch:
+    """Watches one endpoint during a run, for all models behind it.
+
+    `give_up` is told once, in a sentence, that asking on is of no use; from then on every call
+    raises Stopped. `refused` counts the attempts that may be made again, by their status, and
+    `given_up` the calls that were not.
+    """
+
+    give_up: Callable[[str], None]
+    dead: str = ""
+    probed: bool = False
+    unreached: int = 0
+    since: float = 0.0
+    rows: dict[str, FailureRow] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    refused: Counter[int] = field(default_factory=Counter)
+    given_up: int = 0
+    probing: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def probe(self, model: Model, stop: threading.Event) -> None:
+        """Before the first request, ask a model that has a method `probe` for it.
+
+        Raises Stopped where it is dead, or `stop` was set while another thread asked.
+        """
+        with self.probing:
+            if stop.is_set():
+                raise Stopped("stopped before a request left")
+            if not self.probed:
+                try:
+                    getattr(model, "probe", lambda: None)()
+                except ModelError as exc:
+                    self._die(str(exc))
+                self.probed = True
+        if self.dead:
+            raise Stopped(self.dead)
+
+    def note_attempt(self, exc: ModelError) -> None:
+        """Count an attempt that failed: those that found nobody there, until somebody answers
+        again."""
+        with self.lock:
+            if exc.status is not None:
+                self.unreached = 0
+                self.refused[exc.status] += 1
+            if not exc.unreached:
+                return
+            now = time.monotonic()
+            self.since = now if self.unreached == 0 else self.since
+            self.unreached += 1
+            is_hopeless = self.unreached >= UNREACHED and now - self.since >= SECONDS
+        if is_hopeless:
+            self._die(str(exc))
+
+    def note_reply(self, identity: str) -> None:
+        """A reply ends every row of this model."""
+        with self.lock:
+            self.unreached = 0
+            self.answered.add(identity)
+            self._end_row(identity)
+
+    def note_cached(self, identity: str) -> None:
+        """A reply of this model lay in the cache: it can be asked, whatever one request lacks."""
+        with self.lock:
+            self.answered.add(identity)
+
+    def note_failure(self, identity: str, exc: ModelError) -> ModelError:
+        """What a call that was given up raises. Raises Stopped where it makes the row full."""
+        reason = re.sub(r"\S*\d\S*", "#", str(exc))  # numbers of requests and seconds differ
+        with self.lock:
+            self.given_up += exc.retryable
+            is_new, is_unfit = identity not in self.answered, exc.status in UNFIT
+            if not (is_of_endpoint(exc) or (is_new and is_unfit)):
+                self.unreached = 0 if exc.status is not None else self.unreached
+                self._end_row(identity)
+                return exc
+            row = self.rows.get(identity)
+            if row is None or row.reason != reason:
+                self._end_row(identity)
+                row = self.rows[identity] = FailureRow(reason, str(exc), is_new and not is_unfit)
+            row.count += 1
+        if row.count >= ALIKE:
+            self._die(str(exc))
+        if self.dead:
+            raise Stopped(self.dead) from exc
+        return EndpointError(exc, row)
+
+    def say_refusals(self, place: str, stopped: bool) -> str:
+        """How often this server asked to wait, or failed, in a sentence; empty where it did not."""
+        refusals = [
+            f"{'asked to wait' if status == 429 else 'failed'} {counted(count, 'time')} ({status})"
+            for status, count in sorted(self.refused.items())
+            if status == 429 or status >= 500
+        ]
+        if not refusals:
+            return ""
+        end = "" if stopped else "; all were asked again"
+        if self.given_up:
+            end = f"; {counted(self.given_up, 'request was', 'requests were')} given up"
+        return f"the server at {place} {', and '.join(refusals)}{end}"
+
+    def _end_row(self, identity: str) -> None:
+        if row := self.rows.pop(identity, None):
+            row.over = True
+
+    def _die(self, sentence: str) -> None:
+        with self.lock:
+            is_first, self.dead = not self.dead, self.dead or sentence
+        if is_first:
+            self.give_up(sentence)
+
+
+def is_of_endpoint(exc: ModelError) -> bool:
+    """Whether a failure is the endpoint's: nobody there, no answer, a refusal whoever asks. Others
+    are the sample's."""
+    if exc.status is None:
+        return exc.unreached or exc.retryable
+    return exc.status in REFUSALS or exc.status >= 500 or 300 <= exc.status < 400
+
+
+@dataclass(frozen=True)
+class Watched(Around):
+    """Asks whether anybody is there before the first call, unless `stop` is set, and tells `watch`
+    how each call ended.
+
+    `asked` is the model inside, without wrappers.
+    """
+
+    asked: Model
+    watch: EndpointWatch
+    stop: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    def around(self, ask: Callable[[], Reply]) -> Reply:
+        """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model
+        raises."""
+        self.watch.probe(self.asked, self.stop)
+        try:
+            reply = ask()
+        except ModelError as exc:
+            raise self.watch.note_failure(self.identity, exc) from exc
+        self.watch.note_reply(self.identity)
+        return reply
 
 
 @dataclass(frozen=True)
@@ -26,13 +258,11 @@ class Stoppable(Around):
         """The same around the model of one sample, where the wrapped model has one for each."""
         return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
 
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+    def around(self, ask: Callable[[], Reply]) -> Reply:
         """Ask. Raises what the model raises; Stopped."""
         stop_if(self.stop.is_set())
         with spend("model"):
-            return self.model(messages, draw, options)
+            return ask()
 
 
 @dataclass(frozen=True)
@@ -80,12 +310,10 @@ class Metered(Around):
     )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+    def around(self, ask: Callable[[], Reply]) -> Reply:
         """Ask and count. Raises what the model raises."""
         try:
-            reply = self.model(messages, draw, options)
+            reply = ask()
         except ModelError:
             with self.lock:
                 self.summary.failed += 1

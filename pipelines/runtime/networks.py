@@ -1,5 +1,5 @@
 """Networks in memory: one of each per process, opened once however many threads ask, and closed by
-the runner."""
+the runner. A worker thread of each takes all queued requests together, without a batching delay."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import gc
 import hashlib
 import logging
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.runtime.batches import free_memory
+from looktwice.pipelines.state import collect_remarks, remark
 
 AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
 
@@ -30,6 +32,8 @@ OPENING = threading.RLock()
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Thing = TypeVar("Thing")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class WeightsError(ValueError):
@@ -78,48 +82,6 @@ class Place:
         return getattr(import_torch(), self.dtype)
 
 
-class _Store:
-    """Resources by key: the first thread that asks opens one while the others wait.
-
-    A failure is forgotten, for a file may be put right at any time; what could not be fetched is
-    remembered for `AGAIN_S`, or each sample of a run would wait for the same silence.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.turns: dict[Hashable, threading.Lock] = {}
-        self.things: dict[Hashable, Any] = {}
-        self.failed: dict[Hashable, tuple[float, FetchError]] = {}
-
-    def get(self, key: Hashable, open_: Callable[[], Any]) -> Any:
-        with self.lock:
-            turn = self.turns.setdefault(key, threading.Lock())
-        with turn:
-            since, failure = self.failed.get(key, (0.0, None))
-            if failure is not None and time.monotonic() - since < AGAIN_S:
-                raise FetchError(str(failure))
-            if key not in self.things:
-                try:
-                    self.things[key] = open_()
-                except FetchError as exc:
-                    self.failed[key] = time.monotonic(), exc
-                    raise
-            return self.things[key]
-
-    def close(self) -> None:
-        with self.lock:
-            things, self.things, self.failed, self.turns = list(self.things.values()), {}, {}, {}
-        if not things:
-            return
-        for resource in reversed(things):
-            getattr(resource, "close", lambda: None)()
-        del things, resource
-        gc.collect()
-        free_memory()
-
-
-_STORE = _Store()
-
 Elsewhere = Callable[..., Any]
 """Gives what a method of a network's owner gives for arguments, in another process."""
 
@@ -137,16 +99,46 @@ def elsewhere() -> Elsewhere | None:
     return _elsewhere
 
 
+_lock = threading.Lock()
+_turns: dict[Hashable, threading.Lock] = {}
+_opened: dict[Hashable, Any] = {}
+_failed: dict[Hashable, tuple[float, FetchError]] = {}
+
+
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
-    """The resource that this process shares under `key`, opened at its first use. Raises
-    WeightsError."""
-    resource: Thing = _STORE.get(key, open_)
-    return resource
+    """The resource that this process shares under `key`: the first thread that asks opens it while
+    the others wait. Raises WeightsError.
+
+    A failure is forgotten, for a file may be put right at any time; what could not be fetched is
+    remembered for `AGAIN_S`, or each sample of a run would wait for the same silence.
+    """
+    with _lock:
+        turn = _turns.setdefault(key, threading.Lock())
+    with turn:
+        since, failure = _failed.get(key, (0.0, None))
+        if failure is not None and time.monotonic() - since < AGAIN_S:
+            raise FetchError(str(failure))
+        if key not in _opened:
+            try:
+                _opened[key] = open_()
+            except FetchError as exc:
+                _failed[key] = time.monotonic(), exc
+                raise
+        resource: Thing = _opened[key]
+        return resource
 
 
 def close_networks() -> None:
-    """Free the memory of every network; a later use opens it again."""
-    _STORE.close()
+    """Free the memory of every network, the last opened first; a later use opens it again."""
+    with _lock:
+        resources = list(_opened.values())
+        for kept in (_opened, _failed, _turns):
+            kept.clear()
+    if resources:
+        while resources:
+            getattr(resources.pop(), "close", lambda: None)()
+        gc.collect()
+        free_memory()
 
 
 def import_torch() -> Any:
@@ -233,3 +225,137 @@ def first_line(exc: BaseException) -> str:
     """The first line of what a library said, at most 300 characters of it."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     return (lines[0] if lines else type(exc).__name__)[:300]
+
+
+@dataclass(frozen=True, eq=False)
+class _Request(Generic[Item, Found]):
+    """A queued item, what it is like, and the future of its result and the remarks on it."""
+
+    item: Item
+    kind: Hashable
+    result: Future[tuple[Found, list[str]]] = field(default_factory=Future)
+
+
+class Batcher(Generic[Item, Found]):
+    """Gathers the items of many threads into batches for `forward`, which gives one result for each
+    item, in order.
+
+    When its worker thread is idle it takes the queued items, the oldest first, up to `batch` items
+    of equal `like` (such as the image's size); few callers mean small batches and no delay. If a
+    batch runs out of memory, the batch size is halved for good and each result carries a remark
+    that says so; if it fails otherwise, its items are run again one by one, so that only the faulty
+    ones fail.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[[Sequence[Item]], Sequence[Found]],
+        batch: int,
+        like: Callable[[Item], Hashable] = lambda item: None,
+        name: str = "batches",
+    ) -> None:
+        if batch < 1:
+            raise ValueError(f"batch is 1 or more, found {batch}")
+        self.forward, self.like, self.name = forward, like, name
+        self.max_batch, self.remarks = batch, ""
+        self.queue: list[_Request[Item, Found]] = []
+        self.changed = threading.Condition()
+        self.worker: threading.Thread | None = None
+
+    def __call__(self, item: Item) -> Found:
+        """The result for one item; waits for it. Raises what `forward` raised for it."""
+        return self.many([item])[0]
+
+    def many(self, items: Sequence[Item]) -> list[Found]:
+        """The results for several items, in their order. Raises what `forward` or `like` raised for
+        one."""
+        requests = [_Request[Item, Found](item, self.like(item)) for item in items]
+        with self.changed:
+            if self.worker is None:
+                worker = threading.Thread(
+                    target=self._work, name=f"looktwice-{self.name}", daemon=True
+                )
+                worker.start()  # where it cannot, nobody is to wait for it
+                self.worker = worker
+            self.queue += requests
+            self.changed.notify()
+        results = []
+        for request in requests:
+            result, remarks = request.result.result()
+            for sentence in remarks:
+                remark(sentence)
+            results.append(result)
+        return results
+
+    def close(self) -> None:
+        """Let the worker finish the queued items and end; a later item starts another."""
+        with self.changed:
+            worker, self.worker = self.worker, None
+            self.changed.notify_all()
+        if worker is not None and worker is not threading.current_thread():
+            worker.join()
+
+    def _work(self) -> None:
+        me = threading.current_thread()
+        while True:
+            with self.changed:
+                while not self.queue and self.worker is me:
+                    self.changed.wait()
+                batch = self._next()
+            if not batch:
+                return
+            self._serve(batch)
+
+    def _next(self) -> list[_Request[Item, Found]]:
+        """The oldest item and those behind it that are like it, taken out of the queue."""
+        chosen: list[_Request[Item, Found]] = []
+        others: list[_Request[Item, Found]] = []
+        for request in self.queue:
+            alike = request.kind == self.queue[0].kind and len(chosen) < self.max_batch
+            (chosen if alike else others).append(request)
+        self.queue = others
+        return chosen
+
+    def _serve(self, batch: list[_Request[Item, Found]]) -> None:
+        """Run a batch and hand out its results; every item gets a result or an exception."""
+        try:
+            with collect_remarks() as remarks:
+                results = self.forward([request.item for request in batch])
+            if len(results) != len(batch):
+                raise RuntimeError(
+                    f"{self.name} gave {len(results)} results for {len(batch)} items"
+                )
+        except BaseException as exc:
+            trouble = exc.with_traceback(None)  # its frames would hold the tensors
+        else:
+            remarks += [self.remarks] if self.remarks else []
+            for request, result in zip(batch, results, strict=True):
+                request.result.set_result((result, remarks))
+            return
+        self._retry(batch, trouble)
+
+    def _retry(self, batch: list[_Request[Item, Found]], exc: BaseException) -> None:
+        if len(batch) == 1:
+            batch[0].result.set_exception(exc)
+            return
+        size = 1
+        if out_of_memory(exc):
+            size = self.max_batch = max(1, len(batch) // 2)
+            self.remarks = (
+                f"out of memory with {len(batch)} at once: {self.name} goes on with {size}"
+            )
+            free_memory()
+        for start in range(0, len(batch), size):
+            self._serve(batch[start : start + size])
+
+
+def out_of_memory(exc: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on the accelerator or on the host."""
+    return isinstance(exc, MemoryError) or "out of memory" in str(exc).lower()
+
+
+def free_memory() -> None:
+    """Give back to the accelerator what torch holds and nothing uses."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()

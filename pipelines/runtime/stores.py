@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -97,23 +98,16 @@ class Memory:
     most: int = 256 << 20
     size: int = 0
     kept: OrderedDict[str, tuple[Any, int, list[str]]] = field(default_factory=OrderedDict)
-    turns: dict[str, list[threading.Lock]] = field(default_factory=dict)
+    turns: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
         """The result under a key, of `find` with its bytes; one without a number of bytes is kept
         for nobody."""
         with self.lock:
-            asking = self.turns.setdefault(key, [])
-            asking.append(asking[0] if asking else threading.Lock())
-        try:
-            with asking[0]:
-                result, remarks = self._find(key, find)
-        finally:
-            with self.lock:
-                asking.pop()
-                if not asking:
-                    del self.turns[key]
+            turn = self.turns.setdefault(key, threading.Lock())
+        with turn:
+            result, remarks = self._find(key, find)
         for sentence in remarks:
             remark(sentence)
         return result

@@ -12,7 +12,7 @@ from looktwice.pipelines.pipeline import calls_made
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, Parts, decode_arguments
+from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, decode_arguments
 from looktwice.prompting.agent.episode import LONGEST, Bounds, Episode, Look, measure_looks
 from looktwice.prompting.agent.tool import (
     AgentTool,
@@ -32,7 +32,7 @@ from looktwice.prompting.coordinates import (
 )
 from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.turns.ask import Ask, History, check_token_count
-from looktwice.prompting.wording.instructions import Text, fill_in, read_texts, text_of
+from looktwice.prompting.wording.instructions import Parts, Text, fill_in, read_texts, text_of
 from looktwice.specialists.protocols import NoEvidence
 
 SYSTEM = (

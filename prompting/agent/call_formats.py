@@ -18,8 +18,8 @@ from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
+from looktwice.prompting.wording.instructions import Parts
 
-Parts = tuple[str | View, ...]
 _TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.S)
 _CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
 _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)

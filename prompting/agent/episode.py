@@ -13,9 +13,9 @@ from looktwice.pipelines.model import Message, Model, Reply, canonical
 from looktwice.pipelines.pipeline import calls_made
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
-from looktwice.prompting.agent.call_formats import Parts
 from looktwice.prompting.coordinates import ShownImage
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged
+from looktwice.prompting.wording.instructions import Parts
 
 LONGEST = 300  # characters of what a note holds of a model's words
 IMAGE_WITHDRAWN = "[this image was taken back]"
@@ -142,7 +142,7 @@ def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Ranged):
     """What an agent may use up for one sample; the first bound that is reached ends the tool calls.
 
     `steps` limits the replies that call tools, and `calls` the tool calls that are run of one
@@ -160,8 +160,7 @@ class Bounds:
     tokens: int = 200_000
     seconds: float = 900.0
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "steps, images >= 0", "calls >= 1", "megapixels, tokens, seconds > 0")
+    ranges = ("steps, images >= 0", "calls >= 1", "megapixels, tokens, seconds > 0")
 
 
 @dataclass(eq=False)

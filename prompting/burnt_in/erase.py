@@ -16,14 +16,14 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged
 
 REACH = 3.0  # pixels of the neighbourhood that a hidden pixel is made up from
 Region = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class EraseMarks(WithoutModel):
+class EraseMarks(Ranged, WithoutModel):
     """Paints over the markers that RecoverMarks found, from what surrounds them; its marks stay.
 
     Rings lose their stroke, boxes their lines, labels their plate, each with `margin` more pixels
@@ -38,8 +38,7 @@ class EraseMarks(WithoutModel):
     margin: float = 2.0
     hole: Literal["keep", "recolor"] = "keep"
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "margin >= 0")
+    ranges = ("margin >= 0",)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with clean images and views."""

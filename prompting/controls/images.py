@@ -21,7 +21,7 @@ from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged, check_ranges, naming
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
 
@@ -169,7 +169,7 @@ class ShufflePatches(WithoutModel):
 
 
 @dataclass(frozen=True)
-class RandomMarks(WithoutModel):
+class RandomMarks(Ranged, WithoutModel):
     """Moves the marks to random places of their images, to test whether it matters where they
     point.
 
@@ -186,8 +186,7 @@ class RandomMarks(WithoutModel):
     keep: tuple[str, ...] = ()
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "apart, margin >= 0", "apart < 1", "margin < 0.5")
+    ranges = ("apart, margin >= 0", "apart < 1", "margin < 0.5")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its marks moved. Raises ValueError where there are none, or no room."""
@@ -205,10 +204,8 @@ class RandomMarks(WithoutModel):
                 )
             if mark.label not in self.keep:
                 others = [m.center for m in (*sample.marks, *new[:number]) if m.image == mark.image]
-                try:
+                with naming(sample):
                     new[number] = self._moved(mark, sample.images[mark.image].size, others, rng)
-                except ValueError as exc:
-                    raise ValueError(f"sample {sample.id}: {exc}") from exc
         return state.replace(sample=replace(sample, marks=tuple(new)))
 
     def _moved(
@@ -240,7 +237,7 @@ class RandomMarks(WithoutModel):
 
 
 @dataclass(frozen=True)
-class OracleCrop(WithoutModel):
+class OracleCrop(Ranged, WithoutModel):
     """The part of a view around the region that matters: what a perfect zoom would show.
 
     A stage never sees the key, so the region must be given: by `label`, the label of a mark that
@@ -267,8 +264,7 @@ class OracleCrop(WithoutModel):
     tries: int = CANDIDATES
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "tries >= 1", "tries <= 64")
+    ranges = ("tries >= 1", "tries <= 64")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops. Raises ValueError if the region is not given or no view shows
@@ -329,7 +325,7 @@ class OracleCrop(WithoutModel):
 
 
 @dataclass(frozen=True)
-class RandomCrop(WithoutModel):
+class RandomCrop(Ranged, WithoutModel):
     """A crop of `share` of each view's width and height at a random place, to tell whether any zoom
     helps.
 
@@ -340,8 +336,7 @@ class RandomCrop(WithoutModel):
     share: float = 0.5
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "share > 0", "share <= 1")
+    ranges = ("share > 0", "share <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops."""

@@ -24,6 +24,7 @@ Font = Literal["sans", "blink"] | Path
 """Pillow's own scalable sans serif (Aileron), the letters of BLINK's released images, or a TrueType
 file."""
 
+SMALLEST = 6.0  # an em in pixels, below which no letter can be told from another
 MISSING = "\U0010ffff"  # no font has a sign for it
 BLINK_SIZE = 15
 BLINK_LETTERS = {  # eleven rows from the top

@@ -57,7 +57,7 @@ class Axes(GridStage):
 
     where: ClassVar[str] = "its coordinates"
 
-    ranges = ("step, font_size > 0", "tick, halo, lines >= 0", "lines <= 1")
+    ranges = ("step > 0", "tick, halo, lines >= 0", "lines <= 1")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,15 +16,12 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import BRIGHT, RGB, black_or_white, check_color, rgb
-from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.drawing.text import SMALLEST, draw_text, render_text
+from looktwice.prompting.ranges import Ranged
 
 Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]
 """Width, height."""
-
-LEAST_FONT = 6.0  # pixels; below, no letter can be told from another
-
 
 _COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 
@@ -65,7 +62,7 @@ def source_box(view: View, box: Box) -> Box | None:
     return best
 
 
-class GridStage(WithoutModel):
+class GridStage(Ranged, WithoutModel):
     """A stage that draws a grid; a subclass gives `draw`.
 
     `layout` "original_plus_overlay" shows each view twice, untouched and then with the grid.
@@ -81,8 +78,8 @@ class GridStage(WithoutModel):
     ranges: ClassVar[tuple[str, ...]] = ("font_size > 0",)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_color(self.color, "contrast", name="color")
-        check_ranges(self, *self.ranges)
 
     def __call__(self, state: State, model: Model) -> State:
         """Every view with its grid. Raises ValueError, with the sample, where it does not fit."""
@@ -113,7 +110,7 @@ class GridStage(WithoutModel):
 
     def em(self, view: View) -> float:
         """The size of letters in a view: the one that is set, else a fortieth of the width."""
-        return max(LEAST_FONT, view.size[0] // 40) if self.font_size is None else self.font_size
+        return max(SMALLEST, view.size[0] // 40) if self.font_size is None else self.font_size
 
     def ink(self, ground: Pixels) -> RGB:
         """The colour of what is drawn over these pixels."""
@@ -175,7 +172,7 @@ class DotGrid(GridStage):
 
     where: ClassVar[str] = "the coordinates of the dot nearest to it"
 
-    ranges = ("rows, columns >= 1", "font_size > 0", "radius, threshold >= 0", "threshold <= 766")
+    ranges = ("rows, columns >= 1", "radius, threshold >= 0", "threshold <= 766")
 
     def numbered(self, count: int) -> bool:
         """Whether coordinates begin with the number of the image."""
@@ -296,7 +293,7 @@ class RuledGrid(GridStage):
 
     where: ClassVar[str] = "the name of the cell that it lies in"
 
-    ranges = ("rows, columns, thickness >= 1", "font_size > 0", "alpha >= 0", "alpha <= 1")
+    ranges = ("rows, columns, thickness >= 1", "alpha >= 0", "alpha <= 1")
 
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its lines and names."""

@@ -31,12 +31,18 @@ from looktwice.prompting.drawing.colors import (
 )
 from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
 from looktwice.prompting.drawing.shapes import paint_coverage
-from looktwice.prompting.drawing.text import BLINK_SIZE, draw_text, plate, plate_size, render_text
+from looktwice.prompting.drawing.text import (
+    BLINK_SIZE,
+    SMALLEST,
+    draw_text,
+    plate,
+    plate_size,
+    render_text,
+)
 from looktwice.prompting.evidence import KEPT
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged, check_ranges, naming
 
 MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
-SMALLEST = 6.0  # an em in pixels, below which no letter can be told from another
 FEW = 100  # labels, of which the one that has no room is named
 
 
@@ -208,7 +214,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Marking(WithoutModel):
+class Marking(Ranged, WithoutModel):
     """A stage that draws marks; a subclass gives `accepts` and `paint`.
 
     `label` says how marks are labelled; null draws no labels. Lengths are in pixels of the view.
@@ -226,11 +232,9 @@ class Marking(WithoutModel):
     only: tuple[str, ...] = ()
 
     ranges: ClassVar[tuple[str, ...]] = ("reference_height >= 1",)
-    """What the numbers among the settings must hold; a subclass adds its own."""
 
     def __post_init__(self) -> None:
-        for kind in type(self).__mro__:
-            check_ranges(self, *vars(kind).get("ranges", ()))
+        super().__post_init__()
         if self.reference_height is not None and self.relative_to is not None:
             raise ValueError(
                 "reference_height and relative_to both say what lengths mean; keep one of the two"
@@ -251,10 +255,8 @@ class Marking(WithoutModel):
                 f"sample {state.sample.id}: only {', '.join(self.only)} was to be drawn, but there"
                 f" are {', '.join(labels)}"
             )
-        try:
+        with naming(state.sample):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         if [*map(id, views)] == [*map(id, state.views)]:
             return state.with_notes(f"{type(self).__name__}: {NO_MARK}")
         return state.replace(views=views)

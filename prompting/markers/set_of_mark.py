@@ -23,11 +23,11 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, golden_hue, readable_color, rgb
 from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, inner_center, raster
-from looktwice.prompting.drawing.text import plate
+from looktwice.prompting.drawing.text import SMALLEST, plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
-from looktwice.prompting.grids.grids import LEAST_FONT, column_letters
+from looktwice.prompting.grids.grids import column_letters
 from looktwice.prompting.markers.base import clip_pixels
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged, check_ranges, naming
 from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.sharing import look_once
@@ -233,10 +233,8 @@ class SetOfMark(WithoutModel):
                 f"sample {state.sample.id}: it has marks with the labels {', '.join(sorted(taken))}"
                 f" already; set text: {'letters' if self.text == 'numbers' else 'numbers'}"
             )
-        try:
+        with naming(state.sample):
             views = [self.draw(view, marks) for view in state.views]
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         for number, mark in enumerate(marks):
             if isinstance(mark, Mask) and self.keep == "boxes":
                 marks[number] = Box(mark.label, *mask_bounds(mark.pixels), mark.image)
@@ -276,7 +274,7 @@ class SetOfMark(WithoutModel):
         for label, region in largest_first:
             region.contour(pixels, colors[label], self.contour)
         scale = view.size[1] / self.reference_height if self.reference_height else 1.0
-        font_size, plates = max(LEAST_FONT, self.font_size * scale), dict[str, Pixels]()
+        font_size, plates = max(SMALLEST, self.font_size * scale), dict[str, Pixels]()
         for label, _ in regions:
             ground = colors[label] if self.plate_color == "region" else rgb(self.plate_color)
             plates[label] = plate(label, font_size, readable_color(ground), ground, self.padding)
@@ -315,7 +313,7 @@ _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 
 @dataclass(frozen=True)
-class ChosenMark(WithoutModel):
+class ChosenMark(Ranged, WithoutModel):
     """Answers with the region that the last reply names by its number, as
     prompting.markers.SetOfMark drew them.
 
@@ -334,8 +332,7 @@ class ChosenMark(WithoutModel):
     overlap: float = 0.5
     text: Literal["numbers", "letters"] = "numbers"
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "overlap > 0", "overlap <= 1")
+    ranges = ("overlap > 0", "overlap <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or why there is none. Raises ValueError without numbers."""

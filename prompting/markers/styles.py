@@ -26,7 +26,8 @@ from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers.base import NO_MARK, Label, Side, part_rect_of
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
-from looktwice.prompting.wording.instructions import Text, Wording, fill_in
+from looktwice.prompting.ranges import naming
+from looktwice.prompting.wording.instructions import Text, Wording, fill_in, listed
 
 
 @dataclass(frozen=True)
@@ -218,10 +219,8 @@ class VPBenchStyle(WithoutModel):
         """Draw on every view that shows a mark."""
         check_marks(state.sample)
         marks = [mark for mark in state.sample.marks if isinstance(mark, Point)]
-        try:
+        with naming(state.sample):
             views = tuple(self.draw(view, marks) for view in state.views)
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         note = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
         note = note if marks else f"{type(self).__name__}: {NO_MARK}"
         return state.replace(views=views).with_notes(note)
@@ -333,8 +332,8 @@ class VPBenchPrompt(Wording):
             lines.append(f"({letter}) {named}")
         parts = {
             "shape": DRAWINGS[self.marks.style].shape,
-            "color": _listed(colors),
-            "labels": _listed([look.text for look in looks]),
+            "color": listed(colors),
+            "labels": listed([look.text for look in looks]),
             "question": state.prompt,
             "choices": "\n".join(lines),
         }
@@ -347,7 +346,3 @@ class VPBenchPrompt(Wording):
         choose = "Select from the following choices."
         words = self.text or f"Each point {how}\n{{question}}\n{choose}\n{{choices}}{last}"
         return state.replace(prompt=fill_in(words, **parts))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

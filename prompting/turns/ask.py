@@ -22,16 +22,16 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged, check_ranges
 from looktwice.prompting.views.layout import check_tag, write_tag
-from looktwice.prompting.wording.instructions import JsonAnswer, Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
 
 
 @dataclass(frozen=True)
-class History:
+class History(Ranged):
     """What of the earlier turns is sent with a new one. The state and the record keep the turns
     unchanged.
 
@@ -46,8 +46,7 @@ class History:
     thoughts: Literal["drop", "keep"] = "drop"
     longest: int = 20_000
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "longest >= 1")
+    ranges = ("longest >= 1",)
 
     def __call__(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages as they are sent, and a note for each reply that was cut.
@@ -80,7 +79,6 @@ class History:
         return tuple(sent), tuple(notes)
 
 
-Parts = tuple[str | View, ...]
 MIN_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
 NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
 

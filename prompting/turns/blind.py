@@ -23,7 +23,7 @@ from looktwice.pipelines.state import State, Step, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.turns.ask import Ask, check_token_count
-from looktwice.prompting.wording.instructions import Text, fill_in, read_texts, text_of
+from looktwice.prompting.wording.instructions import Parts, Text, fill_in, read_texts, text_of
 from looktwice.specialists.networks.image_size import shrink
 
 SPACE = "http://www.w3.org/2000/svg"
@@ -212,11 +212,7 @@ class CaptionThenAnswer:
 
 
 def describe(
-    stage: CaptionThenAnswer | RedrawThenAnswer,
-    state: State,
-    parts: tuple[str | View, ...],
-    what: str,
-    model: Model,
+    stage: CaptionThenAnswer | RedrawThenAnswer, state: State, parts: Parts, what: str, model: Model
 ) -> tuple[str, list[str]]:
     """The reply to a single user turn outside the conversation, without <think> parts and cut to
     the `longest` that the stage allows, and notes on what was cut off. Raises ModelError."""

@@ -17,10 +17,10 @@ from looktwice.pipelines.state import Call, Stage, State, WithoutModel
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing, shown_sources
 from looktwice.prompting.grids.grids import source_box
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged, check_ranges
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.views.zoom import ZoomTargets, zoom_views
+from looktwice.prompting.views.zoom import zoom_views
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 LOOK_PROMPT = """{prompt}
@@ -132,9 +132,12 @@ class ZoomOnClaim(WithoutModel):
                 regions.setdefault(region.image, []).append(region)
             except ToolError as exc:
                 notes.append(f"a claimed place was passed over: {exc}")
-        targets = ZoomTargets("place that the reply names", regions)
-        sources = sorted(regions) or shown_sources(state, None)
-        return zoom_views(state, targets, self.crop, self.missing, sources).with_notes(*notes)
+        sources, sought = (
+            sorted(regions) or shown_sources(state, None),
+            "place that the reply names",
+        )
+        zoomed = zoom_views(state, sought, regions, self.crop, self.missing, sources)
+        return zoomed.with_notes(*notes)
 
     def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
         if not 1 <= image <= len(state.views):
@@ -219,7 +222,7 @@ class Ballot:
 
 
 @dataclass(frozen=True)
-class Vote:
+class Vote(Ranged):
     """Runs a stage `n` times with draws of its own, reads each reply, and answers with the
     majority.
 
@@ -246,8 +249,7 @@ class Vote:
     stop_early: bool = False
     tokens: int | None = None
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "n, tokens >= 1")
+    ranges = ("n, tokens >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the answer of the majority. Raises what the stage raises: a draw that

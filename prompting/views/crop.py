@@ -17,7 +17,7 @@ from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color
 from looktwice.prompting.drawing.placement import place_inset
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import check_ranges, naming
 
 MAX_MEGAPIXELS = 100
 EPSILON = 1e-6
@@ -196,10 +196,8 @@ class Crop:
     ) -> tuple[list[View], list[str]]:
         """The views that replace one of a state, and notes. Raises ValueError with the sample."""
         marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
-        try:
+        with naming(state.sample):
             return self(view, places, marks)
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
 
 def _part_rect(view: View, place: Mark) -> PixelRect:

@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, rgb
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import check_ranges, naming
 from looktwice.prompting.views.resize import resize_view
 
 _ORDINAL = re.compile(
@@ -59,10 +59,8 @@ class Concatenate(WithoutModel):
         """The state with one view, whose parts map back to every image."""
         if len(state.views) < 2:
             return state
-        try:
+        with naming(state.sample):
             return state.replace(views=(self.join(state.views),))
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
     def join(self, views: Sequence[View]) -> View:
         """The views as one. Raises ValueError where a view would be made larger than 100

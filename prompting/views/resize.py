@@ -12,7 +12,7 @@ import io
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import cv2
 from PIL import Image
@@ -22,7 +22,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.ranges import Ranged, naming
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -34,16 +34,8 @@ QWEN_RATIO = (
 )
 
 
-class SizeRule(WithoutModel, ABC):
-    """A stage that brings every view to the size which its one method, `size`, computes.
-
-    The settings named in `positive` are 1 or more.
-    """
-
-    positive: ClassVar[tuple[str, ...]] = ()
-
-    def __post_init__(self) -> None:
-        check_ranges(self, *(f"{name} >= 1" for name in self.positive))
+class SizeRule(Ranged, WithoutModel, ABC):
+    """A stage that brings every view to the size which its one method, `size`, computes."""
 
     @abstractmethod
     def size(self, width: int, height: int) -> Size:
@@ -55,10 +47,8 @@ class SizeRule(WithoutModel, ABC):
         Raises ValueError that names the sample where one would exceed 100 megapixels, or where the
         rule refuses it.
         """
-        try:
+        with naming(state.sample):
             views = tuple(resize_view(view, self.size(*view.size)) for view in state.views)
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         return state.replace(views=views)
 
 
@@ -69,7 +59,7 @@ class FixedHeight(SizeRule):
 
     height: int = 512
 
-    positive = ("height",)
+    ranges = ("height >= 1",)
 
     def size(self, width: int, height: int) -> Size:
         return max(1, round(width * self.height / height)), self.height
@@ -83,7 +73,7 @@ class LongestSide(SizeRule):
     pixels: int = 1024
     grow: bool = False
 
-    positive = ("pixels",)
+    ranges = ("pixels >= 1",)
 
     def size(self, width: int, height: int) -> Size:
         factor = self.pixels / max(width, height)
@@ -97,7 +87,7 @@ class MinimumSide(SizeRule):
 
     pixels: int = 100
 
-    positive = ("pixels",)
+    ranges = ("pixels >= 1",)
 
     def size(self, width: int, height: int) -> Size:
         factor = self.pixels / min(width, height)
@@ -144,7 +134,7 @@ class QwenPatches(SizeRule):
     least: int = 4
     most: int = 16384
 
-    positive = ("patch", "least", "most")
+    ranges = ("patch, least, most >= 1",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,7 +175,7 @@ class OpenAITiles(SizeRule):
     short: int = 768
     grow: bool = False
 
-    positive = ("fit", "short")
+    ranges = ("fit, short >= 1",)
 
     def size(self, width: int, height: int) -> Size:
         inside = min(1.0, self.fit / max(width, height))
@@ -208,7 +198,7 @@ class OpenAIPatches(SizeRule):
     patch: int = 32
     budget: int = 1536
 
-    positive = ("patch", "budget")
+    ranges = ("patch, budget >= 1",)
 
     def size(self, width: int, height: int) -> Size:
         if _count_patches((width, height), self.patch) <= self.budget:
@@ -235,7 +225,7 @@ class ClaudePatches(SizeRule):
     budget: int = 1568
     patch: int = 28
 
-    positive = ("edge", "budget", "patch")
+    ranges = ("edge, budget, patch >= 1",)
 
     def size(self, width: int, height: int) -> Size:
         most = min(1.0, self.edge / max(width, height))
@@ -280,7 +270,7 @@ MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' l
 
 
 @dataclass(frozen=True)
-class Encode(WithoutModel):
+class Encode(Ranged, WithoutModel):
     """Encodes every view with one `codec`; the model is sent these bytes, and later stages see the
     decoded pixels.
 
@@ -299,8 +289,10 @@ class Encode(WithoutModel):
     chroma: Chroma = "4:4:4"
     lossless: bool = False
 
+    ranges = ("quality >= 1", "quality <= 100")
+
     def __post_init__(self) -> None:
-        check_ranges(self, "quality >= 1", "quality <= 100")
+        super().__post_init__()
         if self.lossless and self.codec != "webp":
             raise ValueError(
                 f"lossless is a setting of webp, found it with {self.codec}; png is always lossless"
@@ -309,10 +301,8 @@ class Encode(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The views in their new bytes. Raises ValueError that names the sample where the codec
         cannot hold one."""
-        try:
+        with naming(state.sample):
             return state.replace(views=tuple(self.encode(view) for view in state.views))
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
     def encode(self, view: View) -> View:
         """One view with its new bytes and the same parts."""

@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -24,28 +26,27 @@ from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.sharing import look_once
 
 
-@dataclass(frozen=True)
-class ZoomTargets:
-    """The regions to zoom on by source image, and the reasons why others have none; `sought` says
-    what they are."""
-
-    sought: str
-    regions: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
-    reasons: Mapping[int, str] = field(default_factory=dict)
-
-
 def zoom_views(
-    state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]
+    state: State,
+    sought: str,
+    regions: Mapping[int, Sequence[Mark]],
+    crop: Crop,
+    missing: Missing,
+    wanted: Sequence[int],
+    reasons: Mapping[int, str] = MappingProxyType({}),
 ) -> State:
-    """Zoom every view of a wanted source image; `missing` decides about views that show no region.
+    """Zoom every view of a wanted source image on the `regions` of its images, of which `sought`
+    says what they are; `missing` decides about views that show none, and `reasons` say why an image
+    has none.
 
     Measured is `crop_share`, the mean share of a view that a crop shows.
     """
     views, notes, lacking, shares = list[View](), list[str](), list[str](), list[float]()
     for number, view in enumerate(state.views, 1):
         sources = sorted({part.source for part in view.parts} & set(wanted))
-        regions = [region for k in sources for region in found.regions.get(k, ())]
-        places = [place for region in regions for place in view.to_view(region)]
+        places: list[Mark] = []
+        for region in chain.from_iterable(regions.get(source, ()) for source in sources):
+            places += view.to_view(region)
         if places:
             shown, more = crop.show_in(state, view, places)
             views += shown
@@ -54,9 +55,8 @@ def zoom_views(
                 shares.append((right - left) * (bottom - top) / (view.size[0] * view.size[1]))
         else:
             views.append(view)
-            reasons = [found.reasons[k] for k in sources if k in found.reasons]
-            why = "; ".join(reasons) or f"no {found.sought} is seen"
-            lacking += [f"view {number}: {why}"] if sources else []
+            why = "; ".join(reasons[source] for source in sources if source in reasons)
+            lacking += [f"view {number}: {why or f'no {sought} is seen'}"] if sources else []
     state = state.measured("crop_share", fmean(shares)) if shares else state
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking)
@@ -89,8 +89,7 @@ class ZoomOnMarks(WithoutModel):
         sources = shown_sources(state, self.images)
         if self.images is None:
             sources = [number for number in sources if number in regions] or sources
-        targets = ZoomTargets(sought, regions)
-        return zoom_views(state, targets, self.crop, self.missing, sources)
+        return zoom_views(state, sought, regions, self.crop, self.missing, sources)
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,8 @@ class ZoomOnDetections(WithoutModel):
                 regions[number] = self._boxes(state.sample, number, words)
             except NoEvidence as exc:
                 reasons[number] = str(exc)
-        targets = ZoomTargets(f"box{_for_words(words)}", regions, reasons)
-        return zoom_views(state, targets, self.crop, self.missing, sources)
+        sought = f"box{_for_words(words)}"
+        return zoom_views(state, sought, regions, self.crop, self.missing, sources, reasons)
 
     def _words(self, sample: Sample) -> tuple[str, ...]:
         if name := self.words_field:
@@ -234,10 +233,8 @@ class ZoomOnCells(WithoutModel):
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
-        targets = ZoomTargets(
-            "cell of those named" if self.cells else "cell that the reply names", regions
-        )
-        return zoom_views(state, targets, self.crop, self.missing, sources)
+        sought = "cell of those named" if self.cells else "cell that the reply names"
+        return zoom_views(state, sought, regions, self.crop, self.missing, sources)
 
     def _knows(self, name: str) -> bool:
         if isinstance(self.grid, RuledGrid):

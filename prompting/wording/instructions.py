@@ -4,7 +4,7 @@ system text."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,8 @@ class TextFile:
 
 Text = str | TextFile
 """A setting that is a text, or names a file that holds it."""
+Parts = tuple[str | View, ...]
+"""What a message is made of."""
 
 
 def read_texts(stage: Any) -> None:
@@ -63,6 +65,11 @@ def fill_in(text: Text, **parts: str) -> str:
     JSON."""
     names = "|".join(map(re.escape, parts))
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], text_of(text))
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """The names in a row: "A, B and C"."""
+    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def add_lines(state: State, *lines: str) -> State:
@@ -122,8 +129,7 @@ class MultipleChoice(WithoutModel):
         letters = [self.label_style.replace("A", letter) for letter in sample.letters]
         views, choices = show_choices(state)
         lines = [f"{letter} {text}" for letter, text in zip(letters, choices, strict=True)]
-        listed = " or ".join(filter(None, (", ".join(letters[:-1]), letters[-1])))
-        instruction = self.instruction.replace("{letters}", listed)
+        instruction = self.instruction.replace("{letters}", listed(letters, "or"))
         return add_lines(state.replace(views=views), *lines, instruction)
 
 

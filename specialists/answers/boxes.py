@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import iou, overlap
 from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
@@ -27,6 +28,11 @@ from looktwice.specialists.answers.choices import (
 from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
+
+
+def look_for(detector: Detector, pixels: Pixels, words: str) -> Boxes:
+    """What a detector finds of a thing; of its own class where no words name it."""
+    return look_once(detector, pixels, [words] if words else None)
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class FittingBox(AnswerRule):
     def decide(self, sample: Sample) -> tuple[str, float]:
         boxes = marks_by_letter(sample, Box)
         words = parse_enclosed(sample) if self.words is None else self.words
-        detected = look_once(self.detector, sample.images[0].pixels, [words] if words else None)
+        detected = look_for(self.detector, sample.images[0].pixels, words)
         if not len(detected):
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
         finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
@@ -91,21 +97,8 @@ class ReadText(AnswerRule):
         return text, min(float(boxes.scores.min()) for boxes in texts if len(boxes))
 
 
-NAMES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+NAMES = ["zero", "one", "two", "three", "four", "five", "six"]
+NAMES += ["seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 @dataclass(frozen=True)
@@ -129,10 +122,7 @@ class Count(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image to count in")
         words = parse_count(sample) if self.words is None else self.words
-        detections = [
-            look_once(self.detector, image.pixels, [words] if words else None)
-            for image in sample.images
-        ]
+        detections = [look_for(self.detector, image.pixels, words) for image in sample.images]
         number = sum(map(len, detections))
         if number == 0 and self.nothing == "abstain":
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
@@ -220,14 +210,15 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
     # the share of the narrower one's width over the other; below 0 where they stand side by side
     narrower = min(subject[2] - subject[0], object_[2] - object_[0])
     over = -gaps[0] / max(narrower, 1e-9)
+    covered = _covered_share(subject, object_)
     margins = {
         "left": across,
         "right": -across,
         "above": min(down, over),
         "below": min(-down, over),
         "on": min(down, over, TOUCH - apart),
-        "inside": 2 * _covered_share(subject, object_) - 1,
-        "outside": 1 - 2 * _covered_share(subject, object_),
+        "inside": 2 * covered - 1,
+        "outside": 1 - 2 * covered,
         "contains": 2 * _covered_share(object_, subject) - 1,
         "touching": TOUCH - apart,
         "near": NEAR - apart,

@@ -14,6 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
+from looktwice.specialists.networks.ranges import Checked
 from looktwice.specialists.protocols import NoEvidence
 
 LABEL = re.compile(r"(?<![\w'])[A-H](?![\w'])")
@@ -25,7 +26,7 @@ LETTERED = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 Marked = TypeVar("Marked", Point, Box)
 
 
-class AnswerRule(WithoutModel, ABC):
+class AnswerRule(WithoutModel, Checked, ABC):
     """A stage that answers as `decide` says, and abstains where that raises NoEvidence."""
 
     @abstractmethod

@@ -4,16 +4,17 @@ together."""
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.boxes import choose_number
+from looktwice.specialists.answers.boxes import choose_number, look_for
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     best_choice,
@@ -22,7 +23,7 @@ from looktwice.specialists.answers.choices import (
     true_or_false,
 )
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.ranges import POSITIVE, require
+from looktwice.specialists.networks.ranges import POSITIVE
 from looktwice.specialists.protocols import (
     Detector,
     FaceDetector,
@@ -74,7 +75,7 @@ class ObjectIdentity:
         """(1, d). Raises NoEvidence, also for a single-coloured image."""
         require_pixels(pixels, colors=True)
         if self.detector is not None:
-            boxes = look_once(self.detector, pixels, [words] if words else None)
+            boxes = look_for(self.detector, pixels, words)
             if not len(boxes):
                 raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
             surest = np.round(boxes.xyxy[int(np.argmax(boxes.scores))])
@@ -89,7 +90,35 @@ class ObjectIdentity:
 
 
 @dataclass(frozen=True)
-class SameIdentity(AnswerRule):
+class IdentityRule(AnswerRule):
+    """A rule over identities: two nearer than `threshold` are of the same person or thing."""
+
+    identity: IdentityEmbedder
+    threshold: float = 0.6
+
+    ranges: ClassVar = {"threshold": POSITIVE}
+
+    def embed(self, sample: Sample, words: str) -> list[Vectors]:
+        """The identities (n, d) in each image. Raises NoEvidence."""
+        return [look_once(self.identity, image.pixels, words) for image in sample.images]
+
+    def embed_each(self, sample: Sample, words: str) -> Vectors:
+        """One identity for each of two images or more, (n, d). Raises NoEvidence."""
+        if len(sample.images) < 2:
+            raise NoEvidence(
+                f"identities are compared between two images or more, found {len(sample.images)}"
+            )
+        identities = self.embed(sample, words)
+        for number, vectors in enumerate(identities):
+            if len(vectors) != 1:
+                raise NoEvidence(
+                    f"image {number} has {len(vectors)} identities, and one is asked about"
+                )
+        return np.concatenate(identities)
+
+
+@dataclass(frozen=True)
+class SameIdentity(IdentityRule):
     """Answers whether the images show the same person or object: yes or no, or true or false of a
     claim.
 
@@ -99,16 +128,10 @@ class SameIdentity(AnswerRule):
     Abstains with the reason of `identity`, and where the question claims nothing of the kind.
     """
 
-    identity: IdentityEmbedder
-    threshold: float = 0.6
-
-    def __post_init__(self) -> None:
-        require(self, threshold=POSITIVE)
-
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The answer and the confidence. Raises NoEvidence."""
         claimed, words = parse_sameness(sample)
-        vectors = _embed_images(self.identity, sample, words)
+        vectors = self.embed_each(sample, words)
         far = max(np.linalg.norm(first - second) for first, second in combinations(vectors, 2))
         if far == self.threshold:
             raise NoEvidence("the images are just as far apart as the threshold")
@@ -117,7 +140,7 @@ class SameIdentity(AnswerRule):
 
 
 @dataclass(frozen=True)
-class CountIdentities(AnswerRule):
+class CountIdentities(IdentityRule):
     """Answers how many different persons or things the images show: the clusters of their
     identities.
 
@@ -127,20 +150,15 @@ class CountIdentities(AnswerRule):
     `identity`, and where no choice says the number.
     """
 
-    identity: IdentityEmbedder
-    threshold: float = 0.6
     linkage: Linkage = "average"
     words: str | None = None
-
-    def __post_init__(self) -> None:
-        require(self, threshold=POSITIVE)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
         words = _parse_name(sample) if self.words is None else self.words
-        vectors = np.concatenate(_identities(self.identity, sample, words))
+        vectors = np.concatenate(self.embed(sample, words))
         joins = merge_distances(vectors, self.linkage)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
@@ -149,7 +167,7 @@ class CountIdentities(AnswerRule):
 
 
 @dataclass(frozen=True)
-class GroupIdentities(AnswerRule):
+class GroupIdentities(IdentityRule):
     """Answers with the choice that says which images show the same person or thing: "1 and 3", or
     "None".
 
@@ -161,12 +179,7 @@ class GroupIdentities(AnswerRule):
     where a choice names no images, and at a tie.
     """
 
-    identity: IdentityEmbedder
-    threshold: float = 0.6
     words: str | None = None
-
-    def __post_init__(self) -> None:
-        require(self, threshold=POSITIVE)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         groups = {}
@@ -182,7 +195,7 @@ class GroupIdentities(AnswerRule):
         if len(groups) < 2:
             raise NoEvidence("there are no choices of groups")
         words = _parse_name(sample) if self.words is None else self.words
-        vectors = _embed_images(self.identity, sample, words)
+        vectors = self.embed_each(sample, words)
         margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
         letter, lead = best_choice(margins, "the margins of")
         return letter, lead / self.threshold
@@ -208,30 +221,10 @@ def merge_distances(vectors: Vectors, linkage: Linkage) -> Vectors:
     return heights
 
 
-def _embed_images(identity: IdentityEmbedder, sample: Sample, words: str) -> Vectors:
-    """One vector for each image (n, d). Raises NoEvidence."""
-    if len(sample.images) < 2:
-        raise NoEvidence(
-            f"identities are compared between two images or more, found {len(sample.images)}"
-        )
-    identities = _identities(identity, sample, words)
-    for number, vectors in enumerate(identities):
-        if len(vectors) != 1:
-            raise NoEvidence(
-                f"image {number} has {len(vectors)} identities, and one is asked about"
-            )
-    return np.concatenate(identities)
-
-
-def _identities(identity: IdentityEmbedder, sample: Sample, words: str) -> list[Vectors]:
-    return [look_once(identity, image.pixels, words) for image in sample.images]
-
-
 def _parse_name(sample: Sample) -> str:
     """The object that the question names; "" where it names none."""
-    for read in (parse_count, lambda asked: parse_sameness(asked)[1]):
-        try:
-            return read(sample)
-        except NoEvidence:
-            continue
+    with suppress(NoEvidence):
+        return parse_count(sample)
+    with suppress(NoEvidence):
+        return parse_sameness(sample)[1]
     return ""

@@ -23,7 +23,7 @@ from looktwice.specialists.answers.choices import (
     find_choice,
     marks_by_letter,
 )
-from looktwice.specialists.networks.ranges import require, require_odd
+from looktwice.specialists.networks.ranges import ODD
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ReflectanceEstimator
 from looktwice.specialists.results import Floats, patch_around
 from looktwice.specialists.sharing import look_once
@@ -41,8 +41,7 @@ class ColorAtMark(AnswerRule):
 
     window: int = 5
 
-    def __post_init__(self) -> None:
-        require_odd(self, "window")
+    ranges: ClassVar = {"window": ODD}
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         from skimage.color import deltaE_ciede2000, rgb2lab
@@ -55,8 +54,8 @@ class ColorAtMark(AnswerRule):
             raise NoEvidence(f"mark {marks[0].label} at ({x:g}, {y:g}) lies outside image 0")
         patch = patch_around(sample.images[0].pixels, x, y, self.window)
         seen = np.median(patch.reshape(-1, 3), axis=0).astype(np.uint8)
-        distances, lab = {}, cast("Any", rgb2lab)
-        distance = cast("Any", deltaE_ciede2000)
+        distances = {}
+        lab, distance = cast("Any", rgb2lab), cast("Any", deltaE_ciede2000)
         for letter, choice in zip(sample.letters, sample.choices, strict=True):
             try:
                 named = ImageColor.getrgb(str(choice).strip(" .").replace(" ", ""))[:3]
@@ -124,9 +123,7 @@ class DarkerPoint(AnswerRule):
     tolerance: float = 0.10
     window: int = 5
 
-    def __post_init__(self) -> None:
-        require(self, tolerance=0)
-        require_odd(self, "window")
+    ranges: ClassVar = {"tolerance": 0, "window": ODD}
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
@@ -183,9 +180,7 @@ class NearerPoint(AnswerRule):
     window: int = 5
 
     version: ClassVar[int] = 3
-
-    def __post_init__(self) -> None:
-        require_odd(self, "window")
+    ranges: ClassVar = {"window": ODD}
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
@@ -228,8 +223,10 @@ class SeamMatcher(AnswerRule):
     color: float = 1.0
     gradient: float = 1.0
 
+    ranges: ClassVar = {"color": 0, "gradient": 0}
+
     def __post_init__(self) -> None:
-        require(self, color=0, gradient=0)
+        super().__post_init__()
         if self.color + self.gradient == 0:
             raise ValueError("the weights color and gradient are both 0")
 

@@ -74,8 +74,8 @@ class WordDetector(HubNetwork[Item, Boxes]):
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """The image and its words; a text is one word. Raises NoEvidence."""
-        pixels, words = super().prepare(given)[0], asked_words((*given, None)[1])
-        return pixels, self.check(words)
+        words = asked_words((*given, None)[1])
+        return super().prepare(given)[0], self.check(words)
 
     def check(self, words: Words) -> Words:
         """The words that are looked for. Raises NoEvidence without a word."""

@@ -6,18 +6,19 @@ import math
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
 from looktwice.specialists.networks.checkpoints import say_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import PackageFile, open_onnx
-from looktwice.specialists.networks.ranges import BELOW_1, Range, require
+from looktwice.specialists.networks.ranges import BELOW_1, Checked, Range, require
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
 
@@ -102,7 +103,8 @@ class MTCNN:
         center, sides = (rows[:, :2] + rows[:, 2:4]) / 2, rows[:, 2:4] - rows[:, :2]
         half = sides.max(1)[:, None] / 2
         edges = np.trunc(np.hstack((center - half, center + half)))
-        shifts, sure = _run(file, np.stack([_cut(image, row, SIDES[step]) for row in edges]))
+        picture = Image.fromarray(image)
+        shifts, sure = _run(file, np.stack([_cut(picture, row, SIDES[step]) for row in edges]))
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
 
@@ -126,17 +128,13 @@ def mend_pools(content: bytes) -> bytes:
     return content.replace(*POOL).replace(*ROUND)
 
 
-def _cut(image: Pixels, edges: Rows, side: int) -> NDArray[np.float32]:
-    """A window of the image as a square of `side` pixels; what lies outside the image is black."""
-    left, top, right, bottom = edges.astype(int)
-    height, width = image.shape[:2]
-    window = np.zeros((max(1, bottom - top), max(1, right - left), 3), np.float32)
-    part = image[
-        max(0, top) : max(0, min(bottom, height)), max(0, left) : max(0, min(right, width))
-    ]
-    down, across = max(0, -top), max(0, -left)
-    window[down : down + part.shape[0], across : across + part.shape[1]] = part
-    return np.asarray(cv2.resize(window, (side, side), interpolation=cv2.INTER_AREA), np.float32)
+def _cut(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
+    """A window of the picture as a square of `side` pixels; what lies outside of it is black."""
+    left, top, right, bottom = edges.astype(int).tolist()
+    if right <= left or bottom <= top:
+        return np.zeros((side, side, 3), np.float32)
+    floats = np.asarray(picture.crop((left, top, right, bottom)), np.float32)
+    return np.asarray(cv2.resize(floats, (side, side), interpolation=cv2.INTER_AREA), np.float32)
 
 
 def _moved(rows: Rows) -> Rows:
@@ -168,7 +166,7 @@ def _faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
 
 
 @dataclass(frozen=True)
-class YuNet:
+class YuNet(Checked):
     """Faces by YuNet (Wu et al., Machine Intelligence Research 2023), without identities.
 
     `model` is the path of `face_detection_yunet_2023mar.onnx` from OpenCV's model zoo. Faces of 10
@@ -182,8 +180,7 @@ class YuNet:
     overlap: float = 0.3
     longest: int = 1280
 
-    def __post_init__(self) -> None:
-        require(self, threshold=BELOW_1, overlap=Range(0, 1, above=True), longest=32)
+    ranges: ClassVar = {"threshold": BELOW_1, "overlap": Range(0, 1, above=True), "longest": 32}
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises

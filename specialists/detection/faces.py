@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import find_package_file, import_package
-from looktwice.specialists.networks.ranges import POSITIVE, Range, require
+from looktwice.specialists.networks.ranges import POSITIVE, Checked, Range, require
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 from looktwice.specialists.sharing import look_once
@@ -87,24 +87,19 @@ def dlib_file(part: str, folder: Path | None) -> Path:
     return path
 
 
-def dlib_files(detector: str, folder: Path | None) -> dict[str, Path]:
-    """The files of the networks that this detector needs. Raises WeightsError."""
-    parts = [part for part in FILES if part != "cnn" or detector == "cnn"]
-    return {part: dlib_file(part, folder) for part in parts}
-
-
-def open_dlib(detector: str, folder: Path | None) -> DlibNetworks:
-    """The networks. Raises WeightsError."""
+def open_dlib(detector: str, files: dict[str, str]) -> DlibNetworks:
+    """The networks of these files by their part. Raises WeightsError."""
     try:
         import dlib
     except ImportError as exc:
         raise WeightsError("dlib is not installed; type: pip install 'looktwice[faces]'") from exc
-    files = {part: str(file) for part, file in dlib_files(detector, folder).items()}
     try:
+        if detector == "cnn":
+            find = dlib.cnn_face_detection_model_v1(files["cnn"])
+        else:
+            find = dlib.get_frontal_face_detector()
         return DlibNetworks(
-            dlib.cnn_face_detection_model_v1(files["cnn"])
-            if detector == "cnn"
-            else dlib.get_frontal_face_detector(),
+            find,
             dlib.shape_predictor(files["landmarks"]),
             dlib.face_recognition_model_v1(files["identity"]),
         )
@@ -134,7 +129,7 @@ Windows = NDArray[Any]  # floats (n, 3): left, top, side
 
 
 @dataclass(frozen=True)
-class FaceCascade:
+class FaceCascade(Checked):
     """Upright frontal faces by a cascade over multi-block local binary patterns (Liao et al., ICB
     2007).
 
@@ -157,9 +152,13 @@ class FaceCascade:
     mirrored: bool = True
     longest: int = 640
 
-    def __post_init__(self) -> None:
-        require(self, scale=Range(1, above=True), step=POSITIVE, windows=1, longest=WINDOW)
-        require(self, smallest=Range(0, 1, above=True))
+    ranges: ClassVar = {
+        "scale": Range(1, above=True),
+        "step": POSITIVE,
+        "smallest": Range(0, 1, above=True),
+        "windows": 1,
+        "longest": WINDOW,
+    }
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
@@ -247,12 +246,16 @@ class FaceRecognition:
         if self.package:
             return find_by_package(pixels, self.detector, self.upsample)
         key = ("dlib", self.detector, self.models)
-        networks = open_shared(key, lambda: open_dlib(self.detector, self.models))
+        networks = open_shared(key, lambda: open_dlib(self.detector, self._files()))
         return networks.find(pixels, self.upsample, self.threshold)
 
     def files(self) -> list[Path]:
         """The files of its networks. Raises WeightsError."""
-        return list(dlib_files(self.detector, self.models).values())
+        return [Path(file) for file in self._files().values()]
+
+    def _files(self) -> dict[str, str]:
+        parts = [part for part in FILES if part != "cnn" or self.detector == "cnn"]
+        return {part: str(dlib_file(part, self.models)) for part in parts}
 
 
 @dataclass(frozen=True)

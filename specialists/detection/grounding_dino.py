@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from looktwice.specialists.networks.packages import (
     import_package,
     require_float32,
 )
-from looktwice.specialists.networks.ranges import BELOW_1, require
+from looktwice.specialists.networks.ranges import BELOW_1
 from looktwice.specialists.results import Boxes
 
 
@@ -72,10 +72,10 @@ class GroundingDINO(WordDetector):
     processor_class = "AutoProcessor"
     half_is_safe = False
     opens = (*WordDetector.opens, "tokenizer", "package")
+    ranges: ClassVar = {"threshold": BELOW_1, "text_threshold": BELOW_1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, threshold=BELOW_1, text_threshold=BELOW_1)
         if self.package:
             require_float32(self.dtype)
 
@@ -147,53 +147,6 @@ def _plain(text: str) -> str:
 HEADS = 8  # of the deformable attention, as transformers has it too
 TEXT_HEAD = 64  # channels of an attention head of BERT
 DROPPED = ("label_enc.", "bert.pooler.", "bert.embeddings.position_ids", "relative_position_index")
-SWIN = "model.backbone.conv_encoder.model."
-NAMES = {
-    r"^backbone\.0\.patch_embed\.proj\.": f"{SWIN}embeddings.patch_embeddings.projection.",
-    r"^backbone\.0\.patch_embed\.norm\.": f"{SWIN}embeddings.norm.",
-    r"^backbone\.0\.layers\.": f"{SWIN}encoder.layers.",
-    r"(blocks\.\d+)\.norm1\.": r"\1.layernorm_before.",
-    r"(blocks\.\d+)\.norm2\.": r"\1.layernorm_after.",
-    r"(blocks\.\d+)\.attn\.relative": r"\1.attention.self.relative",
-    r"(blocks\.\d+)\.attn\.(query|key|value)\.": r"\1.attention.self.\2.",
-    r"(blocks\.\d+)\.attn\.proj\.": r"\1.attention.output.dense.",
-    r"(blocks\.\d+)\.mlp\.fc1\.": r"\1.intermediate.dense.",
-    r"(blocks\.\d+)\.mlp\.fc2\.": r"\1.output.dense.",
-    r"^backbone\.0\.norm1\.": f"{SWIN}hidden_states_norms.stage2.",
-    r"^backbone\.0\.norm2\.": f"{SWIN}hidden_states_norms.stage3.",
-    r"^backbone\.0\.norm3\.": f"{SWIN}hidden_states_norms.stage4.",
-    r"^bert\.": "model.text_backbone.",
-    r"^feat_map\.": "model.text_projection.",
-    r"^input_proj\.": "model.input_proj_vision.",
-    r"^transformer\.level_embed$": "model.level_embed",
-    r"^transformer\.tgt_embed\.": "model.query_position_embeddings.",
-    r"^transformer\.enc_output": "model.enc_output",
-    r"^transformer\.enc_out_bbox_embed\.": "model.encoder_output_bbox_embed.",
-    r"^transformer\.decoder\.norm\.": "model.decoder.layer_norm.",
-    r"^transformer\.decoder\.ref_point_head\.": "model.decoder.reference_points_head.",
-    r"^transformer\.decoder\.bbox_embed\.": "model.decoder.bbox_embed.",
-    r"^transformer\.encoder\.layers\.(\d+)\.": r"model.encoder.layers.\1.deformable_layer.",
-    r"^transformer\.encoder\.text_layers\.(\d+)\.": r"model.encoder.layers.\1.text_enhancer_layer.",
-    r"^transformer\.encoder\.fusion_layers\.(\d+)\.": r"model.encoder.layers.\1.fusion_layer.",
-    r"^transformer\.decoder\.layers\.": "model.decoder.layers.",
-    r"(_layer|model\.decoder\.layers\.\d+)\.linear([12])\.": r"\1.fc\2.",
-    r"deformable_layer\.norm1\.": "deformable_layer.self_attn_layer_norm.",
-    r"deformable_layer\.norm2\.": "deformable_layer.final_layer_norm.",
-    r"text_enhancer_layer\.norm1\.": "text_enhancer_layer.layer_norm_before.",
-    r"text_enhancer_layer\.norm2\.": "text_enhancer_layer.layer_norm_after.",
-    r"fusion_layer\.gamma_v$": "fusion_layer.vision_param",
-    r"fusion_layer\.gamma_l$": "fusion_layer.text_param",
-    r"fusion_layer\.layer_norm_v\.": "fusion_layer.layer_norm_vision.",
-    r"fusion_layer\.layer_norm_l\.": "fusion_layer.layer_norm_text.",
-    r"(fusion_layer\.attn\.(?:values_|out_)?)v_proj\.": r"\1vision_proj.",
-    r"(fusion_layer\.attn\.(?:values_|out_)?)l_proj\.": r"\1text_proj.",
-    r"(model\.decoder\.layers\.\d+)\.cross_attn\.": r"\1.encoder_attn.",
-    r"(model\.decoder\.layers\.\d+)\.ca_text\.": r"\1.encoder_attn_text.",
-    r"(model\.decoder\.layers\.\d+)\.catext_norm\.": r"\1.encoder_attn_text_layer_norm.",
-    r"(model\.decoder\.layers\.\d+)\.norm1\.": r"\1.encoder_attn_layer_norm.",
-    r"(model\.decoder\.layers\.\d+)\.norm2\.": r"\1.self_attn_layer_norm.",
-    r"(model\.decoder\.layers\.\d+)\.norm3\.": r"\1.final_layer_norm.",
-}
 THREE = ("query", "key", "value")
 
 
@@ -216,7 +169,11 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
         named = split_rows(named, f".in_proj_{kind}", *(f".{part}.{kind}" for part in THREE))
     # the last norm of a whole Swin, which a backbone does not use
     network = open_converted(
-        "GroundingDinoForObjectDetection", config, rename(named, NAMES), path, "layernorm"
+        "GroundingDinoForObjectDetection",
+        config,
+        rename(named, "grounding_dino"),
+        path,
+        "layernorm",
     )
     size = {"shortest_edge": 800, "longest_edge": 1333}
     images = transformers.GroundingDinoImageProcessorPil(size=size)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cv2
 import numpy as np
@@ -27,7 +27,7 @@ from looktwice.specialists.networks.image_size import (
     to_numbers,
 )
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx, read_metadata
-from looktwice.specialists.networks.ranges import SHARE, require
+from looktwice.specialists.networks.ranges import SHARE, Checked
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
 
@@ -148,7 +148,7 @@ UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
 
 
 @dataclass(frozen=True)
-class PPOCR:
+class PPOCR(Checked):
     """A detector of text: each box is a line, its label what the line says, its score how surely it
     is read.
 
@@ -173,8 +173,7 @@ class PPOCR:
     detector: Path | None = None
     recognizer: Path | None = None
 
-    def __post_init__(self) -> None:
-        require(self, threshold=SHARE, box_threshold=SHARE, longest=STRIDE)
+    ranges: ClassVar = {"threshold": SHARE, "box_threshold": SHARE, "longest": STRIDE}
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises

@@ -19,7 +19,6 @@ from looktwice.specialists.answers.choices import AnswerRule
 from looktwice.specialists.protocols import NoEvidence
 
 Floats = NDArray[np.float64]
-Contour = NDArray[np.int32]
 # times as fine as the pixels is the raster in which contours are followed, by their shares of ink
 FINER = 3
 HOLE = 6.0  # square pixels; smaller ones are gaps that a thin line has where it is paler

@@ -30,7 +30,7 @@ from looktwice.pipelines.transforms import resample
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork
-from looktwice.specialists.networks.ranges import POSITIVE, require
+from looktwice.specialists.networks.ranges import POSITIVE, Checked
 from looktwice.specialists.protocols import ScalarMap
 from looktwice.specialists.sharing import look_once
 
@@ -254,7 +254,7 @@ def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
 
 
 @dataclass(frozen=True)
-class AttentionShare(WithoutModel):
+class AttentionShare(WithoutModel, Checked):
     """Measures the fraction of attention inside the sample's marks, and their fraction of the area.
 
     The means over images are `attention_share` and `marked_area`; the record notes those of each
@@ -270,8 +270,7 @@ class AttentionShare(WithoutModel):
     radius: float = 10
     labels: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        require(self, radius=POSITIVE)
+    ranges: ClassVar = {"radius": POSITIVE}
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with a note for each image that has marks."""

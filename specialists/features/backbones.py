@@ -107,8 +107,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     def batch_key(self, item: Item) -> Hashable:
         """The proportions of the image."""
-        size = InputSize.of(item[0], self.longest, 1, enlarge=True)
-        return (size.columns, size.rows)
+        return InputSize.of(item[0], self.longest, 1, enlarge=True).shape
 
     def _tokens(self, model: Any, images: Any, patch: int) -> Any:
         """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional
@@ -157,18 +156,6 @@ def to_grids(maps: Any, items: Sequence[tuple[Any, ...]]) -> list[FeatureGrid]:
 HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
 # of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
 OFFSET = 0.1
-NAMES = {
-    r"^(cls_token|mask_token|register_tokens)$": r"embeddings.\1",
-    r"^pos_embed$": "embeddings.position_embeddings",
-    r"^patch_embed\.proj\.": "embeddings.patch_embeddings.projection.",
-    r"^blocks\.": "encoder.layer.",
-    r"\.ls([12])\.gamma$": r".layer_scale\1.lambda1",
-    r"\.attn\.(query|key|value)\.": r".attention.attention.\1.",
-    r"\.attn\.proj\.": ".attention.output.dense.",
-    r"\.mlp\.w12\.": ".mlp.weights_in.",
-    r"\.mlp\.w3\.": ".mlp.weights_out.",
-    r"^norm\.": "layernorm.",
-}
 
 
 def open_dinov2(path: str) -> HubModel:
@@ -185,7 +172,7 @@ def open_dinov2(path: str) -> HubModel:
 
 def dinov2_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Original tensors under the names of transformers."""
-    return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), NAMES)
+    return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
 
 
 def dinov2_settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,8 +260,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
     def batch_key(self, item: Item) -> Hashable:
         """The size at which the image is looked at."""
-        size = self._size(item[0])
-        return (size.columns, size.rows)
+        return self._size(item[0]).shape
 
     def file(self) -> Path:
         """The file of the tensors. Raises WeightsError."""

@@ -19,7 +19,6 @@ from looktwice.pipelines.state import remark
 from looktwice.specialists.features.backbones import to_grids
 from looktwice.specialists.networks.image_size import require_pixels, to_batch
 from looktwice.specialists.networks.network import Network, open_diffusion
-from looktwice.specialists.networks.ranges import require
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels, str]
@@ -50,10 +49,10 @@ class DIFT(Network[Item, FeatureGrid]):
     result = FeatureGrid
     squares = True
     version: ClassVar[int] = 2
+    ranges: ClassVar = {"timestep": 0, "up_block": 0, "ensemble": 1, "size": 64}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, timestep=0, up_block=0, ensemble=1, size=64)
         if self.size % 64:
             raise ValueError(
                 f"size is a multiple of 64, found {self.size}; try {self.size // 64 * 64}"

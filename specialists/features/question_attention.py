@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -155,13 +156,17 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
         )
 
 
-def words_among(prompt: Sequence[int], without: Sequence[int]) -> list[int]:
+def words_among(prompt: list[int], without: list[int]) -> list[int]:
     """The positions of a prompt's tokens that are not in the same prompt `without` words."""
-    pairs = list(zip(prompt, without, strict=False))
-    start = next((n for n, (a, b) in enumerate(pairs) if a != b), len(without))
-    ends = list(zip(reversed(prompt), reversed(without[start:]), strict=False))
-    same = next((n for n, (a, b) in enumerate(ends) if a != b), len(without) - start)
+    start = _shared(prompt, without)
+    same = _shared(prompt[::-1], without[start:][::-1])
     return list(range(start, len(prompt) - same))
+
+
+def _shared(first: list[int], second: list[int]) -> int:
+    """How many numbers two lists begin with alike."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")

@@ -30,7 +30,8 @@ class GramSimilarity:
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """A number in 0..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the
         features raise."""
-        first, second = (_gram(look_once(self.features, pixels)) for pixels in (pixels0, pixels1))
+        grids = [_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)]
+        first, second = (rows.T @ rows / len(rows) for rows in grids)
         most = np.linalg.norm(first) + np.linalg.norm(second)
         return float(1 - np.linalg.norm(first - second) / most) if most > 0 else 1.0
 
@@ -84,8 +85,3 @@ def _normalize_rows(vectors: Floats) -> Floats:
 
 def _rows(grid: FeatureGrid) -> Floats:
     return grid.values.reshape(-1, grid.values.shape[-1])
-
-
-def _gram(grid: FeatureGrid) -> Floats:
-    rows = _rows(grid)
-    return np.asarray(rows.T @ rows / len(rows))

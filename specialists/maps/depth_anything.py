@@ -180,19 +180,6 @@ def without_padding(depth: Any, size: tuple[int, int]) -> Any:
 # that version 2 reads, by depth
 LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
 FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres, of the metric files of version 2
-UNIT = r"depth_head\.scratch\.refinenet(\d)\.resConfUnit(\d)\.conv(\d)\."
-HEAD = {
-    r"^depth_head\.projects\.(\d)\.": r"neck.reassemble_stage.layers.\1.projection.",
-    r"^depth_head\.resize_layers\.(\d)\.": r"neck.reassemble_stage.layers.\1.resize.",
-    UNIT: r"depth_head.scratch.refinenet\1.residual_layer\2.convolution\3.",
-    r"\.refinenet(\d)\.out_conv\.": r".refinenet\1.projection.",
-    r"^depth_head\.scratch\.output_conv1\.": "head.conv1.",
-    r"^depth_head\.scratch\.output_conv2\.0\.": "head.conv2.",
-    r"^depth_head\.scratch\.output_conv2\.2\.": "head.conv3.",
-}
-for n in range(1, 5):
-    HEAD[rf"^depth_head\.scratch\.layer{n}_rn\."] = f"neck.convs.{n - 1}."
-    HEAD[rf"^depth_head\.scratch\.refinenet{n}\."] = f"neck.fusion_stage.layers.{4 - n}."
 
 
 def open_depth_anything(path: str) -> HubModel:
@@ -228,7 +215,7 @@ def open_depth_anything(path: str) -> HubModel:
         **metric,
     )
     named = {f"backbone.{name}": tensor for name, tensor in dinov2_names(encoder).items()}
-    named |= rename(head, HEAD)
+    named |= rename(head, "depth_anything")
     network = open_converted("DepthAnythingForDepthEstimation", config, named, path)
     keep_positions(network.backbone.embeddings)
     processor = transformers.DPTImageProcessorPil(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import cv2
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.ranges import POSITIVE, require, require_odd
+from looktwice.specialists.networks.ranges import ODD, POSITIVE, Checked
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import DepthMap
 
@@ -45,12 +45,12 @@ def _blur(values: Floats, sigma: float) -> Floats:
     )
 
 
-def _vertical_position(image: Pixels, side: int) -> Floats:
+def vertical_position(image: Pixels, side: int) -> Floats:
     height, width = image.shape[:2]
     return np.repeat(np.arange(height, dtype=np.float64)[:, None], width, 1)
 
 
-def _haze(image: Pixels, side: int) -> Floats:
+def haze(image: Pixels, side: int) -> Floats:
     kernel = np.ones((side, side), np.uint8)
     dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
     brightest = np.argsort(dark.ravel(), kind="stable")[-max(1, dark.size // 1000) :]
@@ -59,22 +59,22 @@ def _haze(image: Pixels, side: int) -> Floats:
     return np.asarray((1 - veil).clip(0, 1))
 
 
-def _local_contrast(image: Pixels, side: int) -> Floats:
+def local_contrast(image: Pixels, side: int) -> Floats:
     gray = _gray(image)
     mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
     return np.asarray(np.sqrt(np.maximum(square - mean**2, 0)))
 
 
-def _saturation(image: Pixels, side: int) -> Floats:
-    saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
-    return _window_mean(saturation, side)
+def saturation(image: Pixels, side: int) -> Floats:
+    levels = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
+    return _window_mean(levels, side)
 
 
-def _brightness(image: Pixels, side: int) -> Floats:
+def brightness(image: Pixels, side: int) -> Floats:
     return _window_mean(_gray(image), side)
 
 
-def _sharpness(image: Pixels, side: int) -> Floats:
+def sharpness(image: Pixels, side: int) -> Floats:
     steepness = []
     for level in (_gray(image), _blur(_gray(image), SIGMA)):
         across = cv2.Sobel(level, cv2.CV_64F, 1, 0, borderType=cv2.BORDER_REFLECT)
@@ -83,7 +83,7 @@ def _sharpness(image: Pixels, side: int) -> Floats:
     return np.divide(*steepness)
 
 
-def _texture_size(image: Pixels, side: int) -> Floats:
+def texture_size(image: Pixels, side: int) -> Floats:
     gray = _gray(image)
     blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
     bands = [_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)]
@@ -101,13 +101,13 @@ class Cue(NamedTuple):
 
 
 CUES = {
-    "vertical_position": Cue(_vertical_position, needs_colors=False),
-    "haze": Cue(_haze),
-    "local_contrast": Cue(_local_contrast),
-    "saturation": Cue(_saturation),
-    "brightness": Cue(_brightness),
-    "sharpness": Cue(_sharpness),
-    "texture_size": Cue(_texture_size, window=0.1),
+    "vertical_position": Cue(vertical_position, needs_colors=False),
+    "haze": Cue(haze),
+    "local_contrast": Cue(local_contrast),
+    "saturation": Cue(saturation),
+    "brightness": Cue(brightness),
+    "sharpness": Cue(sharpness),
+    "texture_size": Cue(texture_size, window=0.1),
 }
 
 
@@ -156,7 +156,7 @@ MODES = {
 
 
 @dataclass(frozen=True)
-class SGBM:
+class SGBM(Checked):
     """Semi-global matching (Hirschmueller, PAMI 2008) over blocks; needs a rectified left and right
     view.
 
@@ -174,11 +174,12 @@ class SGBM:
     smooth_jump: float = 32
     mode: Literal["sgbm", "hh", "3way"] = "sgbm"
 
+    ranges: ClassVar = {"disparities": 16, "block": ODD, "smooth_step": POSITIVE}
+
     def __post_init__(self) -> None:
-        require(self, disparities=16, smooth_step=POSITIVE)
+        super().__post_init__()
         if self.disparities % 16:
             raise ValueError(f"disparities is a multiple of 16, found {self.disparities}")
-        require_odd(self, "block")
         if not self.smooth_step < self.smooth_jump:
             raise ValueError(
                 f"smooth_jump must be larger than smooth_step, found {self.smooth_jump} and"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -21,7 +21,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.networks.image_size import InputSize, require_pixels
 from looktwice.specialists.networks.network import Network, open_diffusion
-from looktwice.specialists.networks.ranges import require
+from looktwice.specialists.networks.ranges import Checked
 from looktwice.specialists.results import FeatureGrid
 
 Floats = NDArray[np.float64]
@@ -31,7 +31,7 @@ DARKEST = (
 
 
 @dataclass(frozen=True)
-class ColorRetinex:
+class ColorRetinex(Checked):
     """Reflectance by colour Retinex (Grosse et al., ICCV 2009, section 4.1).
 
     A step between two neighbouring pixels is the surface's where the logarithm of its brightness
@@ -46,8 +46,7 @@ class ColorRetinex:
     color: float = 0.05
     longest: int = 512
 
-    def __post_init__(self) -> None:
-        require(self, brightness=0, color=0, longest=16)
+    ranges: ClassVar = {"brightness": 0, "color": 0, "longest": 16}
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured
@@ -145,10 +144,10 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     images = 1
     needs_colors = True
     squares = True  # as it were: images are looked at one after the other
+    ranges: ClassVar = {"steps": 1, "longest": 1, "ensemble": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, steps=1, longest=1, ensemble=1)
         if self.ensemble == 2:
             raise ValueError("ensemble is 1, or 3 or more, for a median; found 2")
 

@@ -186,29 +186,6 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
 
 # in turn within an image and across both
 ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
-NAMES = {
-    r"^backbone\.layer(\d+)\.rbr_": r"backbone.layer\1.0.rbr_",
-    r"^backbone\.layer(\d+)\.": r"efficientloftr.backbone.stages.\1.blocks.",
-    r"\.rbr_dense\.conv\.": ".conv1.conv.",
-    r"\.rbr_dense\.bn\.": ".conv1.norm.",
-    r"\.rbr_1x1\.conv\.": ".conv2.conv.",
-    r"\.rbr_1x1\.bn\.": ".conv2.norm.",
-    r"\.rbr_identity\.": ".identity.",
-    r"_attention\.aggregate\.": "_attention.aggregation.q_aggregation.",
-    r"_attention\.norm1\.": "_attention.aggregation.norm.",
-    r"_attention\.([qkv]_proj)\.": r"_attention.attention.\1.",
-    r"_attention\.merge\.": "_attention.attention.o_proj.",
-    r"_attention\.mlp\.0\.": "_attention.mlp.fc1.",
-    r"_attention\.mlp\.2\.": "_attention.mlp.fc2.",
-    r"_attention\.norm2\.": "_attention.mlp.layer_norm.",
-    r"^fine_preprocess\.layer3_outconv\.": "refinement_layer.out_conv.",
-    r"^fine_preprocess\.layer2_": "refinement_layer.out_conv_layers.0.",
-    r"^fine_preprocess\.layer1_": "refinement_layer.out_conv_layers.1.",
-    r"\.outconv\.": ".out_conv1.",
-    r"\.outconv2\.0\.": ".out_conv2.",
-    r"\.outconv2\.1\.": ".batch_norm.",
-    r"\.outconv2\.3\.": ".out_conv3.",
-}
 
 
 def open_efficient_loftr(path: str) -> HubModel:
@@ -239,6 +216,6 @@ def open_efficient_loftr(path: str) -> HubModel:
             name = f"{layer}.{kind}_attention.{match[2]}"
         named[name] = tensor
     network = open_converted(
-        "EfficientLoFTRForKeypointMatching", config, rename(named, NAMES), path
+        "EfficientLoFTRForKeypointMatching", config, rename(named, "efficient_loftr"), path
     )
     return HubModel(network, transformers.EfficientLoFTRImageProcessorPil())

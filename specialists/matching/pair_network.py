@@ -79,7 +79,7 @@ class PairNetwork(Network[Pair, Matches]):
 
     def batch_key(self, item: Pair) -> Hashable:
         """The sizes at which the two images are looked at."""
-        return tuple((size.columns, size.rows) for size in map(self.size, item))
+        return tuple(self.size(pixels).shape for pixels in item)
 
 
 @dataclass(frozen=True)

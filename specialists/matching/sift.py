@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import turned_size
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
+from looktwice.specialists.networks.ranges import Checked, Range
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Features, Matches
 from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
-class SIFT:
+class SIFT(Checked):
     """Matches whose descriptor is clearly nearer than the runner-up (Lowe, IJCV 2004, section 7.1).
 
     A match is kept where its distance is below `ratio` times that of the second nearest; its
@@ -29,11 +31,7 @@ class SIFT:
     ratio: float = 0.8
     mutual: bool = True
 
-    def __post_init__(self) -> None:
-        if not 0 < self.ratio <= 1:
-            raise ValueError(f"ratio lies in 0..1 and above 0, found {self.ratio}; Lowe's is 0.8")
-        if self.features < 2:
-            raise ValueError(f"features is 2 or more, found {self.features}")
+    ranges: ClassVar = {"features": 2, "ratio": Range(0, 1, above=True)}
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8 each; the strongest confidence first."""

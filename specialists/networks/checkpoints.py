@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
+
+import yaml
 
 from looktwice.pipelines.runtime.hub import check_tensors
 from looktwice.pipelines.runtime.networks import (
@@ -22,78 +25,24 @@ SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".t
 # under which one of these keys, files keep their tensors
 WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
 PREFIXES = ("module.", "matcher.")  # that may stand before all names
-DEPTH_3 = "specialists.maps.DepthAnything3 with the folder that it lies in"
 FOLDER = "an id or a folder of Hugging Face transformers"
 
 
 class Kind(NamedTuple):
-    """A network, the tensors by which its files are known, and what opens them."""
+    """A network by whose tensors a file is known, and what opens it."""
 
     name: str
-    signs: tuple[str, ...]
     use: str
 
 
-DEPTH = "specialists.maps.DepthAnything"
-SAM = "specialists.segmentation.SAM"
-KEYPOINTS = "specialists.matching.KeypointMatcher"
-LIGHTGLUE = "specialists.matching.LightGlue"
-FEATURES = "specialists.features.DINOv2"
-NETWORKS = (  # the first that fits is meant
-    ("SAM-HQ", ("mask_decoder.hf_token.weight", "image_encoder.pos_embed"), SAM),
-    ("SAM 2", ("image_encoder.trunk.pos_embed",), SAM),
-    ("SAM", ("image_encoder.pos_embed", "mask_decoder.iou_token.weight"), SAM),
-    (
-        "MobileSAM",
-        ("image_encoder.patch_embed.seq.0.c.weight",),
-        "nothing here; SAM and SAM 2 are read",
-    ),
-    ("Depth Anything", ("pretrained.cls_token", "depth_head.projects.0.weight"), DEPTH),
-    (
-        "Depth Anything 1 for metric depth",
-        ("core.core.pretrained.cls_token",),
-        f"{DEPTH} with version 2's metric file, or {FOLDER}",
-    ),
-    ("Depth Anything 3", ("model.backbone.pretrained.cls_token",), DEPTH_3),
-    ("Depth Anything 3", ("model.da3.backbone.pretrained.cls_token",), DEPTH_3),
-    ("MiDaS", ("scratch.refinenet1.out_conv.weight",), f"{DEPTH} with {FOLDER}"),
-    (
-        "GroundingDINO",
-        ("feat_map.weight", "transformer.level_embed"),
-        "specialists.detection.GroundingDINO",
-    ),
-    ("EfficientLoFTR", ("backbone.layer0.rbr_dense.conv.weight",), KEYPOINTS),
-    (
-        "LoFTR",
-        ("backbone.conv1.weight", "loftr_coarse.layers.0.norm1.weight"),
-        "specialists.matching.LoFTR",
-    ),
-    (
-        "XFeat's LightGlue",
-        ("extractor.model.net.skip1.1.weight",),
-        "specialists.matching.XFeat, as its matcher",
-    ),
-    ("LightGlue", ("posenc.Wr.weight",), f"{LIGHTGLUE}, as its head"),
-    ("XFeat", ("skip1.1.weight", "block1.0.layer.0.weight"), "specialists.matching.XFeat"),
-    ("DISK", ("unet.path_down.0.1.3.weight",), LIGHTGLUE),
-    ("ALIKED", ("score_head.6.weight",), f"{LIGHTGLUE} with features: aliked"),
-    ("SuperGlue", ("bin_score", "kenc.encoder.0.weight"), f"{KEYPOINTS} with {FOLDER}"),
-    ("SuperPoint", ("conv1a.weight", "convDa.weight"), f"{KEYPOINTS} with {FOLDER}"),
-    ("DINOv2", ("pos_embed", "cls_token", "blocks.0.ls1.gamma"), FEATURES),
-    ("DINOv3", ("rope_embed.periods", "cls_token"), f"{FEATURES} with {FOLDER}"),
-    ("RoMa", ("decoder.embedding_decoder.blocks.0.norm1.weight",), "specialists.matching.RoMa"),
-    (
-        "EfficientNet-lite0",
-        ("_conv_stem.weight", "_blocks.0._bn2.bias"),
-        "specialists.features.EfficientNet",
-    ),
-    (
-        "a ResNet with one output, as DIRE's",
-        ("layer1.0.conv3.weight", "layer4.2.bn3.weight", "fc.weight"),
-        "specialists.detection.DIRE",
-    ),
-)
-KINDS = tuple(Kind(*network) for network in NETWORKS)
+@cache
+def read_originals() -> dict[str, Any]:
+    """What original checkpoints are known by, and how their names become those of transformers."""
+    text = Path(__file__).with_name("originals.yaml").read_text("utf-8")
+    originals: dict[str, Any] = yaml.safe_load(text)
+    return originals
+
+
 STARTS = (  # of files that are no torch file, what they are, and what to do
     (b"<", "a web page, saved in place of the file behind it; fetch it again"),
     (b"version https://git-lfs", "a pointer of Git LFS, not the file; type: git lfs pull"),
@@ -128,7 +77,10 @@ def _unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_kind(tensors: Mapping[str, Any]) -> Kind | None:
     """The network whose file holds these tensors, None for an unknown one."""
-    return next((kind for kind in KINDS if all(sign in tensors for sign in kind.signs)), None)
+    for kind in read_originals()["kinds"]:
+        if all(sign in tensors for sign in kind["signs"]):
+            return Kind(kind["name"], kind["use"])
+    return None
 
 
 def open_tensors(path: str | Path, *names: str) -> dict[str, Any]:
@@ -170,7 +122,6 @@ def say_bytes(file: Path) -> str:
     return next((f"{file} is {what}" for sign, what in STARTS if start.startswith(sign)), "")
 
 
-Network = TypeVar("Network")
 # not parameters, and not computed anew
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
@@ -226,13 +177,14 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     is.
     """
     name, kind = type(network).__name__, find_kind(tensors)
-    subject = f"{say_kind(source, tensors)}; it" if kind else str(source)
+    what = say_kind(source, tensors)
     if kind is not None and kind.name.split()[-1].lower() != name.removesuffix("Model").lower():
-        raise WeightsError(f"{say_kind(source, tensors)}; this takes a file of {name}")
+        raise WeightsError(f"{what}; this takes a file of {name}")
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
     except (RuntimeError, AttributeError) as exc:
         reason = " ".join(str(exc).split())[:200]
+        subject = f"{what}; it" if kind else source
         raise WeightsError(f"{subject} does not fit {name} ({reason}); give its own file") from exc
     learned = dict(network.named_parameters())
     missing = [key for key in left.missing_keys if key in learned or key.endswith(LEARNED_BUFFERS)]
@@ -242,17 +194,14 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     return network.eval()
 
 
-Rules = Mapping[str, str]
-"""Pieces of an original name, as patterns, and what stands there in transformers; all that fit are
-applied in order."""
-
-
-def rename(tensors: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
-    """The tensors under new names."""
+def rename(tensors: Mapping[str, Any], *networks: str) -> dict[str, Any]:
+    """The tensors under the names of transformers, by the rules for these networks in
+    `originals.yaml`."""
     renamed = {}
     for name, tensor in tensors.items():
-        for theirs, ours in rules.items():
-            name = re.sub(theirs, ours, name)
+        for network in networks:
+            for theirs, ours in read_originals()["names"][network].items():
+                name = re.sub(theirs, ours, name)
         renamed[name] = tensor
     return renamed
 

@@ -111,6 +111,11 @@ class InputSize:
         )
         return cls(width, height, columns, rows)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self.columns, self.rows
+
     def resized(self, pixels: Pixels) -> Pixels:
         """The image at this size; smaller by averages, larger bilinearly."""
         return resample(pixels, self.columns, self.rows, "linear")

@@ -17,9 +17,9 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.batches import Batcher
 from looktwice.pipelines.runtime.hub import diffusers_part, from_hub
 from looktwice.pipelines.runtime.networks import (
+    Batcher,
     Device,
     Dtype,
     Place,
@@ -39,14 +39,14 @@ from looktwice.specialists.networks.checkpoints import (
     refuse_file,
 )
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.ranges import Range, require
+from looktwice.specialists.networks.ranges import Checked, require
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Network(ABC, Generic[Item, Result]):
+class Network(Checked, ABC, Generic[Item, Result]):
     """A network that stages call: `predict` is safe from any thread and gives what a batch of one
     gives.
 
@@ -80,7 +80,6 @@ class Network(ABC, Generic[Item, Result]):
     needs_colors: ClassVar[bool] = False
     squares: ClassVar[bool] = False
     opens: ClassVar[tuple[str, ...]] = ("model", "revision")
-    ranges: ClassVar[Mapping[str, Range | int]] = {}
 
     def __post_init__(self) -> None:
         require(self, batch=1, **self.ranges)
@@ -304,7 +303,7 @@ Tensors = Mapping[str, Any]
 @dataclass(frozen=True)
 class TensorNetwork(Network[tuple[Pixels], Result]):
     """A network of images that is nothing but the tensors of a file by their names, with which
-    `run` computes; `kind` names it as `KINDS` of `checkpoints` does."""
+    `run` computes; `kind` names it as `originals.yaml` does."""
 
     kind: ClassVar[str]
 

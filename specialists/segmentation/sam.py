@@ -20,7 +20,7 @@ from looktwice.specialists.networks.checkpoints import is_weights_file
 from looktwice.specialists.networks.image_size import normalize, require_pixels, resize, to_batch
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.networks.packages import require_float32
-from looktwice.specialists.networks.ranges import require
+from looktwice.specialists.networks.ranges import Checked
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation.sam3 import see_square
 from looktwice.specialists.segmentation.sam_files import (
@@ -154,6 +154,7 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     return SamNetwork(network.to(place.device).eval(), place, pads=kind in ("sam", "sam_hq"))
 
 
+Opened = SamNetwork | SamPackage
 Item = tuple[Pixels, Floats, MaskFilter | None]
 """An image, its prompts (n, 2) or (n, 4), and None for one mask each, in their order."""
 
@@ -184,10 +185,10 @@ class SAM(Network[Item, Masks]):
     squares = True
     opens = (*Network.opens, "package")
     version: ClassVar[int] = 2
+    ranges: ClassVar = {"prompts": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, prompts=1)
         if self.package:
             require_float32(self.dtype)
 
@@ -212,9 +213,7 @@ class SAM(Network[Item, Masks]):
             return open_sam_package(self.model, place)
         return open_sam(self.model, self.revision, place)
 
-    def forward(
-        self, network: SamNetwork | SamPackage, place: Place, items: Sequence[Item]
-    ) -> list[Masks]:
+    def forward(self, network: Opened, place: Place, items: Sequence[Item]) -> list[Masks]:
         """The masks of each image: all are seen together, and their prompts decoded image by
         image."""
         masks = []
@@ -250,16 +249,14 @@ class SAM(Network[Item, Masks]):
         return Masks(result.masks, result.scores, labels)
 
     def _decoded(
-        self, network: SamNetwork | SamPackage, seen: Any, pixels: Pixels, prompts: Floats
+        self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Iterator[tuple[Any, Any]]:
         """The masks and scores of so many prompts at once, one for each box, three for a point."""
         for start in range(0, len(prompts), self.prompts):
             chunk = prompts[start : start + self.prompts]
             yield network.decode(seen, chunk, _size(pixels), prompts.shape[1] == 2)
 
-    def _best_masks(
-        self, network: SamNetwork | SamPackage, seen: Any, pixels: Pixels, prompts: Floats
-    ) -> Masks:
+    def _best_masks(self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
         masks, scores = list[Inside](), list[float]()
         for logits, iou in self._decoded(network, seen, pixels, prompts):
             for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):
@@ -291,7 +288,7 @@ class SAM(Network[Item, Masks]):
 
 
 @dataclass(frozen=True)
-class SegmentEverything:
+class SegmentEverything(Checked):
     """Everything that SAM finds from a grid of `side` x `side` points over the image (Kirillov et
     al., appendix B).
 
@@ -303,8 +300,7 @@ class SegmentEverything:
     side: int = 32
     filter: MaskFilter = field(default_factory=MaskFilter)
 
-    def __post_init__(self) -> None:
-        require(self, side=1)
+    ranges: ClassVar = {"side": 1}
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of the image. Raises NoEvidence for a single-coloured image,

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,46 +28,11 @@ from looktwice.specialists.networks.checkpoints import (
     rename,
 )
 from looktwice.specialists.networks.packages import import_package
-from looktwice.specialists.networks.ranges import SHARE, require
+from looktwice.specialists.networks.ranges import SHARE, Checked
 from looktwice.specialists.results import Masks
 
 Floats = NDArray[np.float64]
 HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
-DECODER_NAMES = {
-    r"\.norm(\d|_final)": r".layer_norm\1",
-    r"\.pe_layer\.positional_encoding_gaussian_matrix$": ".shared_embedding.positional_embedding",
-    r"\.point_embeddings\.": ".point_embed.",
-    r"\.mask_downscaling\.0\.": ".mask_embed.conv1.",
-    r"\.mask_downscaling\.1\.": ".mask_embed.layer_norm1.",
-    r"\.mask_downscaling\.3\.": ".mask_embed.conv2.",
-    r"\.mask_downscaling\.4\.": ".mask_embed.layer_norm2.",
-    r"\.mask_downscaling\.6\.": ".mask_embed.conv3.",
-    r"\.output_upscaling\.0\.": ".upscale_conv1.",
-    r"\.output_upscaling\.1\.": ".upscale_layer_norm.",
-    r"\.output_upscaling\.3\.": ".upscale_conv2.",
-}
-"""What versions 1 and 2 share; perceptrons are renamed by their depth, before."""
-NAMES = {
-    r"^image_encoder\.": "vision_encoder.",
-    r"\.blocks\.": ".layers.",
-    r"\.patch_embed\.proj\.": ".patch_embed.projection.",
-    r"\.neck\.0\.": ".neck.conv1.",
-    r"\.neck\.1\.": ".neck.layer_norm1.",
-    r"\.neck\.2\.": ".neck.conv2.",
-    r"\.neck\.3\.": ".neck.layer_norm2.",
-    **DECODER_NAMES,
-    r"\.hf_token\.": ".hq_token.",
-    r"\.hf_mlp\.": ".hq_mask_mlp.",
-    r"\.compress_vit_feat\.0\.": ".compress_vit_conv1.",
-    r"\.compress_vit_feat\.1\.": ".compress_vit_norm.",
-    r"\.compress_vit_feat\.3\.": ".compress_vit_conv2.",
-    r"\.embedding_encoder\.0\.": ".encoder_conv1.",
-    r"\.embedding_encoder\.1\.": ".encoder_norm.",
-    r"\.embedding_encoder\.3\.": ".encoder_conv2.",
-    r"\.embedding_maskfeature\.0\.": ".mask_conv1.",
-    r"\.embedding_maskfeature\.1\.": ".mask_norm.",
-    r"\.embedding_maskfeature\.3\.": ".mask_conv2.",
-}
 PERCEPTRON = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
@@ -90,7 +55,7 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
         settings["mask_decoder_config"]["vit_dim"] = settings["vision_config"]["hidden_size"]
     config = getattr(transformers, f"{kind}Config")(**settings)
     named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
-    named = rename(name_perceptrons(named), NAMES)
+    named = rename(name_perceptrons(named), "sam", "mask_decoder")
     named["shared_image_embedding.positional_embedding"] = named[SHARED]
     network = open_converted(f"{kind}Model", config, named, path)
     if kind == "SamHQ":
@@ -192,35 +157,17 @@ def decoder_settings(
 SIDE = 1024  # pixels of the square that every release looks at
 
 
-class Hiera(NamedTuple):
-    """What is in no shape of a file: heads at the first stage, windows by stage, and the blocks
-    that see everything."""
-
-    heads: int
-    windows: tuple[int, ...]
-    everywhere: tuple[int, ...]
-
-
-RELEASES = {  # by blocks in each stage: tiny, small, base plus, large
-    (1, 2, 7, 2): Hiera(1, (8, 4, 14, 7), (5, 7, 9)),
-    (1, 2, 11, 2): Hiera(1, (8, 4, 14, 7), (7, 10, 13)),
-    (2, 3, 16, 3): Hiera(2, (8, 4, 14, 7), (12, 16, 20)),
-    (2, 6, 36, 4): Hiera(2, (8, 4, 16, 8), (23, 33, 43)),
+# What is in no shape of a file, by blocks in each stage (tiny, small, base plus, large): heads at
+# the first stage, windows by stage, and the blocks that see everything
+RELEASES = {
+    (1, 2, 7, 2): (1, [8, 4, 14, 7], [5, 7, 9]),
+    (1, 2, 11, 2): (1, [8, 4, 14, 7], [7, 10, 13]),
+    (2, 3, 16, 3): (2, [8, 4, 14, 7], [12, 16, 20]),
+    (2, 6, 36, 4): (2, [8, 4, 16, 8], [23, 33, 43]),
 }
 # the rest is for video
 KEPT = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$")
 POINTS = "sam_prompt_encoder.point_embeddings."
-NAMES_2 = {
-    r"^sam_(prompt_encoder|mask_decoder)\.": r"\1.",
-    r"^image_encoder\.trunk\.": "vision_encoder.backbone.",
-    r"^image_encoder\.neck\.convs\.(\d)\.conv\.": r"vision_encoder.neck.convs.\1.",
-    r"^no_mem_embed$": "no_memory_embedding",
-    r"\.patch_embed\.proj\.": ".patch_embed.projection.",
-    r"\.mlp\.layers\.0\.": ".mlp.proj_in.",
-    r"\.mlp\.layers\.1\.": ".mlp.proj_out.",
-    r"\.out_proj\.": ".o_proj.",
-    **DECODER_NAMES,
-}
 
 
 def _open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
@@ -228,7 +175,7 @@ def _open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
     WeightsError."""
     kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
-    named = rename(name_perceptrons(kept), NAMES_2)
+    named = rename(name_perceptrons(kept), "sam2", "mask_decoder")
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
     named["shared_image_embedding.positional_embedding"] = named[SHARED]
     width = tensors["no_mem_embed"].shape[-1]
@@ -241,17 +188,17 @@ def _open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
             f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; give the"
             " file of a release, or an id or folder of transformers"
         )
-    release = RELEASES[depth]
+    heads, windows, everywhere = RELEASES[depth]
     backbone = {
         "model_type": "sam2_hiera_det_model",
         "hidden_size": widths[0],
-        "num_attention_heads": release.heads,
+        "num_attention_heads": heads,
         "image_size": [SIDE, SIDE],
         "blocks_per_stage": list(depth),
         "embed_dim_per_stage": widths,
-        "num_attention_heads_per_stage": [release.heads * 2**n for n in range(len(depth))],
-        "window_size_per_stage": list(release.windows),
-        "global_attention_blocks": list(release.everywhere),
+        "num_attention_heads_per_stage": [heads * 2**n for n in range(len(depth))],
+        "window_size_per_stage": windows,
+        "global_attention_blocks": everywhere,
         "window_positional_embedding_background_size": list(
             tensors["image_encoder.trunk.pos_embed"].shape[2:]
         ),
@@ -278,7 +225,7 @@ def _open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class MaskFilter:
+class MaskFilter(Checked):
     """Which masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
 
     A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of
@@ -294,8 +241,10 @@ class MaskFilter:
     smallest: float = 0.0
     most: int = 64
 
-    def __post_init__(self) -> None:
-        require(self, iou=SHARE, stability=SHARE, overlap=SHARE, smallest=SHARE, most=1)
+    ranges: ClassVar = {
+        **dict.fromkeys(("iou", "stability", "overlap", "smallest"), SHARE),
+        "most": 1,
+    }
 
 
 # the package's names, by the channels of the encoder

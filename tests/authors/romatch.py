@@ -28,9 +28,8 @@ class RegressionMatcher:
         """A warp (1, 6, 16, 4) of both directions, side by side, in -1..1 from edge to edge, and
         its certainty."""
         assert isinstance(im_A_input, Image.Image) and im_A_input.mode == im_B_input.mode == "RGB"
-        y, x = torch.meshgrid(
-            torch.arange(6) / 3 - 5 / 6, torch.arange(8) / 4 - 7 / 8, indexing="ij"
-        )
+        down, across = torch.arange(6) / 3 - 5 / 6, torch.arange(8) / 4 - 7 / 8
+        y, x = torch.meshgrid(down, across, indexing="ij")
         warp = torch.stack([x, y, x, y], -1)[None]
         certainty = torch.full((1, 6, 16), 0.01)
         certainty[:, :3] = self.certain
@@ -40,14 +39,9 @@ class RegressionMatcher:
     def sample(self, matches: Any, certainty: Any, num: int = 10000) -> tuple[Any, Any]:
         matches, certainty = matches.reshape(-1, 4), certainty.reshape(-1).clone()
         certainty[certainty > 0.05] = 1
-        drawn = torch.multinomial(
-            certainty, num_samples=min(4 * num, len(certainty)), replacement=False
-        )
-        drawn = drawn[
-            torch.multinomial(
-                torch.ones(len(drawn)), num_samples=min(num, len(drawn)), replacement=False
-            )
-        ]
+        drawn = torch.multinomial(certainty, min(4 * num, len(certainty)), replacement=False)
+        spread = torch.ones(len(drawn))
+        drawn = drawn[torch.multinomial(spread, min(num, len(drawn)), replacement=False)]
         return matches[drawn], certainty[drawn]
 
     def to_pixel_coordinates(

@@ -11,17 +11,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from looktwice.eval.runs import Study
+from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import Deferred, Message, Reply
 from looktwice.pipelines.models import Batched, ChatAPI
-from looktwice.pipelines.models.batched.batch_queue import BatchQueue
+from looktwice.pipelines.models.batched.model import BatchQueue
 from looktwice.pipelines.models.cache import Store
 from tests.chat_server import ChatServer, chat_server
-from tests.first_day.studies import records, run_study, write_study
+from tests.first_day.studies import records, run_study, send, when, write_study
 from tests.paths import ROOT
 
 NATIVE = {"anthropic": ("/v1", "max_tokens: 50"), "gemini": ("/v1beta/openai", "max_tokens: 50")}
@@ -56,19 +59,6 @@ def batches(server: ChatServer) -> tuple[int, int]:
 
 def replies(folder: Path) -> dict[str, Reply]:
     return {record.sample: record.replies[-1] for record in records(folder)}
-
-
-def process(folder: Path, url: str, *words: object, n: int = 6) -> subprocess.Popen[str]:
-    """The same command as a process of its own."""
-    command = ("run", write_study(folder, url, n=n), "--out", folder, model(url), *words)
-    main = (sys.executable, "-c", "from looktwice.eval.cli import main; main()")
-    return subprocess.Popen(
-        [*main, *map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"},
-    )
 
 
 def wait_for(it_is_so: Callable[[], object]) -> None:
@@ -144,27 +134,38 @@ def test_a_batch_that_is_refused_ends_the_run_in_a_sentence(tmp_path: Path) -> N
 
 
 def test_two_runs_at_once_pay_for_a_batch_once(tmp_path: Path) -> None:
-    with chat_server(None, "--batch-seconds", "1") as server:
-        cache = ("--cache", tmp_path / "cache")
-        runs = [process(tmp_path / name, server.url, *cache) for name in ("one", "two")]
-        assert [(run.communicate(timeout=60), run.returncode)[1] for run in runs] == [0, 0]
-        assert len(replies(tmp_path / "one")) == len(replies(tmp_path / "two")) == 6
+    with chat_server(None, "--batch-seconds", "0.5") as server:
+        study, cache = write_study(tmp_path, server.url, n=6), tmp_path / "cache"
+
+        def run(name: str) -> int:
+            plan = load_plan(study, [model(server.url)])
+            return Study(plan, tmp_path / name, cache=cache)().written
+
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(run, ("one", "two"))) == [6, 6]
         assert server.stats["batched"] == 6
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_ends_while_it_waits_goes_on_where_the_batch_is(
-    tmp_path: Path, number: int
+def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
+    tmp_path: Path,
 ) -> None:
+    with chat_server(None, "--batch-seconds", "0.8") as server:
+        with when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
+            output = ask(tmp_path, server.url, n=4, code=130)
+        assert "the batches go on at the server, and the same command collects" in output
+        assert "4 new, 0 were there, 0 failed" in ask(tmp_path, server.url, n=4)
+        assert batches(server) == (1, 4)
+
+
+def test_a_run_that_is_killed_while_it_waits_goes_on_where_the_batch_is(tmp_path: Path) -> None:
+    command = ("run", write_study(tmp_path, "http://h/v1"), "--out", tmp_path)
+    main = (sys.executable, "-c", "from looktwice.eval.cli import main; main()")
     with chat_server(None, "--batch-seconds", "1") as server:
-        with process(tmp_path, server.url, n=4) as run:
+        line = [*main, *map(str, command), model(server.url)]
+        with subprocess.Popen(line, env={**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}) as run:
             wait_for(lambda: server.stats["batches"])
             time.sleep(0.2)
-            run.send_signal(number)
-            output = run.communicate(timeout=20)[0]
-        if number == signal.SIGINT:
-            assert run.returncode == 130 and "Traceback" not in output, output
-            assert "the batches go on at the server, and the same command collects" in output
+            run.kill()
         assert "4 new, 0 were there, 0 failed" in ask(tmp_path, server.url, n=4)
         assert batches(server) == (1, 4)
 
@@ -202,16 +203,13 @@ def port_of(server: ChatServer) -> str:
 def test_a_key_that_is_refused_when_a_batch_is_collected_ends_the_run(tmp_path: Path) -> None:
     with (
         chat_server(None, "--batch-seconds", "60") as server,
-        process(tmp_path, server.url, n=20) as run,
+        when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)),
     ):
-        wait_for(lambda: list((tmp_path / ".cache").rglob("*.json")))
-        time.sleep(0.3)
-        run.kill()
+        ask(tmp_path, server.url, n=20, code=130)
     with chat_server(None, "--port", port_of(server), "--no-batches"):
-        run = process(tmp_path, server.url, "--workers", 16, n=20)
-        output = run.communicate(timeout=40)[0]
-    assert run.returncode == 1 and "stopped: http" in output, output
-    assert output.count("answered 401: Incorrect API key") == 1 and "Traceback" not in output
+        output = ask(tmp_path, server.url, "--workers", "16", n=20, code=1)
+    assert "stopped: http" in output and "Traceback" not in output
+    assert output.count("answered 401: Incorrect API key") == 1
 
 
 def test_what_a_dead_run_gathered_is_dropped_and_what_a_living_one_gathers_stays(

@@ -22,6 +22,7 @@ MORE = (
     "contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought,"
     " before: ask}}}}\n"
 )
+QUESTION = {"id": "q", "question": "Which?", "image": "a.png", "choices": ["a", "b"], "answer": "A"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,13 +51,21 @@ def answers(folder: Path) -> dict[tuple[str, str, int], tuple[str, tuple[str, ..
 
 
 def test_the_records_are_those_of_one_machine(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    with chat_server() as server:
-        config = write_study(tmp_path, server.url, n=4, more=MORE)
-        said("run", config, "--out", here)
-        ray = ("run", config, "--out", there, "--on", "ray")
-        assert "8 new, 0 were there, 0 failed" in said(*ray) and server.stats["requests"] == 16
-        assert "0 new, 8 were there" in said(*ray) and server.stats["requests"] == 16
+    here, there, disk, own = (tmp_path / name for name in ("here", "there", "disk", "set"))
+    for folder in (disk, own):
+        folder.mkdir()
+    Image.new("RGB", (9, 9)).save(disk / "a.png")
+    (own / "a.png").symlink_to(disk / "a.png")  # which tasks may read, as it is allowed
+    (own / "samples.jsonl").write_text(json.dumps(QUESTION) + "\n")
+    with chat_server(None, "--delay", "0.3") as server:
+        config = write_study(tmp_path, server.url, n=8, more=MORE)
+        words = (f"tasks.own={{use: eval.tasks.Folder, path: {own}}}", "model.in_flight=3")
+        run = ("run", config, *words, "--allow", disk, "--out")
+        assert "18 new, 0 were there, 0 failed" in said(*run, there, "--on", "ray")
+        assert (server.stats["requests"], server.stats["most_in_flight"]) == (18, 3)
+        assert "0 new, 18 were there" in said(*run, there, "--on", "ray")
+        assert server.stats["requests"] == 18
+        said(*run, here)
     assert answers(here) == answers(there)
     for name in ("report.csv", "samples.jsonl"):
         one, two = ((folder / "study" / name).read_text().splitlines() for folder in (here, there))
@@ -115,28 +124,6 @@ def test_networks_lie_with_actors_that_have_a_part_of_a_gpu(tmp_path: Path) -> N
     seen = [record.measured or {} for record in records(tmp_path)]
     there, here = {one["there"] for one in seen}, {one["here"] for one in seen}
     assert len(seen) == 6 and 1 <= len(there) <= 2 and not there & here, (there, here)
-
-
-def test_all_tasks_together_keep_the_limit_of_an_endpoint(tmp_path: Path) -> None:
-    with chat_server(None, "--delay", "0.2") as server:
-        output = run_study(tmp_path, server.url, "--on", "ray", "model.in_flight=3", n=18)
-        assert "18 new, 0 were there, 0 failed" in output
-        assert server.stats["most_in_flight"] == 3, "whichever task has the most to ask"
-
-
-def test_tasks_read_what_is_allowed(tmp_path: Path) -> None:
-    for folder in ("disk", "set"):
-        (tmp_path / folder).mkdir()
-    Image.new("RGB", (9, 9)).save(tmp_path / "disk" / "a.png")
-    (tmp_path / "set" / "a.png").symlink_to(tmp_path / "disk" / "a.png")
-    row = {"id": "q", "question": "Which?", "image": "a.png", "choices": ["a", "b"], "answer": "A"}
-    (tmp_path / "set" / "samples.jsonl").write_text(json.dumps(row) + "\n")
-    (tmp_path / "study.yaml").write_text(
-        "tasks: {own: {use: eval.tasks.Folder, path: set}}\n"
-        "stages: {answer: {use: specialists.answers.Chance}}\n"
-    )
-    words = ("--out", tmp_path, "--on", "ray", "--allow", tmp_path / "disk")
-    assert "1 new" in said("run", tmp_path / "study.yaml", *words)
 
 
 BATCHED = (

@@ -21,9 +21,8 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring import Scorer
-from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.row import accuracy
-from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.scoring.metrics import accuracy
+from looktwice.eval.scoring.verdict import Metric, PointScores
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines import Picture, Pipeline, Sample, Scripted
 from looktwice.pipelines.config import load_plan

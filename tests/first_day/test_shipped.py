@@ -3,13 +3,12 @@ may name."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.config.classes import locate
 from tests.first_day.studies import looktwice, said
 from tests.paths import ROOT
 
@@ -138,11 +137,9 @@ def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
     assert "use: listed_things.LastWord" in said("list", "LastWord", *plugin)
 
 
-def test_list_opens_no_network_library() -> None:
-    code = (
-        "import sys; from looktwice.eval.listing import list_kinds;"
-        " list(list_kinds());print(sorted({'torch', 'transformers', 'kornia', 'scipy.optimize',"
-        " 'skimage'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+def test_a_refused_class_of_a_file_that_is_there_says_the_file() -> None:
+    with pytest.raises(ValueError, match=r"add --plugin mine$"):
+        locate("mine.LastLetter")
+    Path("mine.py").write_text("class LastLetter:\n    pass\n")
+    with pytest.raises(ValueError, match=r"add --plugin mine\.py$"):
+        locate("mine.LastLetter")

@@ -65,7 +65,8 @@ def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: 
     assert outcomes[0].startswith("UNREADABLE: unread: ") and outcomes[0].count("unread") == 1
     assert any("set by a stage; the key is 'B'" in line for line in outcomes)
     reply = "'It must be blue, or <b>red</b>.'"
-    assert outcomes[-1] == f"WRONG: {reply}, read by whole_reply; the key is 'B'"
+    why = f"the reader answered {reply}, which is none of A, B"
+    assert outcomes[-1] == f"UNREADABLE: {reply}, read by whole_reply: {why}; the key is 'B'"
     (page,) = (folder / "show").iterdir()
     text = page.read_text()
     assert "<script" not in text and "<b>red" not in text and "&lt;b&gt;red&lt;/b&gt;" in text

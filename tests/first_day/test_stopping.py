@@ -1,28 +1,40 @@
-"""A user stops a run: no request leaves any more, and what was on its way is paid for once."""
+"""A run is stopped or killed: no request leaves any more, what was on its way is paid for once, and
+the same command goes on."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from pydantic import TypeAdapter
 
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs.predict import Run, RunOptions
 from looktwice.pipelines import ChatAPI, Model, Pipeline, Scripted, Stage, State
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import Message, Stopped
 from looktwice.pipelines.models.limits import Limited
 from looktwice.prompting import Ask
 from looktwice.specialists import Chance
-from tests.chat_server import chat_server
+from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import records, run_study, said, send, when, write_study
+from tests.paths import ROOT
+from tests.pipelines.test_chat_api import walked
 
 VARIANTS = """
 each: [{stages.choose: null}, {model.temperature: 1}]
@@ -144,3 +156,60 @@ def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Pat
     with pytest.raises(RunError, match=fault):
         evaluate(Photos("jigsaw", n=30), arms, out=tmp_path / "run", workers=1)
     assert len(RunFolder(tmp_path / "run").records()) < 30
+
+
+N, WORKERS = 32, 8
+PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
+MODEL = ("model.name=tiny", "model.max_tokens=50", "model.detail=low", "--workers", str(WORKERS))
+
+
+def run_and_kill(folder: Path, server: ChatServer, after: int) -> None:
+    """Start the command as a process, and kill it once the server has answered so many requests."""
+    words = ["run", str(write_study(folder, server.url, N)), "--out", str(folder), *MODEL]
+    with subprocess.Popen(
+        [sys.executable, "-c", "from looktwice.eval.cli import main; main()", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "typings")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        until = time.monotonic() + 100
+        while server.stats["replies"] < after:
+            assert process.poll() is None, "the run ended before it could be killed"
+            assert time.monotonic() < until, "the run did not get going"
+            time.sleep(0.02)
+        process.kill()
+
+
+def stored(folder: Path) -> int:
+    with closing(sqlite3.connect(folder / ".cache" / "replies.sqlite")) as connection:
+        return int(connection.execute("SELECT COUNT(*) FROM replies").fetchone()[0])
+
+
+def plain_records(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(record.to_line()) for record in records(folder)]
+    for row in rows:
+        row.pop("timings")
+        for call in row["calls"]:
+            del call["reply"]["served_by"]["endpoint"]  # two servers on two ports
+    return sorted(rows, key=lambda row: (row["point"], row["sample"]))
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    killed, calm = tmp_path / "killed", tmp_path / "calm"
+    with chat_server(tmp_path / "killed.log", "--delay", "0.03") as server:
+        run_and_kill(killed, server, after=N // 3)
+        time.sleep(0.3)  # what was in flight reaches the server's counter
+        kept, asked = stored(killed), server.stats["requests"]
+        assert 0 < kept < N
+        assert asked - kept <= WORKERS
+        run_study(killed, server.url, *MODEL, n=N)
+        assert server.stats["requests"] - asked == N - kept
+        assert stored(killed) == N
+        bodies = server.bodies
+    assert len(bodies) == asked + N - kept
+    for body in bodies:
+        assert walked(PARAMS.validate_python(body)) == body
+    with chat_server() as server:
+        run_study(calm, server.url, *MODEL, n=N)
+        assert server.stats["requests"] == N
+    assert len(plain_records(calm)) == N and plain_records(killed) == plain_records(calm)

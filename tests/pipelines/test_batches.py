@@ -22,15 +22,14 @@ from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.tasks import Facts
 from looktwice.pipelines.config import Plan
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import with_id
-from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
-from looktwice.pipelines.runtime.batches import Batcher
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
+    Batcher,
     FetchError,
     Place,
     open_shared,
@@ -106,13 +105,10 @@ def test_many_threads_get_their_own_results_and_share_batches(batchers: Make) ->
 
     assert results_of(batchers(forward, 8), range(33)) == [item * item for item in range(33)]
     assert max(sizes) == 8 and sum(sizes) == 33
-
-
-def test_one_caller_never_waits_for_a_second(batchers: Make) -> None:
-    batcher, start = batchers(lambda items: [1] * len(items), 64), time.perf_counter()
+    alone, start = batchers(lambda items: [1] * len(items), 64), time.perf_counter()
     for number in range(50):
-        batcher(number)
-    assert time.perf_counter() - start < 2
+        alone(number)
+    assert time.perf_counter() - start < 2, "one caller never waits for a second"
 
 
 def test_only_what_is_alike_goes_into_one_batch_and_nothing_is_forgotten(batchers: Make) -> None:
@@ -204,24 +200,17 @@ def test_closing_serves_what_waits_and_a_later_item_starts_again(batchers: Make)
     assert batcher(3) == 3
 
 
-def test_results_come_back_as_they_were(tmp_path: Path) -> None:
+def test_results_come_back_as_they_were_and_a_damaged_one_counts_as_none(tmp_path: Path) -> None:
     kept = ResultStore(tmp_path)
     kept.put("abcd", DepthMap(np.array([[1.5, np.nan]]), False))
     back = kept.get("abcd", DepthMap)
     assert back is not None and back.larger_is_nearer is False
     assert np.array_equal(back.values, [[1.5, np.nan]], equal_nan=True)
     assert kept.get("abce", DepthMap) is None
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda data: b"", lambda data: data[:40], lambda data: b"x" * 50]
-)
-def test_a_damaged_result_counts_as_none(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    kept = ResultStore(tmp_path)
-    kept.put("abcd", DepthMap(np.ones((2, 2)), True))
     (path,) = tmp_path.rglob("*.npz")
-    path.write_bytes(damage(path.read_bytes()))
-    assert kept.get("abcd", DepthMap) is None
+    for damaged in (b"", path.read_bytes()[:40], b"x" * 50):
+        path.write_bytes(damaged)
+        assert kept.get("abcd", DepthMap) is None
 
 
 def test_keys_tell_pixels_settings_and_shapes_apart() -> None:
@@ -395,14 +384,14 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from looktwice.specialists.detection import GroundingDINO
-    from tests.tiny_networks import grounding_dino
+    from tests.tiny import tiny
 
     detector = GroundingDINO(
-        str(grounding_dino(tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
+        str(tiny("grounding_dino", tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
     )
     rule = Count(detector, nothing="zero")
-    many, one = ran(tmp_path / "eight", rule, 8), ran(tmp_path / "one", rule, 1)
-    assert [record.error for record in many.values()] == [""] * 12
+    many, one = ran(tmp_path / "eight", rule, 8, n=8), ran(tmp_path / "one", rule, 1, n=8)
+    assert [record.error for record in many.values()] == [""] * 8
     assert plain(many) == plain(one)
     # a batch is rounded otherwise
     for name, record in one.items():
@@ -424,30 +413,26 @@ def test_a_network_is_opened_once_for_many_threads() -> None:
     assert all(thing is things[0] for thing in things)
 
 
-def test_what_cannot_be_fetched_is_tried_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
+def test_what_cannot_be_fetched_is_tried_once_a_minute_and_what_was_put_right_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, file = list[int](), tmp_path / "weights"
 
     def open_() -> object:
         tried.append(1)
         raise FetchError("the hub is silent")
 
-    for _ in range(3):
+    for _ in range(2):
         with pytest.raises(WeightsError, match="the hub is silent"):
             open_shared(("network", "x"), open_)
+        with pytest.raises(WeightsError, match="there is no weights file"):
+            open_shared("file", lambda: weights_file(file))
     assert len(tried) == 1
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.AGAIN_S", 0.0)
     with pytest.raises(WeightsError):
         open_shared(("network", "x"), open_)
-    assert len(tried) == 2
-
-
-def test_a_file_that_was_put_right_opens(tmp_path: Path) -> None:
-    file = tmp_path / "weights"
-    for _ in range(2):
-        with pytest.raises(WeightsError, match="there is no weights file"):
-            open_shared("file", lambda: weights_file(file))
     file.write_bytes(b"weights")
-    assert open_shared("file", lambda: weights_file(file)) == file
+    assert open_shared("file", lambda: weights_file(file)) == file and len(tried) == 2
 
 
 def test_a_slow_network_does_not_hold_up_another() -> None:

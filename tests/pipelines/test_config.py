@@ -18,6 +18,7 @@ from looktwice.pipelines.config.spec import digest, spec
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
+from tests.paths import rows
 from tests.test_public_paths import CLASSES, named
 
 BASE = """
@@ -209,59 +210,10 @@ def test_plugins_that_are_refused(name: str) -> None:
         load_plugin(name)
 
 
-FAULTS = """
-colour: red => colour: no such entry
-sweep: {stages.mark.radius: 5} => sweep.stages.mark.radius: input should be a valid list
-contestants: {a: {}, b: {only: [depht]}} => contestants.b.only: no task 'depht'
-contestants: {a: {}, b: {}} => contestants.b: the same as 'a'
-baseline: nobody => baseline: no contestant 'nobody'
-contestants: {a: {needs: {gpu: 1}}} => needs.gpu: no such entry
-each: [{stage.mark: null}] => each[0].stage.mark: 'stage' is nothing that can be changed
-each: [{stages.marc: null}] => there is no 'marc' under `stages:`; did you mean 'mark'?
-sweep: {sed: [1, 2]} => sweep.sed: 'sed' is nothing
-contestants: {plain: {}} | sweep: {contestants.plain.seed: [1, 2]} => say `seed`
-each: [{contestants.plain.seed: 1}] => there is no 'plain' under `contestants:`
-contestants: {a: {}} | each: [{contestants.a.seed: 1}] => can change is model, stages
-sweep: {stages.mark.use: [prompting.markers.Boxes, Circles]} => mark.use[1]: 'Circles' is not
-sweep: {seed: []} => sweep.seed:
-each: {stages.mark: null} => each:
-contestants: {a: hello} => contestants.a:
-contestants: [a] => contestants:
-contestants: {a: {replace: maybe}} => contestants.a.replace:
-contestants: {a: {only: jigsaw}} => contestants.a.only:
-draws: 0 => draws:
-name: ../../escaped => name: '../../escaped' cannot name the run's folder
-"""
-OVERRIDES = """
-stages.mark.thickness=-3 => stages.mark.thickness: thickness
-stages.mark.color=reed => stages.mark:
-task.kind=jigsav => task.kind: expected
-task.subset.m=3 => task.subset.m: Subset has no setting 'm'
-task.n=[1,2] => task.n: expected int
-stages.ask.before=nothing => stages.ask: found before: nothing
-stages=none => stages:
-stages.mark.radius=true => stages.mark.radius: expected float
-stages.mark.radius=.nan => stages.mark.radius: a number must be finite, found nan
-stages.mark.radius=nan => stages.mark.radius: expected float, found 'nan'
-stages.mark.label.font_size=.inf => stages.mark.label.font_size: a number must be finite, found inf
-task={use: prompting.markers.Circles} => a task belongs here, and Circles makes a stage
-stages.mark={use: eval.tasks.Photos, kind: depth} => a stage belongs here, and Photos makes a task
-model={use: prompting.turns.Ask} => a model belongs here, and Ask makes a stage
-read={use: eval.tasks.Photos, kind: depth} => read.use: a stage belongs here
-stages.ask=null => stages: no answer can come of it: none of mark, think asks the model or answers
-"""
-
-
-@pytest.mark.parametrize("line", [line for line in FAULTS.splitlines() if line])
-def test_faults_of_a_file_say_where_and_what(planned: Planned, line: str) -> None:
-    text, _, says = line.partition(" => ")
-    assert any(says in fault for fault in faults(planned, text.replace(" | ", "\n")))
-
-
-@pytest.mark.parametrize("line", [line for line in OVERRIDES.splitlines() if line])
-def test_faults_of_an_override_say_where_and_what(planned: Planned, line: str) -> None:
-    override, _, says = line.partition(" => ")
-    assert any(says in fault for fault in faults(planned, "", override))
+@pytest.mark.parametrize(("kind", "text", "says"), rows(__file__, "faults.tsv"))
+def test_a_fault_says_where_and_what(planned: Planned, kind: str, text: str, says: str) -> None:
+    given = (text.replace(" | ", "\n"),) if kind == "file" else ("", text)
+    assert any(says in fault for fault in faults(planned, *given))
 
 
 @pytest.mark.parametrize(
@@ -461,23 +413,23 @@ def test_no_stage_of_a_specialist_asks_the_model(path: str) -> None:
 CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "temperature": 0}
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "same model.timeout=3",
-        "same model.in_flight=2",
-        "same stages.mark.radius=10.0",
-        "same read.use=eval.readers.BlinkOfficial",
-        "new model.url=http://127.0.0.1:9/v1",
-        "new model.temperature=1",
-        "new model.model=other",
-        "new stages.mark.radius=11",
-        "new stages.think.text=Think.",
-        "new task.seed=1",
-        "new seed=1",
-        "new stages.ask.options.max_tokens=9",
-    ],
-)
+CHANGES = """
+same model.timeout=3
+same model.in_flight=2
+same stages.mark.radius=10.0
+same read.use=eval.readers.BlinkOfficial
+new model.url=http://127.0.0.1:9/v1
+new model.temperature=1
+new model.model=other
+new stages.mark.radius=11
+new stages.think.text=Think.
+new task.seed=1
+new seed=1
+new stages.ask.options.max_tokens=9
+"""
+
+
+@pytest.mark.parametrize("override", CHANGES.strip().splitlines())
 def test_what_makes_a_new_point(planned: Planned, override: str) -> None:
     chat = "{use: pipelines.models.ChatAPI, model: m, temperature: 0}"
     base, (word, change) = BASE.replace("{use: pipelines.models.Scripted}", chat), override.split()

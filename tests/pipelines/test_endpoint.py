@@ -15,15 +15,15 @@ import pytest
 
 from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.endpoint import (
+from looktwice.pipelines.models.limits import Pace, Servers
+from looktwice.pipelines.models.wrappers import (
     ALIKE,
     EndpointError,
     EndpointWatch,
     Watched,
     is_of_endpoint,
+    wrap,
 )
-from looktwice.pipelines.models.limits import Pace, Servers
-from looktwice.pipelines.models.wrappers import wrap
 
 GONE = ModelError("nobody there", retryable=True, unreached=True)
 HELLO = (Message("user", ("hello",)),)

@@ -1,4 +1,5 @@
-"""The geometry law: random chains of changes of frame keep every mark on what it marks."""
+"""The geometry law: random chains of changes of frame keep every mark on what it marks; what boxes
+share."""
 
 from __future__ import annotations
 
@@ -14,10 +15,16 @@ from looktwice.pipelines import marks, transforms
 from looktwice.pipelines.geometry import (
     TOLERANCE,
     Affine,
+    PixelRect,
     Polygon,
+    common_rect,
     contains,
     contains_point,
+    grow,
     intersect,
+    iou,
+    overlap,
+    overlaps,
     rectangle,
 )
 from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
@@ -222,6 +229,12 @@ MASK = np.zeros((6, 8), bool)
 MASK[1:3, 2:7] = True
 
 
+def mask(*pixels: tuple[int, int], shape: tuple[int, int] = (5, 7)) -> Mask:
+    array = np.zeros(shape, bool)
+    array[tuple(np.transpose(pixels))] = True
+    return Mask("A", array)
+
+
 @pytest.mark.parametrize(
     ("mark", "box", "center"),
     [
@@ -230,6 +243,12 @@ MASK[1:3, 2:7] = True
         (Box("b", 0, 1, 4, 3), (0, 1, 4, 3), (1.5, 1.5)),
         (Mask("m", MASK, 2), (2, 1, 7, 3), (4, 1.5)),
         (Mask("n", ~np.eye(3, dtype=bool)), (0, 0, 3, 3), (1, 1)),
+        (Point("A", -0.5, 2.25), (-0.5, 2.25, 0.5, 3.25), (-0.5, 2.25)),
+        (Box("A", 1.5, 2, 3, 4.25), (1.5, 2, 3, 4.25), (1.75, 2.625)),
+        (mask((0, 0)), (0, 0, 1, 1), (0, 0)),
+        (mask((4, 6)), (6, 4, 7, 5), (6, 4)),
+        (mask((1, 5), (3, 2)), (2, 1, 6, 4), (3.5, 2)),
+        (Mask("A", np.ones((5, 7), bool)), (0, 0, 7, 5), (3, 2)),
     ],
 )
 def test_bounds_centre_and_json_of_a_mark(
@@ -241,6 +260,9 @@ def test_bounds_centre_and_json_of_a_mark(
     assert back.to_dict() == mark.to_dict() and type(back) is type(mark)
     if isinstance(mark, Mask):
         np.testing.assert_array_equal(back.pixels, mark.pixels)  # type: ignore[union-attr]
+        assert all(type(edge) is int for edge in marks.mask_bounds(mark.pixels))
+    for shape in ((5, 7), (0, 0)):
+        assert marks.mask_bounds(np.zeros(shape, bool)) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -435,3 +457,43 @@ def test_fine_stripes_become_grey_on_a_side_that_shrinks(width: int, height: int
     seen = transforms.resize(View.of(Picture(columns)), width, height).picture.pixels
     assert seen.shape == (height, width, 3)
     assert abs(seen.astype(float) - 127.5).mean() < 20
+
+
+BOX = (0, 0, 10, 20)
+
+
+@pytest.mark.parametrize(
+    ("other", "common", "area", "share"),
+    [
+        ((0, 0, 10, 20), (0, 0, 10, 20), 200, 1),
+        ((2, 4, 4, 9), (2, 4, 4, 9), 10, 0.05),  # contained
+        ((-5, -5, 30, 40), (0, 0, 10, 20), 200, 200 / (35 * 45)),  # containing
+        ((5, 10, 15, 30), (5, 10, 10, 20), 50, 50 / 350),
+        ((-5, -10, 5, 10), (0, 0, 5, 10), 50, 50 / 350),
+        ((9, 0, 19, 20), (9, 0, 10, 20), 20, 20 / 380),  # by one column
+        ((10, 0, 20, 20), None, 0, 0),  # touching at a side
+        ((0, 20, 10, 40), None, 0, 0),
+        ((10, 20, 12, 22), None, 0, 0),  # touching at a corner
+        ((30, 5, 40, 10), None, 0, 0),  # apart in x alone
+        ((2, 40, 8, 50), None, 0, 0),  # apart in y alone
+        ((-40, -40, -30, -30), None, 0, 0),
+        ((5, 5, 5, 5), None, 0, 0),  # without an area
+    ],
+)
+def test_shared_area(other: PixelRect, common: PixelRect | None, area: float, share: float) -> None:
+    for one, two in ((BOX, other), (other, BOX)):
+        assert common_rect(one, two) == common
+        assert overlap(one, two) == area
+        assert iou(one, two) == pytest.approx(share)
+        assert iou(np.array(one, float), np.array(two, float)) == pytest.approx(share)
+        if one[2] > one[0] and two[2] > two[0]:
+            assert overlaps(one, two) is (common is not None)
+
+
+def test_parts_of_pixels() -> None:
+    assert common_rect((0.0, 0.25, 1.5, 1.0), (1.25, 0.5, 3.0, 3.0)) == (1.25, 0.5, 1.5, 1.0)
+    assert overlaps((0, 0, 1.001, 1), (1, 0, 2, 1))
+    assert iou((5, 5, 5, 5), (5, 5, 5, 5)) == 0  # neither has an area
+    # an eighth of three eighths
+    assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(1 / 3)
+    assert grow((1, 2, 3, 4), 0.5) == (0.5, 1.5, 3.5, 4.5)

@@ -14,37 +14,14 @@ from looktwice.pipelines.models.image_tokens import (
     image_rule,
     openai_patches,
 )
+from tests.paths import rows
 
 
-@pytest.mark.parametrize(
-    ("model", "size", "tokens"),
-    [
-        ("gpt-4o", (1024, 1024), 765),
-        ("gpt-4o-2024-11-20", (512, 512), 255),
-        ("openai/gpt-4o-mini", (1024, 1024), 2833 + 4 * 5667),
-        ("gpt-4.1", (2048, 4096), 1105),
-        ("gpt-4.1-mini", (1024, 1024), 1659),
-        ("gpt-5-nano", (640, 480), 738),
-        ("gpt-5", (4000, 400), 630),
-        ("gpt-5-codex", (1800, 2400), 1452),
-        ("gpt-5.4", (1920, 1080), 2040),
-        ("o1", (384, 384), 225),
-        ("o3-mini", (28, 28), 1),
-        ("o4-mini", (224, 224), 85),
-        ("claude-sonnet-4-5", (1920, 1080), 1560),
-        ("claude-opus-4-7", (3840, 2160), 4784),
-        ("claude-opus-4-20250514", (3840, 2160), 1560),
-        ("anthropic/claude-3-haiku", (1075, 1520), 1551),
-        ("gemini-2.5-pro", (960, 540), 1548),
-        ("gemini-2.0-flash", (384, 300), 258),
-        ("google/gemini-3-pro", (4000, 400), 1120),
-        ("Qwen2.5-VL-7B-Instruct", (280, 57), 30),
-    ],
-)
+@pytest.mark.parametrize(("model", "width", "height", "tokens"), rows(__file__, "image_tokens.tsv"))
 def test_the_tokens_of_a_picture_follow_the_rule_of_the_model(
-    model: str, size: Size, tokens: int
+    model: str, width: str, height: str, tokens: str
 ) -> None:
-    assert image_rule(model).tokens(size) == tokens
+    assert image_rule(model).tokens((int(width), int(height))) == int(tokens)
 
 
 def test_detail_changes_the_rule_where_the_provider_says_so() -> None:

@@ -12,12 +12,11 @@ from looktwice.pipelines.model import Message, Messages, ModelError
 from looktwice.pipelines.models import LocalVLM, Pocket, Scripted
 from looktwice.pipelines.models.chat_template import chat_of
 from looktwice.pipelines.models.internals import Layer, read_states
-from looktwice.pipelines.models.pocket.inputs import ANSWER
 from looktwice.pipelines.models.pocket.model import network_inputs
-from looktwice.pipelines.models.pocket.network import Conversation, shipped_weights
+from looktwice.pipelines.models.pocket.network import ANSWER, Conversation, shipped_weights
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
-from tests import tiny_networks
+from tests.tiny import tiny
 
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 DECODER = [Layer("decoder", number, over) for number in (1, 2) for over in ("image", "last")]
@@ -41,7 +40,7 @@ def torch() -> Any:
 def test_the_states_are_those_that_the_network_tells(
     family: str, tmp_path: Path, torch: Any
 ) -> None:
-    model = LocalVLM(str(getattr(tiny_networks, family)(tmp_path / family)))
+    model = LocalVLM(str(tiny(family, tmp_path / family)))
     said, question = model(asked((60, 80), (50, 40))).text, asked((60, 80), (50, 40))
     network = model.network()
     found = read_states(model, question)
@@ -68,7 +67,7 @@ def test_the_states_are_those_that_the_network_tells(
 
 
 def test_of_a_tower_only_the_layers_that_the_projector_gets(tmp_path: Path, torch: Any) -> None:
-    model = LocalVLM(str(tiny_networks.llava(tmp_path / "llava")))
+    model = LocalVLM(str(tiny("llava", tmp_path / "llava")))
     model.network().model.config.vision_feature_layer = -2
     layers = [layer for layer in read_states(model, asked((60, 80))) if layer.part == "tower"]
     assert layers == [Layer("tower", 1)]
@@ -77,7 +76,7 @@ def test_of_a_tower_only_the_layers_that_the_projector_gets(tmp_path: Path, torc
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, torch: Any) -> None:
     with pytest.raises(ModelError, match=r"llava, .* qwen3_vl, and this is idefics3"):
-        read_states(LocalVLM(str(tiny_networks.idefics3(tmp_path / "idefics3"))), asked((60, 80)))
+        read_states(LocalVLM(str(tiny("idefics3", tmp_path / "idefics3"))), asked((60, 80)))
     with pytest.raises(ModelError, match="Scripted cannot be read"):
         read_states(Scripted("A"), asked((60, 80)))
 

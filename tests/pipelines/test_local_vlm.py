@@ -24,8 +24,8 @@ from looktwice.pipelines.models.local_vlm import _Asked
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import TaggedCalls
-from tests import tiny_networks
 from tests.first_day.studies import looktwice, write_study
+from tests.tiny import tiny
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
     def of(family: str) -> str:
         if family not in built:
-            built[family] = str(getattr(tiny_networks, family)(root / family))
+            built[family] = str(tiny(family, root / family))
         return built[family]
 
     return of
@@ -132,7 +132,7 @@ def test_other_weights_in_the_same_folder_are_another_model(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
     place = tmp_path / "network"
-    tiny_networks.llava(place)
+    tiny("llava", place)
     config = write_study(tmp_path, "http://127.0.0.1:9/v1")
     model = f"model={{use: pipelines.models.LocalVLM, model: {place}, max_tokens: 2}}"
     run = ("run", config, model, "--out", tmp_path)

@@ -332,20 +332,20 @@ def jpeg_of_photograph(**options: Any) -> bytes:
     return encoded(np.kron(NOISE, np.ones((4, 4, 1), np.uint8)), "JPEG", **options)
 
 
-def test_a_small_look_at_a_jpeg_decodes_no_more_than_it_shows() -> None:
+def test_a_small_look_at_a_jpeg_decodes_no_more_than_it_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pixels = cv2.resize(NOISE, (640, 320), interpolation=cv2.INTER_CUBIC).astype(np.uint8)
-    picture = Picture.encoded(encoded(pixels, "JPEG", quality=95))
-    small = picture.reduced(150)
-    assert small.shape == (80, 160, 3)
-    assert (
-        np.abs(
-            small.astype(int) - cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)
-        ).mean()
-        < 4
+    sized = cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)
+    turned, made = Picture.encoded(rotated_jpeg()).small(20), Picture(pixels).small(160)
+    monkeypatch.setattr(
+        "looktwice.pipelines.picture.decode", lambda data, name: pytest.fail("decoded")
     )
-    assert picture.reduced(400).shape == (320, 640, 3)
-    assert Picture(pixels).reduced(150) is not None
-    assert Picture.encoded(rotated_jpeg()).reduced(10).shape == RAMP.shape  # turned, so read whole
+    whole = Picture.encoded(encoded(pixels, "JPEG", quality=95))
+    for small in (whole.small(160), made):
+        assert small.size == (160, 80)
+        assert np.abs(np.asarray(small).astype(int) - sized).mean() < 6
+    assert turned.size == (20, 10) and whole.small(900).size == (640, 320)
 
 
 @pytest.mark.parametrize("cut", [-1, -2, -100, 700])
@@ -353,7 +353,7 @@ def test_a_small_look_at_a_jpeg_decodes_no_more_than_it_shows() -> None:
 def test_a_cut_jpeg_is_refused_however_it_is_looked_at(cut: int, progressive: bool) -> None:
     torn = jpeg_of_photograph(quality=92, progressive=progressive)[:cut]
     looks: list[Callable[[Picture], object]] = [lambda p: p.pixels, lambda p: p.payload]
-    looks.append(lambda picture: picture.reduced(16))
+    looks.append(lambda picture: picture.small(16))
     said = set[str]()
     for look in looks:
         with pytest.raises(PictureError, match=r"torn\.jpg") as raised:

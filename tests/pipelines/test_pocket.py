@@ -15,7 +15,7 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Message, Pipeline, Pocket, State, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool
-from looktwice.pipelines.models.pocket.inputs import (
+from looktwice.pipelines.models.pocket.network import (
     ANSWER,
     END,
     LINE,
@@ -24,14 +24,17 @@ from looktwice.pipelines.models.pocket.inputs import (
     SIDE,
     UNKNOWN,
     VOCABULARY,
+    Conversation,
+    Weights,
     fit_pixels,
     read_words,
     reply_words,
+    shipped_weights,
     write_words,
 )
-from looktwice.pipelines.models.pocket.network import Conversation, Weights, shipped_weights
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime.stores import Memory
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from looktwice.prompting.turns import CaptionThenAnswer, Reperceive, Vote
@@ -103,7 +106,7 @@ def test_a_reply_is_the_same_alone_and_among_others() -> None:
     requests = [asked(seed) for seed in range(8)]
     options = CallOptions(logprobs=3)
     alone = [model(each, options=options) for each in requests]
-    shipped_weights()._places.clear()
+    shipped_weights().seen = Memory()
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda each: model(each, options=options), requests * 3))
     for one, many in zip(alone * 3, together, strict=True):
@@ -160,7 +163,7 @@ def test_what_it_does_not_know_is_refused(options: CallOptions, words: str) -> N
 
 
 def test_it_works_in_votes_and_several_turns_and_learns_nothing_from_a_caption() -> None:
-    items = list(MarkedScenes("shape", n=12, controls={"size": 56, "things": 3}))
+    items = list(MarkedScenes("shape", n=8, controls={"size": 56, "things": 3}))
 
     def right(stage: Stage, temperature: float = 0.0) -> int:
         mark = Circles(radius=28, color="red")
@@ -169,10 +172,10 @@ def test_it_works_in_votes_and_several_turns_and_learns_nothing_from_a_caption()
         answers = [state.answer or Robust()(state, NoModel()).answer for state in states]
         return sum(answer == item.answer for answer, item in zip(answers, items, strict=True))
 
-    assert right(Ask()) >= 11
-    assert right(Vote(Robust(), n=3), temperature=0.5) >= 11
-    assert right(Reperceive()) >= 11
-    assert right(CaptionThenAnswer()) <= 7  # its words for an image say nothing
+    assert right(Ask()) >= 7
+    assert right(Vote(Robust(), n=3), temperature=0.5) >= 7
+    assert right(Reperceive()) >= 7
+    assert right(CaptionThenAnswer()) <= 5  # its words for an image say nothing
 
 
 def test_a_request_without_words_is_refused() -> None:

@@ -4,6 +4,7 @@ workers agree."""
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,35 @@ from bench.pocket.train import Plan, batches, make_batch  # noqa: E402
 from bench.pocket.wording import write_prompt  # noqa: E402
 from looktwice.eval.tasks.marked_scenes.kinds import Question  # noqa: E402
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS  # noqa: E402
-from looktwice.pipelines.models.pocket import inputs  # noqa: E402
-from looktwice.pipelines.models.pocket.inputs import CELLS, VOCABULARY, read_words, write_words  # noqa: E402
+from looktwice.pipelines.models.pocket.network import (  # noqa: E402
+    CELLS,
+    END,
+    STEP,
+    UNKNOWN,
+    VOCABULARY,
+    read_words,
+    write_words,
+)
 
 SCENES = 12
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dozen scenes."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "SHARD", SCENES)
+        store.write_shard(folder, Plan(folder).seed, 0)
+    return folder
+
+
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Three parts of two steps each, on a dozen scenes."""
     for module in (store, train):
         monkeypatch.setattr(module, "SHARD", SCENES)
+    copytree(drawn, tmp_path / "scenes")
     return Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
 
 
@@ -40,7 +59,7 @@ def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
         if not example.whole:
             continue
         for thing in example.things:
-            row, column = (int(at * 128 / 320 // inputs.STEP) for at in (thing.y, thing.x))
+            row, column = (int(at * 128 / 320 // STEP) for at in (thing.y, thing.x))
             shape, color, symbol, _, size, middle = whole[row, column]
             hidden = any(
                 other is not thing
@@ -60,9 +79,9 @@ def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
 def test_scenes_are_those_of_their_number_and_kept_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "SHARD", 3)
+    monkeypatch.setattr(store, "SHARD", 2)
     path = store.write_shard(tmp_path, 5, 1)
-    for number, kept in enumerate(store.read_shard(path), 3):
+    for number, kept in enumerate(store.read_shard(path), 2):
         drawn = make_example(5, number)
         assert (kept.things, kept.marked, kept.question) == (
             drawn.things,
@@ -80,14 +99,14 @@ def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> 
         for with_choices in (True, False):
             for question in more_questions(rng, example, 3, with_choices):
                 prompt, _ = write_prompt(rng, question, with_choices)
-                assert inputs.UNKNOWN not in read_words(prompt), prompt
+                assert UNKNOWN not in read_words(prompt), prompt
         batch = make_batch(rng, [example])
         for words in batch.words:
             for tokens, targets, right in zip(
                 words.tokens[0], words.targets[0], words.right[0], strict=True
             ):
                 reply = write_words(int(token) for token in targets[targets >= 0])
-                assert int(targets[targets >= 0][-1]) == inputs.END
+                assert int(targets[targets >= 0][-1]) == END
                 chosen = [VOCABULARY[int(token)] for token in tokens[right == 1]]
                 assert not chosen or chosen[0] == reply
                 told += bool(chosen)
@@ -127,28 +146,25 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
     assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)
 
 
-def test_it_learns_stops_and_goes_on_as_if_it_had_not(plan: Plan, tmp_path: Path) -> None:
-    train.train(plan)
-    whole = torch.load(tmp_path / "state.pt", weights_only=True)
+def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_between(
+    plan: Plan, tmp_path: Path
+) -> None:
+    def trained(until: int | None = None) -> dict[str, Any]:
+        train.train(plan, until=until)
+        state: dict[str, Any] = torch.load(tmp_path / "state.pt", weights_only=True)
+        return state
+
+    whole = trained()
     (tmp_path / "state.pt").unlink()
-    train.train(plan, until=3)
-    train.train(plan)
-    again = torch.load(tmp_path / "state.pt", weights_only=True)
-    assert whole["step"] == again["step"] == 6
+    looked, read, both = (trained(until) for until in (2, 4, 6))
+    assert whole["step"] == both["step"] == 6
     first = Network().state_dict()
     for name, value in whole["network"].items():
-        assert torch.equal(value, again["network"][name]), name
+        assert torch.equal(value, both["network"][name]), name
     assert any(not torch.equal(value, first[name]) for name, value in whole["network"].items())
-
-
-def test_the_encoder_rests_while_the_rest_learns_to_read(plan: Plan, tmp_path: Path) -> None:
-    def encoder(until: int) -> Any:
-        train.train(plan, until=until)
-        network = torch.load(tmp_path / "state.pt", weights_only=True)["network"]
-        return torch.cat([network["encoder.layers.0.0.weight"].flatten(), network["look.bias"]])
-
-    looked, read, both = encoder(2), encoder(4), encoder(6)
-    assert torch.equal(looked, read) and not torch.equal(read, both)
+    for name in ("encoder.layers.0.0.weight", "look.bias"):
+        assert torch.equal(looked["network"][name], read["network"][name])
+        assert not torch.equal(read["network"][name], both["network"][name])
 
 
 def test_the_loss_of_a_few_scenes_falls(plan: Plan) -> None:

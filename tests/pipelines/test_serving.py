@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.pipelines.model import CallOptions, Messages, Reply, Usage
-from looktwice.pipelines.models import serving
+from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, Usage
+from looktwice.pipelines.models import Scripted, serving
 from looktwice.pipelines.models.serving import answer
 from looktwice.pipelines.picture import to_png
 
@@ -43,7 +43,7 @@ def read_request(body: Json) -> Any:
     return serving.read_request(json.dumps({"messages": [QUESTION]} | body).encode())
 
 
-def ask(model: Watched, **body: Any) -> tuple[int, Json]:
+def ask(model: Model, **body: Any) -> tuple[int, Json]:
     return answer(model, "tiny", json.dumps({"messages": [QUESTION]} | body).encode())
 
 
@@ -131,18 +131,10 @@ def test_who_names_no_seed_gets_another_reply_each_time() -> None:
     assert read_request({})[1].seed is None
 
 
-class Broken(Watched):
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+def test_a_fault_of_the_model_or_of_the_body_is_told_and_ends_nothing() -> None:
+    def broken(messages: Messages) -> str:
         raise AttributeError("no such thing")
 
-
-def test_a_fault_of_the_model_is_told_and_ends_nothing() -> None:
-    status, said = ask(Broken())
+    status, said = ask(Scripted(broken))
     assert status == 400 and said["error"]["message"] == "no such thing"
-
-
-def test_a_body_that_is_no_json_is_refused() -> None:
-    assert answer(Watched(), "tiny", b"{")[0] == 400
-    assert answer(Watched(), "tiny", b"[1]")[0] == 400
+    assert {answer(Watched(), "tiny", body)[0] for body in (b"{", b"[1]")} == {400}

@@ -27,9 +27,8 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.models import ChatAPI, Replay, Scripted, wrap
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.endpoint import Retried
 from looktwice.pipelines.models.limits import SERVERS, Limited, Pace, Ration
-from looktwice.pipelines.models.wrappers import Metered, UsageCount
+from looktwice.pipelines.models.wrappers import Metered, Retried, UsageCount
 from looktwice.pipelines.pipeline import RecordingModel
 from tests.chat_server import chat_server
 

@@ -15,6 +15,9 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import Frame, ShownImage, ToolError, find_new_regions
 from looktwice.prompting.views import LongestSide
+from tests.prompting.scenes import table
+
+CASES = table("coordinates.yaml")
 
 
 def start(width: int = 200, height: int = 100) -> State:
@@ -26,48 +29,14 @@ def shown(longest: int = 200) -> ShownImage:
     return ShownImage.through(state.views[0], LongestSide(longest), state)
 
 
-@pytest.mark.parametrize(
-    ("longest", "frame", "numbers", "expected"),
-    [
-        (200, "pixels", (10, 20), (10, 20)),
-        (200, "pixels", (-0.5, 99.5), (-0.5, 99.5)),
-        (200, "0-1", (0, 0), (-0.5, -0.5)),
-        (200, "0-1", (0.5, 0.5), (99.5, 49.5)),
-        (200, "0-1000", (500, 500), (99.5, 49.5)),
-        (200, "0-1000", (1000, 1000), (199.5, 99.5)),
-        (100, "pixels", (0, 0), (0.5, 0.5)),
-        (100, "pixels", (49.5, 24.5), (99.5, 49.5)),
-        (100, "0-1000", (500, 500), (99.5, 49.5)),
-        (200, "pixels", (10, 20, 30, 40), (10, 20, 30, 40)),
-        (200, "pixels", (-5, 20, 300, 140), (0, 20, 200, 100)),
-        (200, "0-1", (0.1, 0.2, 0.5, 1), (20, 20, 100, 100)),
-        (200, "0-1000", (100, 200, 500, 1000), (20, 20, 100, 100)),
-        (100, "pixels", (10, 20, 30, 40), (20, 40, 60, 80)),
-        (100, "0-1000", (100, 200, 500, 1000), (20, 20, 100, 100)),
-    ],
-)
+@pytest.mark.parametrize(("longest", "frame", "numbers", "expected"), CASES["found"])
 def test_places_are_found_in_the_view(
     longest: int, frame: Frame, numbers: tuple[float, ...], expected: tuple[float, ...]
 ) -> None:
     assert shown(longest).place(numbers, frame, "image 1") == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("frame", "numbers", "message"),
-    [
-        ("pixels", (-0.6, 5), "the point .* lies outside"),
-        ("pixels", (5, 99.6), "the point .* lies outside"),
-        ("pixels", (199.6, 5), "the point .* lies outside"),
-        ("0-1", (1.01, 0.5), "lies outside image 1, which is 200 x 100 pixels; give shares"),
-        ("0-1000", (500, 1001), "lies outside .*; give thousandths"),
-        ("pixels", (1e10, 5), "lies outside"),
-        ("pixels", (30, 20, 10, 40), "has no area; give left, top, right, bottom"),
-        ("pixels", (10, 40, 30, 20), "has no area"),
-        ("pixels", (10, 20, 10, 40), "has no area"),
-        ("pixels", (10, 20, 30, 20), "has no area"),
-        ("pixels", (200, 20, 300, 40), "the box .* lies outside"),
-    ],
-)
+@pytest.mark.parametrize(("frame", "numbers", "message"), CASES["refused"])
 def test_places_that_are_refused(frame: Frame, numbers: tuple[float, ...], message: str) -> None:
     with pytest.raises(ToolError, match=message):
         shown().place(numbers, frame, "image 1")

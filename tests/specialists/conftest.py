@@ -3,37 +3,28 @@ file."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from looktwice.pipelines.runtime import close_networks
+from tests.tiny import tiny
 
-SUFFIX = {"loftr": ".ckpt", "disk": ".pth", "aliked": ".safetensors", "head": ".pth"}
+SUFFIX = {"loftr": ".ckpt", "aliked": ".safetensors"}
+SUFFIX |= dict.fromkeys(("disk", "head", "dire", "sam_file"), ".pth")
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """The folder or file of a tiny network, built when first asked for by its name."""
-    from tests import (
-        tiny_backbones,
-        tiny_depth,
-        tiny_detectors,
-        tiny_matchers,
-        tiny_networks,
-        tiny_sam3,
-        tiny_segmenters,
-    )
-
-    homes = [tiny_networks, tiny_depth, tiny_detectors, tiny_matchers, tiny_segmenters, tiny_sam3]
     place, paths = tmp_path_factory.mktemp("tiny"), dict[str, Path]()
 
     def build(name: str, *more: str) -> str:
         key = "-".join((name, *more)) + SUFFIX.get(name, "")
         if key not in paths:
-            home = next(home for home in (*homes, tiny_backbones) if hasattr(home, name))
-            paths[key] = getattr(home, name)(place / key, *more)
+            paths[key] = tiny(name, place / key, *more)
         return str(paths[key])
 
     return build
@@ -43,3 +34,4 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 def _free_networks() -> Iterator[None]:
     yield
     close_networks()
+    gc.freeze()  # the libraries that they opened stay, as in `tests/conftest.py`

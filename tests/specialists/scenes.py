@@ -23,6 +23,11 @@ def photograph(name: str) -> Pixels:
     return np.ascontiguousarray(pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2))
 
 
+def noise(size: tuple[int, int], seed: int = 0) -> Pixels:
+    """Random levels, of so many rows and columns."""
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
+
+
 def run_stage(stage: Stage, sample: Sample, seed: int = 0, draw: int = 0) -> State:
     return stage(State(sample, seed=seed, draw=draw), NoModel())
 

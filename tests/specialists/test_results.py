@@ -47,15 +47,12 @@ def test_results_of_the_wrong_shape_are_refused(kind: Any, rows: Any, message: s
     ],
 )
 def test_results_are_picked_from(pick: Any, left: str) -> None:
-    boxes = Boxes(
-        np.arange(12.0).reshape(3, 4), np.array([0.1, 0.5, 0.9]), np.array(["a", "b", "c"])
-    )
+    xyxy, scores = np.arange(12.0).reshape(3, 4), np.array([0.1, 0.5, 0.9])
+    boxes = Boxes(xyxy, scores, np.array(["a", "b", "c"]))
     picked = boxes[pick]
     assert (type(picked), len(picked), "".join(picked.labels)) == (Boxes, len(left), left)
     assert picked.xyxy.shape == (len(left), 4)
-    assert [row.tolist() for row in picked.xyxy] == [
-        boxes.xyxy["abc".index(label)].tolist() for label in left
-    ]
+    assert picked.xyxy.tolist() == [xyxy["abc".index(label)].tolist() for label in left]
 
 
 def test_a_confidence_may_be_none_or_full() -> None:
@@ -77,9 +74,7 @@ def test_results_are_copies_that_nobody_can_change() -> None:
 def test_empty_results_keep_their_shape() -> None:
     assert Matches.none().xy0.shape == (0, 2)
     assert len(Boxes(np.array([]), np.array([]), np.array([]))) == 0
-    assert Masks(np.empty((0, 5, 6), bool), np.empty(0), np.empty(0, str))[
-        slice(0, 3)
-    ].masks.shape == (0, 5, 6)
+    assert Masks.none(5, 6)[slice(0, 3)].masks.shape == (0, 5, 6)
 
 
 def test_a_depth_map_knows_which_way_is_near_and_where_it_knows_nothing() -> None:
@@ -97,17 +92,15 @@ def test_boxes_without_supervision_say_what_to_type(monkeypatch: pytest.MonkeyPa
 
 def test_boxes_to_supervision_and_back() -> None:
     supervision = pytest.importorskip("supervision", exc_type=ImportError)
-    boxes = Boxes(
-        np.array([[1, 2, 3, 4], [5, 6, 7.5, 8]]), np.array([0.5, 0.25]), np.array(["dog", "cat"])
-    )
+    xyxy, labels = np.array([[1, 2, 3, 4], [5, 6, 7.5, 8]]), np.array(["dog", "cat"])
+    boxes = Boxes(xyxy, np.array([0.5, 0.25]), labels)
     detections = boxes.to_supervision()
     assert detections[detections.confidence > 0.3].data["class_name"].tolist() == ["dog"]
     back = Boxes.from_supervision(detections)
     assert (back.xyxy == boxes.xyxy).all()
     assert (back.scores.tolist(), back.labels.tolist()) == ([0.5, 0.25], ["dog", "cat"])
-    bare = Boxes.from_supervision(
-        supervision.Detections(xyxy=np.array([[1.0, 2, 3, 4]]), class_id=np.array([7]))
-    )
+    one = supervision.Detections(xyxy=np.array([[1.0, 2, 3, 4]]), class_id=np.array([7]))
+    bare = Boxes.from_supervision(one)
     assert (bare.scores.tolist(), bare.labels.tolist()) == ([1.0], ["7"])
     assert len(Boxes.from_supervision(boxes[slice(0, 0)].to_supervision())) == 0
 
@@ -146,10 +139,8 @@ def test_the_centre_of_a_cell_has_its_own_vector(
     values = np.random.default_rng(0).uniform(0, 1, (*shape, 3))
     grid = FeatureGrid(values, *size)
     assert grid.centers().shape == (*shape, 2)
-    assert grid.centers()[0, 0].tolist() == [
-        size[0] / shape[1] / 2 - 0.5,
-        size[1] / shape[0] / 2 - 0.5,
-    ]
+    first = [size[0] / shape[1] / 2 - 0.5, size[1] / shape[0] / 2 - 0.5]
+    assert grid.centers()[0, 0].tolist() == first
     assert grid.at(grid.centers().reshape(-1, 2)) == pytest.approx(values.reshape(-1, 3))
 
 

@@ -84,21 +84,29 @@ FILES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", FILES)
-def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path, what: str) -> None:
+WORDS = {"show": ["q0"], "trajectories": ["--out", "out.jsonl"], "judge": ["--model", "m"]}
+
+
+def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
     os.rename(lab / "own", "own")
     run, private = run_study("own"), str(lab / "private")
-    change(run, **json.loads(json.dumps(FILES[what]).replace("PRIVATE", private)))
-    words = {"show": ["q0"], "trajectories": ["--out", "out.jsonl"], "judge": ["--model", "m"]}
-    texts = []
-    for command in ("show", "replay", "score", "report", "trajectories", "replies", "judge"):
-        result = looktwice(command, run, *words.get(command, ()))
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-        texts.append(result.output)
-    files = [path for path in run.rglob("*") if path.is_file() and "blobs" not in path.parts]
-    whole = "\n".join((*texts, *(path.read_text(errors="replace") for path in files)))
-    assert SECRET not in whole
-    assert "lies outside the run's folder" in whole and "--allow ../private" in whole, whole
+    points = (run / "points.yaml").read_text()
+    for what, parts in FILES.items():
+        (run / "points.yaml").write_text(points)
+        change(run, **json.loads(json.dumps(parts).replace("PRIVATE", private)))
+        texts = []
+        for command in ("show", "replay", "score", "report", "trajectories", "replies", "judge"):
+            result = looktwice(command, run, *WORDS.get(command, ()))
+            assert result.exception is None or isinstance(result.exception, SystemExit), (
+                result.output
+            )
+            texts.append(result.output)
+        said = "\n".join(texts)
+        assert "lies outside the run's folder" in said and "--allow ../private" in said, what
+        files = [path for path in run.rglob("*") if path.is_file() and "blobs" not in path.parts]
+        assert SECRET not in "\n".join((said, *(p.read_text(errors="replace") for p in files))), (
+            what
+        )
 
 
 def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:

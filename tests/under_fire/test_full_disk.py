@@ -61,26 +61,24 @@ def test_a_run_names_the_file_and_goes_on_when_there_is_room(
     assert f"({SAMPLES - kept} new, {kept} were there, 0 failed)" in said
 
 
-@pytest.mark.parametrize(
-    ("words", "file"),
-    [
-        ("report runs/study", "runs/study/report.csv"),
-        ("show runs/study q1", "runs/study/show/q1.html"),
-        ("trajectories runs/study --out t.parquet", "t.parquet"),
-        ("trajectories runs/study --out t.jsonl", "t_images/"),
-        ("replies runs/study --export a.json", "a.json"),
-        ("replies runs/study --export a.tsv", "a.tsv"),
-        ("check study.yaml --out pages", "pages/q0.html"),
-    ],
-)
-def test_what_is_written_from_a_run_is_whole_or_not_there(
-    folder: Path, words: str, file: str
-) -> None:
+WRITTEN = {
+    "report runs/study": "runs/study/report.csv",
+    "show runs/study q1": "runs/study/show/q1.html",
+    "trajectories runs/study --out t.parquet": "t.parquet",
+    "trajectories runs/study --out t.jsonl": "t_images/",
+    "replies runs/study --export a.json": "a.json",
+    "replies runs/study --export a.tsv": "a.tsv",
+    "check study.yaml --out pages": "pages/q0.html",
+}
+
+
+def test_what_is_written_from_a_run_is_whole_or_not_there(folder: Path) -> None:
     ends(0, "run", "study.yaml")
     for report in RUN.glob("report.*"):
         report.unlink()
     before = {path for path in folder.rglob("*") if path.is_file()}
-    with room(400):
-        said = ends(2, *words.split())
-    assert file in said and FULL in said
-    assert {path for path in folder.rglob("*") if path.is_file()} == before
+    for words, file in WRITTEN.items():
+        with room(400):
+            said = ends(2, *words.split())
+        assert file in said and FULL in said
+        assert {path for path in folder.rglob("*") if path.is_file()} == before

@@ -11,7 +11,7 @@ import pytest
 
 from looktwice.eval.records import RunFolder
 from tests.first_day.studies import looktwice
-from tests.under_fire.scenes import STUDY, ends, records, write_questions
+from tests.under_fire.scenes import RUN, STUDY, ends, records, write_questions
 
 MODEL = """
 from dataclasses import dataclass
@@ -55,17 +55,23 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-@pytest.mark.parametrize(
-    "how", ["number", "usage", "calls", "numpy", "object", "half", "text", "nothing", "nan"]
-)
-def test_a_reply_that_is_none_fails_its_sample_alone(how: str, plugin: str) -> None:
-    model = f"{{use: {plugin}.M, how: {how}}}"
-    Path("study.yaml").write_text(STUDY.replace("models: {m:", f"models: {{m: {model}, n:"))
-    command = ("run", "study.yaml", "model=${models.m}", "--plugin", f"{plugin}.py")
+REPLIES = ("number", "usage", "calls", "numpy", "object", "half", "text", "nothing", "nan")
+
+
+def test_a_reply_that_is_none_fails_its_sample_alone(plugin: str) -> None:
+    models = ", ".join(f"{how}: {{use: {plugin}.M, how: {how}}}" for how in REPLIES)
+    asked = "".join(f"  {how}: {{model: {how}}}\n" for how in REPLIES)
+    study = STUDY.replace("models: {m:", f"models: {{{models}, m:")
+    Path("study.yaml").write_text(f"{study}contestants:\n{asked}")
+    command = ("run", "study.yaml", "--plugin", f"{plugin}.py")
     ends(1, *command)
-    errors = {name: record.error for name, record in records().items()}
-    assert "gave a reply that cannot be recorded" in errors["q0"] and not errors["q1"]
-    assert "1 new, 1 were there" in " ".join(ends(1, *command).split())
+    folder = RunFolder(RUN)
+    for record in folder.records().values():
+        how = folder.points[record.point].contestant
+        fails = "gave a reply that cannot be recorded" in record.error
+        assert fails is (record.sample == "q0") and bool(record.error) is fails, how
+    assert len(folder.records()) == 2 * len(REPLIES)
+    assert "9 new, 9 were there" in " ".join(ends(1, *command).split())
 
 
 @pytest.mark.parametrize(("how", "code"), [("own", 1), ("exit", 1), ("stopped", 2)])

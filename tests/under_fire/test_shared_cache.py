@@ -33,8 +33,7 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.cache import Cached, CacheError, Store
-from looktwice.pipelines.models.endpoint import EndpointWatch
-from looktwice.pipelines.models.wrappers import wrap
+from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from tests.chat_server import chat_server
 from tests.first_day.studies import write_study
 from tests.under_fire.scenes import ends, records

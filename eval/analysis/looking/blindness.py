@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import compress
 from statistics import fmean
 from string import ascii_uppercase
@@ -44,12 +44,11 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
-from looktwice.eval.scoring.score import compare_with_key
-from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.answers import PositionBias, position_bias
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
-from looktwice.pipelines.config.yaml_input import dump_yaml
+from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -218,13 +217,9 @@ def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestio
     choices = dict(zip(ascii_uppercase, words, strict=False))
     spoken = [entry.answer for entry in asked if entry.answer is not None]
     answers = Counter(choices.get(answer.strip(), answer) for answer in spoken)
-
-    @cache
-    def accepts(answer: str) -> bool:
-        return compare_with_key(ReadResult(answer=answer), row, arm.scorer).verdict is Verdict.RIGHT
-
     key, right = str(row.answer), sum(entry.verdict is Verdict.RIGHT for entry in asked)
     texts, question = tuple(choices.values()), row.sample["question"]
+    accepts = cache(partial(arm.accepts, row))
     return BlindQuestion(
         name, question, texts, choices.get(key, key), answers, len(asked), right, accepts
     )
@@ -297,7 +292,7 @@ ARM_COLUMNS: Sequence[Column[ArmLine]] = (
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
     Column("against seen", "paired", change_cell),
-    Column("p", lambda line: line.paired and line.paired.p, format_p),
+    Column("p", "paired.p", format_p),
     Column("mirage\nscore", lambda line: line.beside(line.audit.mirage), "{:.2f}".format),
     Column("above\nchance", lambda line: line.beside(line.audit.beyond_chance), "{:.2f}".format),
     Column("accuracy on\ncleaned set %", "cleaned"),

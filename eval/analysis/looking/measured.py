@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from math import sqrt
 from statistics import fmean
 
 import numpy as np
@@ -27,19 +26,14 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.scoring.measurements import (
-    mean_interval,
-    measured_parts,
-    measurements,
-    numbers_of,
-    rightness,
-)
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.metrics import measured_parts, measurements, numbers_of
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import (
     Estimate,
     Floats,
     cluster_codes,
-    cluster_sums,
+    mean_gap,
+    mean_interval,
     share_interval,
 )
 from looktwice.eval.statistics.paired import Values, mean_difference
@@ -84,34 +78,9 @@ class Measured:
 
     @property
     def gap(self) -> Estimate | None:
-        """The difference of the two means with its 95 % t interval and p; None without any spread.
-
-        Of samples that stand alone it is Welch's (1947); else its variance is that between
-        clusters, which may have samples of both kinds.
-        """
-        sides = self.of(True), self.of(False)
-        counts = np.array([*map(len, sides)])
-        if counts.min() < 2:
-            return None
-        from scipy.special import stdtr, stdtrit
-
-        off = [(side - fmean(side)) / len(side) for side in sides]
-        names = np.concatenate([self.clusters[self.right > 0.5], self.clusters[self.right <= 0.5]])
-        n = len(names)
-        sums, sizes = cluster_sums(np.concatenate([off[0], -off[1]]), cluster_codes(names, n))
-        m = len(sizes)
-        gap = fmean(sides[0]) - fmean(sides[1])
-        parts = np.array([side.var(ddof=1) for side in sides]) / counts
-        variance = parts.sum() if m == n else float(np.square(sums).sum()) * m / max(1, m - 1)
-        error = sqrt(variance)
-        if error < 1e-12 or m < 2:
-            return None
-        if m == n:
-            freedom = error**4 / float((parts**2 / (counts - 1)).sum())
-        else:
-            freedom = max(1.0, n**2 / float(np.square(sizes).sum()) - 1)
-        half, p = float(stdtrit(freedom, 0.975)) * error, 2 * stdtr(freedom, -abs(gap) / error)
-        return Estimate(gap, gap - half, gap + half, n, m, float(p))
+        """The difference of the two means (`mean_gap`); None without any spread."""
+        clusters = [self.clusters[self.right > 0.5], self.clusters[self.right <= 0.5]]
+        return mean_gap(self.of(True), self.of(False), np.concatenate(clusters))
 
     @property
     def accuracy(self) -> Estimate | None:
@@ -127,9 +96,18 @@ MEASURED: Sequence[Column[Measured]] = (
     Column("right", lambda line: line.mean_of(True), "{:.3g}".format),
     Column("not right", lambda line: line.mean_of(False), "{:.3g}".format),
     Column("difference", "gap", lambda gap: f"{gap.value:+.3g}\n{gap.low:.3g} to {gap.high:.3g}"),
-    Column("p", lambda line: line.gap and line.gap.p, format_p),
+    Column("p", "gap.p", format_p),
     Column("accuracy\n%", "accuracy", share_cell),
 )
+
+
+def rightness(scores: PointScores) -> dict[str, float]:
+    """The share of draws that are right, of every sample with a key whose draws did not all
+    fail."""
+    return {
+        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name))
+        for name in scores.comparable
+    }
 
 
 def measurement_table(scored: Table) -> TextTable:

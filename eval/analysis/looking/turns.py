@@ -19,7 +19,7 @@ from looktwice.eval.display.text_tables import (
     share_cell,
     text,
 )
-from looktwice.eval.scoring.measurements import LOOKING, Turns, TurnsOfArm, read_turns
+from looktwice.eval.scoring.metrics import LOOKING, Turns, TurnsOfArm, read_turns
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import mean_difference
@@ -109,11 +109,11 @@ TURN_COLUMNS: Sequence[Column[TurnLine]] = (
     Column("accuracy\n%", "accuracy", share_cell),
     Column("wrong\nto right", lambda line: line.change and line.change.count(True)),
     Column("right\nto wrong", lambda line: line.change and line.change.count(False)),
-    Column("change", lambda line: line.change and line.change.paired, change_cell),
-    Column("p", lambda line: line.change and line.change.paired and line.change.paired.p, format_p),
+    Column("change", "change.paired", change_cell),
+    Column("p", "change.paired.p", format_p),
     Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}".format),
     Column("cost\nper sample", lambda line: line.arm.cost(line.turn), format_cost),
-    Column("tokens per\ngained one", lambda line: line.since and line.since.tokens_per_point),
+    Column("tokens per\ngained one", "since.tokens_per_point"),
     Column(
         "cost per\ngained one",
         lambda line: line.since and line.since.per_point(line.since.cost),

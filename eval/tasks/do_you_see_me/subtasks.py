@@ -8,16 +8,12 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer, Total, group_metric, right_by_draw
-from looktwice.eval.scoring.row import accuracy
-from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
+from looktwice.eval.scoring.metrics import accuracy_along, group_metric, right_by_draw
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Total, Verdict
 
 Form = Literal["integer", "option", "letters", "yes_no"]
 
@@ -244,31 +240,6 @@ def standard_answer(answer: str, form: Form) -> str | None:
     return {"yes": "Yes", "no": "No"}.get(text.casefold())
 
 
-def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Whether values depend on their group (Kruskal-Wallis, App. K): the effect size H/(n - 1) in
-    0..1, and p.
-
-    Groups without values are left out; where all values are the same there is no effect and p is 1.
-    """
-    # scipy.stats, which has the whole test, takes a second to open
-    from scipy.special import chdtrc
-
-    filled = list(filter(len, groups))
-    sizes = np.array(list(map(len, filled)))
-    levels, place, times = np.unique(
-        list(chain.from_iterable(filled)), return_inverse=True, return_counts=True
-    )
-    n = len(place)
-    if len(filled) < 2 or len(levels) < 2:
-        return 0.0, 1.0
-    ranks = (np.cumsum(times) - (times - 1) / 2)[place]
-    sums = np.add.reduceat(ranks, np.cumsum(sizes) - sizes)
-    ties = 1 - float((times.astype(float) ** 3 - times).sum()) / (n**3 - n)
-    between = float((sums**2 / sizes).sum())
-    h = max(0.0, (12 / (n * (n + 1)) * between - 3 * (n + 1)) / ties)
-    return min(1.0, h / (n - 1)), float(chdtrc(len(filled) - 1, h))
-
-
 @dataclass(frozen=True)
 class SweepScorer(Scorer):
     """The subtask `name` of `kind` 2D or 3D: exact match in its `form`, and by levels of its
@@ -316,28 +287,6 @@ class SweepScorer(Scorer):
             if self.form != "integer"
             else {}
         )
-
-
-def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]:
-    """For every control that has several levels its test, and the accuracy at each of its
-    levels."""
-    values, metrics = accuracy(scores), list[Metric]()
-    for control in controls:
-        levels: dict[Any, dict[str, float]] = defaultdict(dict)
-        for name, row in scores.keyed.items():
-            if control in row.meta and name in values:
-                levels[row.meta[control]][name] = values[name]
-        if len(levels) < 2:
-            continue
-        ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
-        units = dict(chain.from_iterable(levels[level].items() for level in ordered))
-        effect, p = kruskal([list(levels[level].values()) for level in ordered])
-        name = f"kruskal_{control}"
-        metrics.append(Metric(name, units, value=effect, groups=len(ordered), p=p))
-        for level in ordered:
-            part = f"{control}={level}"
-            metrics.append(Metric("accuracy_along", levels[level], slice=part))
-    return metrics
 
 
 ROLES = ("perception", "reasoning")

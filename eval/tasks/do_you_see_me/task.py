@@ -189,7 +189,7 @@ class DoYouSeeMe(TableTask):
 
 
 NEEDED = ("id", "image", *(f"{role}_{word}" for role in ROLES for word in ("question", "answer")))
-USUAL = {name: (name,) for name in (*NEEDED, *(f"{role}_choices" for role in ROLES))}
+USUAL = {name: name for name in (*NEEDED, *(f"{role}_choices" for role in ROLES))}
 
 
 @dataclass(frozen=True)

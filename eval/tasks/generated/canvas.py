@@ -24,6 +24,8 @@ XY = NDArray[np.float64]
 """The corners of an outline, (n, 2)."""
 
 BLACK, WHITE = (0, 0, 0), (255, 255, 255)
+SQUARE: XY = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
+TRIANGLE: XY = np.array([[0.5, 0], [1, 1], [0, 1]])
 LARGEST = 3000  # pixels of a window whose shares are kept
 ROWS = 4  # scan lines a pixel; along each of them shares are exact
 

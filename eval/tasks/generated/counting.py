@@ -19,6 +19,7 @@ import numpy as np
 from looktwice.eval.tasks.generated.canvas import (
     BLACK,
     RGB,
+    SQUARE,
     XY,
     blank,
     circle,
@@ -36,6 +37,7 @@ from looktwice.eval.tasks.generated.scene import (
     SceneType,
     number_labels,
 )
+from looktwice.pipelines.geometry import grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -122,8 +124,7 @@ class Figure:
 
     def touches(self, figure: Figure, apart: float) -> bool:
         """Whether less than `apart` lies between the rooms of two filled shapes."""
-        (a0, b0, a1, b1), (c0, d0, c1, d1) = self.room, figure.room
-        return a0 <= c1 + apart and c0 <= a1 + apart and b0 <= d1 + apart and d0 <= b1 + apart
+        return overlaps(grow(self.room, apart), figure.room)
 
     def draw(self, pixels: Pixels) -> None:
         """Draw it."""
@@ -339,7 +340,6 @@ WIDTH = 28 * PATCH
 MARGIN = 4.0  # pixels between two rectangles, and between one and the rim
 TRIED = 200  # places for all rectangles of a picture
 SHORTER = 0.8  # of a rectangle's longer edge
-UNIT = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
 
 
 def draw_rotation(params: SceneParameters) -> Iterator[Scene]:
@@ -351,7 +351,7 @@ def draw_rotation(params: SceneParameters) -> Iterator[Scene]:
     size = float(params.levels["size"])
     turn = float(params.levels["rotation"]) * params.pick((-1, 1))
     place = np.array([WIDTH / 4, WIDTH / 2]) + params.rng.uniform(0, PATCH, 2) - PATCH / 2
-    square = (2 * UNIT - 1) * size / 2
+    square = (2 * SQUARE - 1) * size / 2
     outlines = [square + place, rotate(square, turn) + place + (WIDTH / 2, 0)]
     truth = {"center": place.round(3).tolist(), "size": size, "turn": turn}
     question = "Is the right square rotated with respect to the left one? Answer Yes or No."
@@ -375,7 +375,7 @@ def draw_counting(params: SceneParameters) -> Iterator[Scene | None]:
             continue
         places = np.reshape(corners, (-1, 2)).round(3).tolist()
         truth = {"corners": places, "size": shape.round(3).tolist()}
-        outlines = [UNIT * shape + corner for corner in corners]
+        outlines = [SQUARE * shape + corner for corner in corners]
         labels = list(number_labels(["rectangle"] * number))
         question = "How many rectangles are in the image? Answer with a number."
         scene = _black_scene(question, str(number), truth, outlines, labels, size)

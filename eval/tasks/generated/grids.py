@@ -17,6 +17,8 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.generated.canvas import (
     BLACK,
     RGB,
+    SQUARE,
+    TRIANGLE,
     WHITE,
     XY,
     blank,
@@ -33,11 +35,10 @@ from looktwice.pipelines.picture import Pixels
 CELL, PITCH, BETWEEN, SIDE = 50, 55, 50, 20
 SHAPES, FILLS = ("square", "circle", "triangle"), ("white", "black")
 STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
-UNIT = CELL * np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float64)
 OUTLINES: Mapping[str, XY] = {
-    "square": UNIT,
+    "square": CELL * SQUARE,
     "circle": circle(CELL / 2, CELL / 2, CELL / 2),
-    "triangle": CELL * np.array([[0.5, 0], [1, 1], [0, 1]]),
+    "triangle": CELL * TRIANGLE,
 }
 
 Place = tuple[int, int]
@@ -106,7 +107,7 @@ def draw_grids(params: SceneParameters) -> Iterator[Scene]:
         wide, high = columns * PITCH, rows * PITCH
         pixels = blank(number * wide + (number - 1) * BETWEEN + 2 * SIDE, high)
         for n, grid in enumerate(grids):
-            stroke(pixels, UNIT / CELL * (wide, high) + corner(n, 0, 0), 3)
+            stroke(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
             for (row, column), (shape, color) in grid.items():
                 outline = OUTLINES[shape] + corner(n, row, column)
                 fill(pixels, outline, BLACK if color == "black" else WHITE)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.generated.canvas import (
     BLACK,
+    SQUARE,
+    TRIANGLE,
     XY,
     blank,
     circle,
@@ -41,8 +43,8 @@ VISIBLE = 25.0  # black pixels' worth of difference between two options, at leas
 
 
 CORNERS_OF: Mapping[str, XY] = {
-    "square": np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]]),
-    "triangle": np.array([[0.5, 0], [1, 1], [0, 1]]),
+    "square": SQUARE,
+    "triangle": TRIANGLE,
     "line": np.array([[0.0, 0], [1, 1]]),
 }
 
@@ -181,8 +183,7 @@ def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
         base = random_pattern(params, params.whole(2, 10))
         options = [base]
         if params.official:
-            for _ in range(3):
-                options.append(tuple(_change_all(params, element) for element in base))
+            options += [tuple(_change_all(params, element) for element in base) for _ in range(3)]
         else:
             first, second = _split_changes(params, base)
             corners = CORNERS if second else tuple((times, 0) for times in range(4))

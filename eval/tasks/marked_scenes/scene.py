@@ -154,19 +154,12 @@ class Style:
     photos: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Scene:
-    """Things in the order in which they are drawn, on a ground."""
-
-    ground: Pixels
-    things: tuple[Thing, ...]
-
-    def draw(self) -> Pixels:
-        """HxWx3 RGB uint8."""
-        pixels = self.ground.copy()
-        for thing in self.things:
-            thing.draw(pixels)
-        return pixels
+def draw_things(rng: Generator, things: Sequence[Thing], style: Style) -> Pixels:
+    """HxWx3 RGB uint8: the things, one over the other, on a random ground."""
+    pixels = draw_ground(rng, style)
+    for thing in things:
+        thing.draw(pixels)
+    return pixels
 
 
 def draw_ground(rng: Generator, style: Style) -> Pixels:

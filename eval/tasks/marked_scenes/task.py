@@ -10,13 +10,12 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer
-from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
+from looktwice.eval.scoring.metrics import accuracy_along
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
-from looktwice.eval.tasks.do_you_see_me.subtasks import accuracy_along
 from looktwice.eval.tasks.generated.scene import Control, SweptTask
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
-from looktwice.eval.tasks.marked_scenes.scene import Ground, Scene, Style, draw_ground
+from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
@@ -95,7 +94,7 @@ class MarkedScenes(SweptTask):
             point = Point(label, thing.x - 0.5, thing.y - 0.5)
             marks.append(Box(label, *thing.box) if self.mark == "box" else point)
         name, question = self._id(number), asked.question
-        picture = Picture(Scene(draw_ground(rng, style), asked.things).draw(), name)
+        picture = Picture(draw_things(rng, asked.things, style), name)
         meta = {"kind": self.kind, **plan}
         sample = Sample(name, question.text, (picture,), question.choices, tuple(marks), meta)
         truth = {"things": [thing.to_dict() for thing in asked.things], "possible": asked.possible}

@@ -8,16 +8,8 @@ from statistics import fmean
 from typing import ClassVar
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import (
-    Metric,
-    Scorer,
-    Total,
-    clusters_of,
-    group_by,
-    group_metric,
-    right_by_draw,
-)
-from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
+from looktwice.eval.scoring.metrics import clusters_of, group_by, group_metric, right_by_draw
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Total, Verdict
 
 HEADLINE = {
     "GC-Mat": "pair_accuracy",

@@ -1,19 +1,47 @@
-"""A model that is asked in batches, for half the price: what a run wants to ask is handed in, and
-waited for."""
+"""A model that is asked in batches, for half the price: what a run wants to ask is gathered in
+files, handed in, and waited for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import hashlib
+import json
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from filelock import FileLock, Timeout
 from yarl import URL
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, price_fault
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import append_file, read_file, write_file
+from looktwice.pipelines.model import (
+    CallOptions,
+    Deferred,
+    Messages,
+    ModelError,
+    Reply,
+    Stopped,
+    price_fault,
+    request_key,
+)
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch, BatchServer, key_of
+from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_api import ChatAPI
 
 HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
+
+PATIENCE = 10  # looks in a row at which nothing could be seen
+LOOK = 0.5  # seconds between looks whether another run is done
+ATTEMPTS = 3  # batches in which a request may come before it has failed
 
 
 @dataclass(frozen=True)
@@ -73,3 +101,276 @@ class Batched:
     ) -> Reply:
         """Raises ModelError: only `run` knows what else there is to ask."""
         raise ModelError("only `looktwice run` asks in batches; use `chat` itself here")
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What lies at `path` beside the requests of a batch.
+
+    `batch` is its name at the server, once it has one, `process` who gathered it, `tried` when it
+    was handed in, and `keys` are those of its requests in their order.
+    """
+
+    path: Path
+    process: str
+    batch: str = ""
+    tried: float = 0.0
+    keys: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> _Note:
+        return cls(path, **json.loads(read_file(path)))
+
+    @property
+    def lines(self) -> Path:
+        """Where the requests lie until the server has them."""
+        return self.path.with_suffix(".jsonl")
+
+    def write(self) -> None:
+        facts = {name: value for name, value in vars(self).items() if name != "path"}
+        write_file(self.path, json.dumps(facts))
+
+    def forget(self) -> None:
+        self.lines.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+
+
+@dataclass(eq=False)
+class BatchQueue:
+    """What a run wants to ask of a `Batched` model, in files of `store`'s folder, and the batches
+    that are under way.
+
+    `say` is told how far they are, and `give_up` why there is no use in waiting on; setting `stop`
+    ends the wait.
+    """
+
+    model: Batched
+    store: Store
+    stop: threading.Event
+    say: Callable[[str], None] = lambda said: None
+    give_up: Callable[[str], None] = lambda said: None
+    waiting: set[str] = field(default_factory=set)
+    failed: dict[str, ModelError] = field(default_factory=dict)
+    attempts: Counter[str] = field(default_factory=Counter)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    over: set[str] = field(default_factory=set)
+    size: int = 0
+    resumed: bool = False
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def identity(self) -> str:
+        """The identity of the model."""
+        return self.model.identity
+
+    @cached_property
+    def server(self) -> BatchServer:
+        """Where batches are handed in, at the URL of the provider's own protocol."""
+        chat, speaks = self.model.chat, self.model.speaks
+        url = chat.urls[0].removesuffix("/openai") if speaks == "gemini" else chat.urls[0]
+        return DIALECTS[speaks](chat, url)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files of this model's requests and batches lie."""
+        name = hashlib.sha256(self.identity.encode()).hexdigest()[:16]
+        return self.store.folder / "batches" / name
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The reply, where a batch that an earlier run left has brought it; else it is put among
+        what is to be asked.
+
+        Raises Deferred, and the ModelError of a request that failed in its batch.
+        """
+        key = request_key(self.identity, messages, draw, options)
+        with self.lock:
+            # what ended one thread's wait for the earlier batches ends that of all
+            if self.stop.is_set():
+                raise Stopped("stopped before it was put into a batch")
+            if not self.resumed:
+                self._resume()
+        if key in self.failed:
+            raise self.failed[key]
+        if (reply := self.store.get(key)) is not None:
+            return reply
+        if self.attempts[key] >= ATTEMPTS:
+            raise ModelError(
+                f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches"
+            )
+        line = self.server.line(key, self.model.chat.body(messages, draw, options))
+        with self.lock:
+            if key not in self.waiting:
+                is_full = len(self.waiting) >= self.model.requests
+                if is_full or self.size + len(line) > self.server.most_bytes:
+                    self._close_file()
+                append_file(self._open_file, line)
+                self.waiting.add(key)
+                self.size += len(line)
+        raise Deferred("it waits for its batch")
+
+    def collect(self) -> None:
+        """Hand in what waits, wait for it, and keep the replies. Raises Stopped."""
+        with self.lock, self._alone():
+            self._close_file()
+            self._wait()
+
+    def close(self) -> None:
+        """Let go of what was gathered and not handed in."""
+        self._open_file.unlink(missing_ok=True)
+        self._presence.release()
+        Path(self._presence.lock_file).unlink(missing_ok=True)
+
+    @property
+    def _open_file(self) -> Path:
+        return self.folder / f"gathering-{self.name}"
+
+    @cached_property
+    def _presence(self) -> FileLock:
+        """Held as long as this queue gathers, so that others let it; whatever ends the process lets
+        go of it."""
+        return FileLock(self.folder / f"{self.name}.here", thread_local=False)
+
+    @property
+    def _notes(self) -> list[_Note]:
+        return [_Note.read(path) for path in sorted(self.folder.glob("*.json"))]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Inside, no other process has these batches; what no wait can mend ends the run. Raises
+        Stopped."""
+        lock, waits = FileLock(self.folder / ".lock"), False
+        while not lock.is_locked:
+            try:
+                lock.acquire(timeout=LOOK)
+            except Timeout:
+                if not waits:
+                    self.say("another run waits for batches of this model; this one waits for it")
+                waits = True
+                if self.stop.is_set():
+                    raise Stopped("stopped while another run had the batches") from None
+        try:
+            yield
+        except ModelError as exc:
+            self.give_up(str(exc))
+            raise Stopped(str(exc)) from exc
+        finally:
+            lock.release()
+
+    def _resume(self) -> None:
+        """Wait for what an earlier run handed in; what it had only gathered is gathered again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            self._presence.acquire()
+            here = {path.stem for path in self.folder.glob("*.here") if _is_held(path)}
+            for path in self.folder.glob("gathering-*"):
+                if path.name.partition("-")[2] not in here:
+                    path.unlink(missing_ok=True)
+            for note in self._notes:
+                is_orphan = not note.batch and note.process not in here
+                if is_orphan and self._find(note) is None:
+                    note.forget()
+            self._wait()
+        self.resumed = True
+
+    def _find(self, note: _Note) -> Batch | None:
+        """The batch that was handed in a moment before its run was killed, or before its name was
+        lost, unless it is known otherwise."""
+        if not note.tried:
+            return None
+        batch = self.server.find(note.path.stem, len(note.keys), note.tried)
+        if batch is None or batch.id in self.over | {other.batch for other in self._notes}:
+            return None
+        replace(note, batch=batch.id).write()
+        return batch
+
+    def _close_file(self) -> None:
+        """Make a batch of what was gathered, which is handed in by `_wait`."""
+        if self.waiting:
+            note = _Note(self.folder / f"{uuid.uuid4().hex}.json", self.name)
+            self._open_file.rename(note.lines)
+            note.write()
+            self.attempts.update(self.waiting)
+        self.waiting, self.size = set(), 0
+
+    def _wait(self) -> None:
+        """Until every batch is over."""
+        shown, unseen = "", 0
+        while notes := self._notes:
+            under_way: list[Batch] = []
+            trouble: ModelError | None = None
+            for note in notes:
+                if self.stop.is_set():
+                    self.say("the batches go on at the server, and the same command collects them")
+                    raise Stopped("stopped while a batch was under way")
+                try:
+                    under_way += self._look(note)
+                except ModelError as exc:
+                    if not exc.retryable or (exc.unreached and not note.batch):
+                        raise
+                    trouble = exc
+            unseen = unseen + 1 if trouble else 0
+            if trouble and unseen >= PATIENCE:
+                raise trouble
+            if trouble:
+                self.say(f"{trouble}; looking again in {self.model.look:g} s")
+            done = sum(batch.done for batch in under_way)
+            total = sum(batch.total for batch in under_way)
+            progress = (
+                f"{counted(len(under_way), 'batch', 'batches')} under way, {done:,} of {total:,}"
+                " requests answered"
+            )
+            if under_way and progress != shown:
+                self.say(progress)
+                shown = progress
+            if under_way or trouble:
+                self.stop.wait(self.model.look)
+
+    def _look(self, note: _Note) -> list[Batch]:
+        """The batch of a note, handed in if it has not been, unless it is over: then its replies
+        are kept."""
+        batch = self.server.look_at(note.batch) if note.batch else self._hand_in(note)
+        if batch is None or not batch.is_over:
+            return [batch] if batch else []
+        for key, response in self.server.answers(batch, _Note.read(note.path).keys):
+            try:
+                reply = read_response(response, self.model.chat.endpoint, 0.0)
+                self.store.put(key, self.identity, reply)
+            except ModelError as exc:
+                # what came of neither is asked again
+                if not exc.retryable or self.attempts[key] >= ATTEMPTS:
+                    self.failed[key] = exc
+        self.over.add(batch.id)
+        note.forget()
+        if batch.error:
+            raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error}")
+        return []
+
+    def _hand_in(self, note: _Note) -> Batch | None:
+        """The batch of what was gathered; None where other runs have brought all of it by now."""
+        batch = self._find(note)  # an answer may have been lost
+        if batch is None:
+            lines = read_file(note.lines).splitlines(keepends=True)
+            # another run may have it
+            wanted = [line for line in lines if self.store.get(key_of(line)) is None]
+            if not wanted:
+                note.forget()
+                return None
+            note = replace(note, keys=[key_of(line) for line in wanted], tried=time.time())
+            note.write()
+            batch = self.server.create(wanted, note.path.stem)
+            replace(note, batch=batch.id).write()
+        note.lines.unlink(missing_ok=True)
+        return batch
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a process that runs holds this lock; the file of one that does not is removed."""
+    try:
+        with FileLock(lock, timeout=0):
+            pass
+    except Timeout:
+        return True
+    lock.unlink(missing_ok=True)
+    return False

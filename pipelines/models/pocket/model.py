@@ -21,24 +21,22 @@ from looktwice.pipelines.model import (
     canonical,
     request_key,
 )
-from looktwice.pipelines.models.pocket.inputs import (
+from looktwice.pipelines.models.pocket.network import (
     ANSWER,
     CELLS,
     END,
+    ONE_THREAD,
+    REPLY,
     SPECIAL,
+    VIEWS,
     VOCABULARY,
+    Conversation,
+    Floats,
     fit_pixels,
     read_words,
     reply_words,
-    write_words,
-)
-from looktwice.pipelines.models.pocket.network import (
-    ONE_THREAD,
-    REPLY,
-    VIEWS,
-    Conversation,
-    Floats,
     shipped_weights,
+    write_words,
 )
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
@@ -170,10 +168,10 @@ def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]
     """The token that was said and then the likeliest others, `count` in all; the end is the empty
     text."""
     others = [int(number) for number in np.argsort(-likely, kind="stable") if number != token]
-    said = [number for number in others if number == END or number >= len(SPECIAL)]
+    words = [number for number in others if number == END or number >= len(SPECIAL)]
     return {
         "" if number < len(SPECIAL) else VOCABULARY[number]: round(float(likely[number]), DIGITS)
-        for number in [token, *said][:count]
+        for number in [token, *words][:count]
     }
 
 

@@ -1,4 +1,5 @@
-"""Pocket's network in numpy: what `bench/pocket` trains in torch, one question at a time.
+"""Pocket's network in numpy: what `bench/pocket` trains in torch, one question at a time; its
+vocabulary, and the square into which a picture is fitted.
 
 Shapes: a view is SIDE x SIDE x 3 RGB uint8, its places (CELLS * CELLS, width); words are (length,
 width).
@@ -8,21 +9,105 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from functools import lru_cache
 from importlib.resources import files
 
+import cv2
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from looktwice.pipelines.models.pocket.inputs import LINE, LONGEST
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.stores import Memory
+
+SPECIAL = ("<pad>", "<unknown>", "<line>", "<answer>", "<end>")
+PAD, UNKNOWN, LINE, ANSWER, END = range(len(SPECIAL))
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+NUMBERS = tuple(str(number) for number in range(101))
+TEXT = """
+    a about above across all along among an and answer any are as at be below between big bigger
+    black blue bottom bright but by can cell cells center choice choices choose circle circled
+    circles closely color colored colors column columns complete correct count crescent crescents
+    cross crosses dark describe diamond diamonds did different digit digits divide do does drawn
+    each equal equally every false figure final find first five following for form four from give
+    given gray green grid has have heart hearts height high higher highest how image image's images
+    in inside into is it its kind large larger last left letter letters lie lies line list locate
+    location look looks lower lowest many mark marked marker marks middle most name named neither no
+    none not number numbers object objects of on one ones only option options or orange other out
+    outlined over part parts percent pick picture place point pointed position present purple
+    question read reads red reply right ring ringed row rows same say says second see seen select
+    shape shapes show shown shows six size sizes small smaller so sort square squares star stars
+    state step symbol symbols take tall tell than that the their them there these they thing things
+    think third this three tile tiles to top triangle triangles true two type under up upper us
+    vertical view views visible was what where whether which white whole wide width with within word
+    words write written x y yellow yes you your zero
+"""
+WORDS = tuple(re.findall(r"\S+", TEXT))
+VOCABULARY = (*SPECIAL, ",", *LETTERS, *NUMBERS, *sorted(set(WORDS)))
+NUMBER_OF = {word: number for number, word in enumerate(VOCABULARY)}
+LONGEST = 72  # tokens of a text that are read; of a longer one the last
+PIECE = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
+
+
+def read_words(text: str) -> list[int]:
+    """The numbers of the last words of a text; punctuation is passed over, unknown words in a row
+    are one.
+
+    A capital that stands alone is a letter, so that the choice A is not the article.
+    """
+    numbers: list[int] = []
+    for piece in PIECE.findall(text.strip()):
+        number = NUMBER_OF.get(piece, NUMBER_OF.get(piece.lower(), UNKNOWN))
+        number = LINE if piece[0] == "\n" else number
+        if numbers[-1:] != [number] or number not in (LINE, UNKNOWN):
+            numbers.append(number)
+    return numbers[-LONGEST:]
+
+
+def reply_words(text: str) -> list[int]:
+    """The tokens of a reply with its end; none where a word is not in the vocabulary."""
+    numbers: list[int] = []
+    for part in text.replace(",", " , ").split():
+        for piece in PIECE.findall(part) or [part]:
+            if piece not in NUMBER_OF:
+                return []
+            numbers.append(NUMBER_OF[piece])
+    return [*numbers, END] if numbers else []
+
+
+def write_words(numbers: Iterable[int]) -> str:
+    """The text of tokens, without special ones."""
+    words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL)]
+    return " ".join(words).replace(" ,", ",")
+
+
+SIDE = 128  # pixels of the network's square input
+STEP = 8  # pixels of the input that one place of the encoder stands for
+CELLS = SIDE // STEP
+GREY = 128
+
+
+def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
+    """The input SIDE x SIDE x 3 made of RGB uint8 pixels, the scale, and the left and top edge of
+    the picture in it."""
+    height, width = pixels.shape[:2]
+    scale = SIDE / max(height, width)
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    shrinks = scale < 1
+    sized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+    if size == (SIDE, SIDE):
+        return np.asarray(sized, np.uint8), scale, (0, 0)
+    left, top = (SIDE - size[0]) // 2, (SIDE - size[1]) // 2
+    whole = np.full((SIDE, SIDE, 3), GREY, np.uint8)
+    whole[top : top + size[1], left : left + size[0]] = sized
+    return whole, scale, (left, top)
+
 
 Floats = NDArray[np.float32]
 HEADS = 4
@@ -32,7 +117,7 @@ CLASSES = (10, 9, 17, 4, 13, 2)
 first means none."""
 REPLY = 8  # tokens of the longest reply, with its end
 VIEWS = 4  # that are told apart
-KEPT = 256  # views whose places are kept, about 25 MB
+KEPT = 25 << 20  # bytes of the places of views that are kept, some 256 views
 FILE = "pocket.npz"
 
 
@@ -76,8 +161,7 @@ class Weights:
             }
         numbers = (name.split(".")[1] for name in self._arrays if name.startswith("layers."))
         self.layers = 1 + max(map(int, numbers))
-        self._places: OrderedDict[str, Floats] = OrderedDict()
-        self._lock = threading.Lock()
+        self.seen = Memory(KEPT)
 
     @property
     def count(self) -> int:
@@ -106,16 +190,12 @@ class Weights:
 
     def places(self, sha: str, pixels: Pixels) -> Floats:
         """What the encoder sees at each place of a view, kept under the sha256 of its picture."""
-        with self._lock:
-            if sha in self._places:
-                self._places.move_to_end(sha)
-                return self._places[sha]
-        seen = encoder_states(self, pixels)[-1]
-        with self._lock:
-            self._places[sha] = seen
-            if len(self._places) > KEPT:
-                self._places.popitem(last=False)
-        return seen
+
+        def see() -> tuple[Floats, int]:
+            places = encoder_states(self, pixels)[-1]
+            return places, places.nbytes
+
+        return self.seen.share(sha, see)
 
 
 @lru_cache(maxsize=1)

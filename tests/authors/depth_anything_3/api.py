@@ -48,14 +48,8 @@ class DepthAnything3(torch.nn.Module):  # type: ignore[misc]
             assert pixels.dtype == np.uint8
             scale = process_res / max(pixels.shape[:2])
             rows, columns = (max(1, round(side * scale / 14)) * 14 for side in pixels.shape[:2])
-            views.append(
-                cv2.resize(
-                    pixels[..., 0] / 255.0 + 1, (columns, rows), interpolation=cv2.INTER_LINEAR
-                )
-            )
-        depth = (
-            np.stack(views) * float(self.scale[0])
-            + float(torch.rand(()))
-            + np.mean(np.stack(views))
-        )
+            far, size = pixels[..., 0] / 255.0 + 1, (columns, rows)
+            views.append(cv2.resize(far, size, interpolation=cv2.INTER_LINEAR))
+        seen = np.stack(views)
+        depth = seen * float(self.scale[0]) + float(torch.rand(())) + np.mean(seen)
         return SimpleNamespace(depth=depth.astype(np.float32), is_metric=0)

@@ -61,9 +61,8 @@ class SamPredictor:
             places = [row[0] for row in (point_coords / shrunk).tolist()]
             sides = [[(x - n, y - n, x + n + 1, y + n + 1) for n in SIZES] for x, y in places]
         assert multimask_output == (boxes is None)
-        masks = torch.stack(
-            [torch.stack([square(edges, self.size) for edges in row]) for row in sides]
-        )
+        drawn = [torch.stack([square(edges, self.size) for edges in row]) for row in sides]
+        masks = torch.stack(drawn)
         return masks, torch.tensor([SCORES[: len(row)] for row in sides]), None
 
 
@@ -104,14 +103,11 @@ class SamAutomaticMaskGenerator:
         height, width = image.shape[:2]
         found = []
         for number, (x, y) in enumerate(self.points * (width, height)):
-            mask = square(
-                (x - 1 - number, y - 1 - number, x + 1 + number, y + 1 + number), (height, width)
-            ).numpy()
-            score = 0.5 + number / 10
+            half, score = 1 + number, 0.5 + number / 10
+            mask = square((x - half, y - half, x + half, y + half), (height, width)).numpy()
+            record = {"segmentation": mask, "area": int(mask.sum()), "predicted_iou": score}
             if score > self.cut:
-                found.append(
-                    {"segmentation": mask, "area": int(mask.sum()), "predicted_iou": score}
-                )
+                found.append(record)
         return found[::-1]
 
 

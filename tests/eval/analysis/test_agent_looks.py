@@ -19,7 +19,7 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import describe_replay, replay
 from looktwice.eval.runs.show import show_sample
 from looktwice.eval.runs.trajectories import trajectories, write_trajectories
-from looktwice.eval.scoring.measurements import LOOKING, read_turns
+from looktwice.eval.scoring.metrics import LOOKING, read_turns
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError

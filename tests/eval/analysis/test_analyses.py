@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
 
 from looktwice.eval.analysis.analyses import ANALYSES, analysis
+from looktwice.eval.commands.options import print_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.display.text_tables import Column, TextTable, change_cell, names, some, table
 from looktwice.eval.records import RunError
@@ -26,6 +28,7 @@ class Line:
 COLUMNS: tuple[Column[Line], ...] = (
     *names("task"),
     Column("change", "gap", change_cell),
+    Column("units", "gap.n"),
     Column("n", "n", some),
     Column("twice", lambda line: 2 * line.n),
 )
@@ -33,13 +36,11 @@ COLUMNS: tuple[Column[Line], ...] = (
 
 def test_a_column_says_where_its_value_stands_and_how_it_is_written() -> None:
     grid = table(COLUMNS, [Line("a", Estimate(0.5, -0.25, 1, 4, 4), 4), Line("b", None)])
-    assert grid.header == ("task", "change", "n", "twice") and grid.text_columns == 1
-    assert grid.rows == [("a", "+50.0\n-25.0 to +100.0", "4", "8"), ("b", "", "", "0")]
-    assert grid.without("change").above(TextTable(("n", "task"), [("7", "c")], 0)).rows == [
-        ("a", "4", "8"),
-        ("b", "", "0"),
-        ("c", "7", ""),
-    ]
+    assert grid.header == ("task", "change", "units", "n", "twice") and grid.text_columns == 1
+    assert grid.rows == [("a", "+50.0\n-25.0 to +100.0", "4", "4", "8"), ("b", "", "", "", "0")]
+    assert grid.without("change", "units").above(
+        TextTable(("n", "task"), [("7", "c")], 0)
+    ).rows == [("a", "4", "8"), ("b", "", "0"), ("c", "7", "")]
 
 
 def test_what_is_too_wide_for_a_terminal_keeps_intervals_below_their_numbers() -> None:
@@ -68,3 +69,37 @@ def test_every_analysis_has_a_name_and_gives_its_tables(tmp_path: Path) -> None:
     assert pairs.title == "Contestants with one another" and len(pairs.table.rows) == 3
     with pytest.raises(RunError, match="did you mean 'pairs'"):
         analysis("pair")
+
+
+TITLES = {
+    "each": "effect of each factor",
+    "thresholds": "thresholds",
+    "fragility": "how fragile the marker makes it",
+    "gap": "why the numbers differ",
+}
+ASKED = {
+    "each": [{"stages.mark.style": "radius 3"}],
+    "thresholds": {"along": "size"},
+    "fragility": {},
+    "gap": {"from": "plain", "to": "other"},
+}
+
+
+@pytest.mark.parametrize("key", ["", *TITLES])
+def test_a_terminal_shows_what_the_study_asks_for(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"] * 12, meta=[{"size": number % 4} for number in range(12)])
+    for name, style, changes in (
+        ("plain", "default", {}),
+        ("plain", "radius 3", {"stages.mark.style": "radius 3"}),
+        ("other", "default", {}),
+    ):
+        spec = {"stages": {"mark": {"style": style}}}
+        made.answers(made.point(name, "t", spec=spec, changes=changes), "ABAABAABBAAA")
+    config = {key: ASKED[key]} if key else {}
+    (made.write().path / "run.yaml").write_text(yaml.safe_dump({"config": config}))
+    print_table(score_table(made.path), "full")
+    shown = capsys.readouterr().out
+    assert [name for name, title in TITLES.items() if title in shown] == ([key] if key else [])

@@ -23,8 +23,9 @@ from looktwice.eval.records import RunFolder
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.runtime import close_networks
-from tests import planted_network, tiny_networks
+from tests import planted_network
 from tests.paths import DOCS
+from tests.tiny import tiny
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -40,7 +41,7 @@ FOUND = "stages.mark={use: specialists.drawings.MarkAskedShapes}"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """The folder of a family's tiny network, built once."""
     root = tmp_path_factory.mktemp("networks")
-    return cache(lambda family: str(getattr(tiny_networks, family)(root / family)))
+    return cache(lambda family: str(tiny(family, root / family)))
 
 
 def looktwice(command: str, *words: str) -> str:
@@ -76,12 +77,12 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
 def test_the_configuration_runs_on_made_pictures(
     family: str, folder: Callable[[str], str], tmp_path: Path
 ) -> None:
-    words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=3", "tasks.filled.n=3"]
+    words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=2", "tasks.filled.n=2"]
     assert "no faults" in looktwice("check", *words)
     looktwice("run", *words, "--out", str(tmp_path))
     assert {task: len(samples) for task, samples in measured(tmp_path).items()} == {
-        "outlines": 3,
-        "filled": 3,
+        "outlines": 2,
+        "filled": 2,
     }
 
 

@@ -28,6 +28,7 @@ from looktwice.eval.tasks import TaskError
 from looktwice.pipelines import Pipeline
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
+from tests.tables import table
 
 
 def make_log(**wrong: int) -> Log:
@@ -64,15 +65,7 @@ def test_strata_are_drawn_alike_and_stand_for_what_they_are() -> None:
     assert len(draw_sheet([log], n=500, verdict="any")) == 110
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"ask": "guess"}, "--ask guess"),
-        ({"verdict": "bad"}, "--verdict bad"),
-        ({"verdict": "failed"}, "no row is failed"),
-        ({"by": ["day"]}, "--by day"),
-    ],
-)
+@table
 def test_a_sheet_that_cannot_be_drawn(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=said):
         draw_sheet([make_log(x=3)], **settings)

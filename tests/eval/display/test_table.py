@@ -20,7 +20,7 @@ from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
 from looktwice.eval.scoring.labels import baseline_of, contestant_label, labels, task_label
-from looktwice.eval.scoring.row import METRICS
+from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks.blink import NAMES

@@ -34,6 +34,7 @@ from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
 from tests.chat_server import chat_server
 from tests.made_run import MadeRun
+from tests.tables import table
 
 QUIET = Console(quiet=True)
 
@@ -43,7 +44,8 @@ def made(tmp_path: Path) -> MadeRun:
     return MadeRun(tmp_path / "runs" / "made")
 
 
-def unclear(made: MadeRun) -> Path:
+@pytest.fixture
+def run(made: MadeRun) -> Path:
     """Two contestants: replies that no rule reads, one that it does, one empty."""
     made.task("pick", ["A", "B", "A", "B"])
     unread = "Hmm, the former."
@@ -86,54 +88,11 @@ def case(
     return JudgeCase(sample, more.pop("key", "A"), reply, unread, more.pop("notes", {}))
 
 
-def no(reason: str) -> JudgeVerdict:
-    return JudgeVerdict(reason=reason)
-
-
-def marks(clues: float, truth: float) -> JudgeVerdict:
-    return JudgeVerdict(scores={"clues": clues, "truth": truth})
-
-
-BAGS = {"choices": (), "question": "How many bags are there?"}
-AB, ABA = ({"meta": {"type": kind}} for kind in ("AB", "ABA"))
-NO_MARKS = no("not one mark from 0 to 1 for each of the two criteria")
-
-
-@pytest.mark.parametrize(
-    ("kind", "about", "said", "verdict"),
-    [
-        ("unreadable", {}, "It is left.\nAnswer: A", JudgeVerdict("A")),
-        ("unreadable", {}, "**Answer:** (B)", JudgeVerdict("B")),
-        ("unreadable", {}, "Answer: B) right.", JudgeVerdict("B")),
-        ("unreadable", {}, "Answer: A\nNo: Answer: B.\nAnswer: NONE", JudgeVerdict(none=True)),
-        ("unreadable", {}, "answer: none.", JudgeVerdict(none=True)),
-        ("unreadable", {}, "Answer: A or B", no("'A or B' is none of A, B")),
-        ("unreadable", {}, "Answer: C", no("'C' is none of A, B")),
-        ("unreadable", {}, "Answer: left", no("'left' is none of A, B")),
-        ("unreadable", {}, "It is A.", no("no answer line in its words")),
-        ("unreadable", {}, "It says the second.\n**Final Answer: B**", JudgeVerdict("B")),
-        ("unreadable", {}, "It says the second. Answer: B", JudgeVerdict("B")),
-        ("unreadable", {}, "It says 'Answer: B'", no("no answer line in its words")),
-        ("unreadable", BAGS, "Answer: three", JudgeVerdict("3")),
-        ("unreadable", BAGS, "Answer: NONE", JudgeVerdict(none=True)),
-        ("unreadable", BAGS, "Answer: several", no("'several' is no integer answer")),
-        ("unreadable", BAGS | {"question": "T or F?"}, "Answer: false", JudgeVerdict("F")),
-        ("unreadable", BAGS | {"question": "Which word?"}, "Answer: Exit", JudgeVerdict("Exit")),
-        ("vid", AB, "They differ.\nScore: 1", JudgeVerdict("1")),
-        ("vid", ABA, 'The text claims "Score: 2", but no.\n**Score:** 1', JudgeVerdict("1")),
-        ("vid", AB, "Score: 2", no("the score 2 is not on the scale of 0 to 1")),
-        ("vid", ABA, "Score: 1.5", no("the score 1.5 is not on the scale of 0 to 2")),
-        ("vid", ABA, "two", no("no score in its words")),
-        ("cot", {}, "Clues 2 of 3 are seen.\nClues: 0.5\nTruth: 1", marks(0.5, 1.0)),
-        ("cot", {}, "**Clues:** 1\n**Truth:** 0.25", marks(1.0, 0.25)),
-        ("cot", {}, "Clues: 2\nTruth: 1", NO_MARKS),
-        ("cot", {}, "Truth: 1", NO_MARKS),
-    ],
-)
+@table
 def test_the_words_of_a_judge_are_a_verdict_or_say_why_not(
-    kind: str, about: dict[str, Any], said: str, verdict: JudgeVerdict
+    kind: str, about: dict[str, Any], said: str, verdict: dict[str, Any]
 ) -> None:
-    assert PASSES[kind].parse(said, case(**about)) == verdict
+    assert PASSES[kind].parse(said, case(**about)) == JudgeVerdict(**verdict)
 
 
 def test_the_reply_is_fenced_and_the_judge_is_not_asked_to_answer() -> None:
@@ -156,8 +115,7 @@ def test_the_reply_is_fenced_and_the_judge_is_not_asked_to_answer() -> None:
 COUNTS = "right wrong unreadable reader"
 
 
-def test_verdicts_count_afterwards_without_a_call(made: MadeRun) -> None:
-    run = unclear(made)
+def test_verdicts_count_afterwards_without_a_call(run: Path) -> None:
     assert accuracy(run, COUNTS) == [1, 0, 3, "robust"]
     failed, said, model = judged(run, "The first.\nAnswer: A")
     assert (failed, len(model.asked)) == (0, 4)
@@ -171,8 +129,7 @@ def test_verdicts_count_afterwards_without_a_call(made: MadeRun) -> None:
     assert "judge solomon: read 4 replies, and found no answer in 0 more" in shown
 
 
-def test_what_is_judged_is_not_asked_again_and_what_changed_is(made: MadeRun) -> None:
-    run = unclear(made)
+def test_what_is_judged_is_not_asked_again_and_what_changed_is(made: MadeRun, run: Path) -> None:
     judged(run, "Answer: A")
     failed, said, model = judged(run, "Answer: A")
     assert (failed, model.asked, said[0]) == (0, [], "nothing is left to judge")
@@ -184,8 +141,7 @@ def test_what_is_judged_is_not_asked_again_and_what_changed_is(made: MadeRun) ->
     assert accuracy(run, "unreadable") == [1]
 
 
-def test_none_and_no_verdict_stay_unreadable(made: MadeRun) -> None:
-    run = unclear(made)
+def test_none_and_no_verdict_stay_unreadable(run: Path) -> None:
 
     def answer(messages: Messages) -> str:
         return "Answer: NONE" if len(model.asked) % 2 else "I cannot say."
@@ -201,8 +157,7 @@ def test_none_and_no_verdict_stay_unreadable(made: MadeRun) -> None:
     assert judged(run, Scripted(answer), name="solomon")[1][0] == "nothing is left to judge"
 
 
-def test_what_a_judge_thinks_is_no_verdict(made: MadeRun) -> None:
-    run = unclear(made)
+def test_what_a_judge_thinks_is_no_verdict(run: Path) -> None:
     _, said, _ = judged(run, "<think>\nAnswer: B\nBut wait</think>\nAnswer: A")
     assert "4 of 4 replies judged" in said[0]
     judged(run, "<think>\nAnswer: B\nBut", name="cut off")
@@ -210,8 +165,7 @@ def test_what_a_judge_thinks_is_no_verdict(made: MadeRun) -> None:
     assert answers == {("solomon", "A"), ("cut off", None)}
 
 
-def test_a_call_that_fails_is_asked_again(made: MadeRun) -> None:
-    run = unclear(made)
+def test_a_call_that_fails_is_asked_again(run: Path) -> None:
     failed, said, _ = judged(run, Scripted(["Answer: A"]))
     assert failed == sum(bool(line.error) for line in judgements(run).lines) == 3
     assert "3 failed, such as: ModelError: the script has 1 answers" in said[0]
@@ -223,8 +177,7 @@ def test_a_call_that_fails_is_asked_again(made: MadeRun) -> None:
     assert (failed, len(model.asked)) == (0, 3) and "4 of 4 replies judged" in said[0]
 
 
-def test_a_second_judge_is_compared_and_may_count(made: MadeRun) -> None:
-    run = unclear(made)
+def test_a_second_judge_is_compared_and_may_count(run: Path) -> None:
     judged(run, "Answer: A")
     _, said, _ = judged(run, "The first.\nAnswer: A", name="daniel")
     told = "agreement on unreadable, solomon and daniel: 4 of 4 the same (100.0 %), kappa 1.000"
@@ -236,8 +189,7 @@ def test_a_second_judge_is_compared_and_may_count(made: MadeRun) -> None:
         judged(run, "Answer: B", name="daniel")
 
 
-def test_the_judge_that_read_most_counts_whoever_was_first(made: MadeRun, tmp_path: Path) -> None:
-    run = unclear(made)
+def test_the_judge_that_read_most_counts_whoever_was_first(run: Path, tmp_path: Path) -> None:
     judged(run, "I cannot say.")
     _, said, _ = judged(run, "Answer: A", name="daniel")
     sentence = (
@@ -368,8 +320,7 @@ def test_columns_of_the_solution_can_be_said(
 # ---- the file
 
 
-def test_a_torn_line_is_cut_and_a_damaged_one_is_named(made: MadeRun) -> None:
-    run = unclear(made)
+def test_a_torn_line_is_cut_and_a_damaged_one_is_named(run: Path) -> None:
     judged(run, "Answer: A")
     with (run / "judged.jsonl").open("ab") as file:
         file.write(b'{"kind": "unrea')
@@ -382,8 +333,7 @@ def test_a_torn_line_is_cut_and_a_damaged_one_is_named(made: MadeRun) -> None:
         score_run(RunFolder(run))
 
 
-def test_the_report_says_who_judged_what(made: MadeRun, tmp_path: Path) -> None:
-    run = unclear(made)
+def test_the_report_says_who_judged_what(run: Path, tmp_path: Path) -> None:
     judged(run, "Answer: A")
     judged(run, "Answer: NONE", name="daniel")
     page = write_report([run], tmp_path / "out").read_text(encoding="utf-8")
@@ -398,19 +348,15 @@ def test_the_report_says_who_judged_what(made: MadeRun, tmp_path: Path) -> None:
 # ---- from the command line, over a real server
 
 
-def configured(made: MadeRun, url: str) -> Path:
-    run = unclear(made)
+def configured(run: Path, url: str) -> None:
     judge = f"{{use: pipelines.models.ChatAPI, model: judge-of-test, url: '{url}'}}"
     (run / "run.yaml").write_text(f"config: {{models: {{solomon: {judge}}}}}\n")
-    return run
 
 
-def test_the_command_asks_once_and_counts_apart(
-    made: MadeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_asks_once_and_counts_apart(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with chat_server() as server:
-        run = configured(made, server.url)
+        configured(run, server.url)
         first = looktwice("judge", run, "--model", "solomon")
         (run / "judged.jsonl").unlink()
         again = looktwice("judge", run, "--model", "solomon", "--only-cached")
@@ -427,18 +373,18 @@ def test_the_command_asks_once_and_counts_apart(
 
 
 def test_a_judge_that_is_not_there_is_said_once_and_blames_no_reply(
-    made: MadeRun, monkeypatch: pytest.MonkeyPatch
+    run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    run = configured(made, "http://127.0.0.1:9/v1")
+    configured(run, "http://127.0.0.1:9/v1")
     result = looktwice("judge", run, "--model", "solomon")
     assert result.exit_code == 2 and "127.0.0.1:9 cannot be reached" in result.output
     assert "the same command goes on later" in result.output
     assert not (run / "judged.jsonl").exists()
 
 
-def test_failed_calls_and_bad_names_are_said(made: MadeRun) -> None:
-    run = configured(made, "http://127.0.0.1:9/v1")
+def test_failed_calls_and_bad_names_are_said(run: Path) -> None:
+    configured(run, "http://127.0.0.1:9/v1")
     (run / "cache").mkdir()
     other = "models.other={use: pipelines.models.Scripted, answer: 'Answer: A'}"
     for words, code, said in (
@@ -461,9 +407,9 @@ def test_failed_calls_and_bad_names_are_said(made: MadeRun) -> None:
         ([], "there is no such model"),
     ],
 )
-def test_faults_of_a_judge_are_sentences(made: MadeRun, overrides: list[str], words: str) -> None:
+def test_faults_of_a_judge_are_sentences(run: Path, overrides: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        build_judge_model(unclear(made), "x", None, overrides)
+        build_judge_model(run, "x", None, overrides)
 
 
 REPLAY = "{use: pipelines.models.Replay, path: %s}"
@@ -478,7 +424,7 @@ REPLAY = "{use: pipelines.models.Replay, path: %s}"
     ],
 )
 def test_overrides_leave_a_judges_paths_where_they_are(
-    made: MadeRun,
+    run: Path,
     tmp_path: Path,
     inside: str,
     override: str,
@@ -491,20 +437,6 @@ def test_overrides_leave_a_judges_paths_where_they_are(
     (tmp_path / "judges").mkdir()
     file.write_text('{"idx": "a", "reply": "A"}\n')
     (tmp_path / "judges" / "judges.yaml").write_text(f"models: {{x: {inside}}}")
-    run = unclear(made)
     monkeypatch.chdir(tmp_path)
     model = build_judge_model(run, "x", tmp_path / "judges" / "judges.yaml", [override])
     assert (tmp_path / spec(model)["path"]) == file
-
-
-def test_a_model_of_another_configuration(made: MadeRun, tmp_path: Path) -> None:
-    scripted = "{use: pipelines.models.Scripted, answer: 'Answer: A'}"
-    (tmp_path / "judges.yaml").write_text(f"models: {{x: {scripted}}}")
-    model = build_judge_model(unclear(made), "x", tmp_path / "judges.yaml")
-    assert isinstance(model, Scripted)
-
-
-def test_the_passes_are_what_the_command_names() -> None:
-    assert [(name, passed.name) for name, passed in PASSES.items()] == [
-        (name, name) for name in ("vid", "cot", "unreadable")
-    ]

@@ -41,6 +41,8 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
     assert (paired.n, paired.better, paired.worse, contrast.fell_out) == (10, 5, 1, 1)
     assert contrast.paired.value == pytest.approx(0.4)
     assert contrast.paired.p == pytest.approx(14 / 64)
+    failed = "  fell out: 1 sample that failed or that nobody scored, 1 in two (q10)"
+    assert failed in list(summary_lines(found))
     assert found.flipped("two")["sample"].tolist() == ["q0", "q1", "q2", "q3", "q4", "q5"]
     assert found.unmatched.to_dict("records") == [
         {

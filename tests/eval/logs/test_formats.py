@@ -128,8 +128,13 @@ def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
     assert only(path).rows.astype(str).equals(zipped.rows.astype(str))
 
 
-def test_a_reader_reads_the_replies_of_another_program(tmp_path: Path) -> None:
-    """inspect_ai called it right; the reply says (B) and the key is A."""
+def test_a_reader_reads_the_replies_of_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inspect_ai called it right; the reply says (B) and the key is A. A link in the folder where
+    somebody works is no link of a run."""
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("elsewhere")
     path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])
     (log,) = read_logs(path, reader=Robust())
     assert cells(log, "answer value verdict") == ["B", 0.0, "wrong"]
@@ -181,6 +186,31 @@ def test_samples_of_lmms_eval(
     task = "Jigsaw" if "blink_acc" in metrics else "blink_jigsaw"
     assert log.name == "some__model"
     assert cells(log, "sample value reply task") == [sample, value, "A", task]
+
+
+LMMS: dict[str, Any] = {"doc": {"answer": "B"}, "resps": [["(B)"]]}
+UNSCORED_ROWS: dict[str, list[Any]] = {  # the first is right by the log, the second by its reply
+    "lmms_samples_x.jsonl": [{"doc_id": 0, **LMMS, "acc": 1.0}, {"doc_id": 1, **LMMS}],
+    "vlmevalkit.tsv": [
+        "index\tanswer\tA\tB\tprediction\thit",
+        "0\tA\tx\ty\t(A)\t1",
+        "1\tB\tx\ty\tIt is (B).\t",
+    ],
+    "own.csv": ["id,key,reply,ok,correct", "q0,A,(A),,1", "q1,B,(B),,"],
+    "inspect.json": [
+        HEADER | {"samples": [inspect_sample(0, "C"), inspect_sample(1, "", scores={}, target="B")]}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", UNSCORED_ROWS)
+def test_rows_that_nobody_scored_are_read_where_others_have_a_value(
+    tmp_path: Path, name: str
+) -> None:
+    """They were dropped without a word: 20 of 50 samples were compared."""
+    log = only(write(tmp_path / name, *UNSCORED_ROWS[name]))
+    assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
+    assert log.read_by == "the log, for 1 of 2 rows by Robust"
 
 
 def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
@@ -288,8 +318,18 @@ def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> N
             read_logs(path, named)
 
 
-LMMS = {"doc_id": 1, "doc": {"answer": "A", "own": {"id": "x7"}}, "target": "A", "exact_match": 1}
-REPLY = {"idx": "val_Counting_1", "reply": "(A)", "answer": "(A)", "own": "val_Counting_7"}
+LMMS: dict[str, Any] = {
+    "doc_id": 1,
+    "doc": {"answer": "A", "own": {"id": "x7"}},
+    "target": "A",
+    "exact_match": 1,
+}
+REPLY: dict[str, Any] = {
+    "idx": "val_Counting_1",
+    "reply": "(A)",
+    "answer": "(A)",
+    "own": "val_Counting_7",
+}
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from looktwice.eval.probes.arms import (
     is_held_out,
     probe_arm,
     probe_run,
+    probe_sentences,
     questions_of,
     true_answer,
 )
 from looktwice.eval.probes.linear import fit_probe
-from looktwice.eval.probes.page import probe_sentences
 from looktwice.eval.readers import WholeReply
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import SampleRow, StoredMessage
@@ -35,10 +35,10 @@ from looktwice.pipelines.model import Model, canonical
 from looktwice.pipelines.models import LocalVLM, Scripted
 from looktwice.pipelines.models.internals import Layer, States, read_states
 from looktwice.prompting import Ask
-from tests import tiny_networks
 from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 from tests.questions_in_memory import Questions
+from tests.tiny import tiny
 
 KINDS = 4
 PLACES = [
@@ -269,7 +269,7 @@ def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path)
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     keys = tuple(np.random.default_rng(0).choice(["one", "two", "three"], 45).tolist())
-    model = LocalVLM(str(tiny_networks.llava(tmp_path / "llava")), max_tokens=2)
+    model = LocalVLM(str(tiny("llava", tmp_path / "llava")), max_tokens=2)
     settings: Any = {"out": tmp_path / "run", "reader": WholeReply(), "workers": 1}
     evaluate(Questions(keys, 0), {"tiny": Ask()}, model, **settings)
     scored = score_run(RunFolder(tmp_path / "run"))

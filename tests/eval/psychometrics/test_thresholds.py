@@ -1,4 +1,5 @@
-"""Thresholds: recovered from simulated observers, by hand at the ends, and told of a run."""
+"""Thresholds: recovered from simulated observers, by hand at the ends, and told of a run; and two
+control parameters crossed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from looktwice.eval.psychometrics.functions import (
     check_fit,
     fit_threshold,
 )
-from looktwice.eval.psychometrics.thresholds import Along, find_thresholds, threshold_table
+from looktwice.eval.psychometrics.thresholds import (
+    Along,
+    crossed_grids,
+    crossed_tables,
+    find_thresholds,
+    threshold_table,
+)
+from looktwice.eval.records.records import RunError
+from looktwice.eval.report import write_report
 from looktwice.eval.scoring.score import score_run
 from tests.made_run import MadeRun
 
@@ -155,7 +164,7 @@ def test_rising_fits_by_hand() -> None:
 def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
     """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
     such runs."""
-    kinds = product((0.0, 0.25), (0.3, 0.5), range(3))
+    kinds = product((0.0, 0.25), (0.3, 0.5), range(2))
     crowds = [Crowd(guess, 8.0, easy, 3.5) for guess, easy, _ in kinds]
     rng = np.random.default_rng(2)
     plain, rising, *_, misfit = np.array([check(crowd, 40, rng) for crowd in crowds], float).mean(
@@ -216,3 +225,43 @@ def test_the_interval_by_rising_alone_leaves_every_place_that_the_answers_allow(
     values = [float(n < right) for right in (0, 8, 10, 12) for n in range(12)]
     fit = check_fit(fit_threshold(levels, values))
     assert (fit.low, fit.high) == (10, 40)
+
+
+def test_two_fields_are_crossed_everywhere(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    meta = [
+        {"size": size, "turn": turn} for size in (10, 9) for turn in ("a", "b") for _ in range(2)
+    ]
+    made.task("t", ["A"] * 8, meta=meta)
+    made.answers(made.point("one", "t"), ["A", "A", "A", "B", "B", "B", "A", "A"])
+    made.write()
+    table = score_table([tmp_path / "run"], by=["size,turn", "turn"])
+    slices = {
+        row.slice: row.value
+        for row in table.where(metric="accuracy", contestant="one").rows
+        if row.slice
+    }
+    assert (
+        slices["size=10, turn=b"] == 0.5
+        and slices["size=9, turn=a"] == 0
+        and slices["turn=a"] == 0.5
+    )
+    (grid,) = crossed_grids(table.scores, table.by)
+    assert grid.cells == [
+        (9.0, "a", 0.0, 2),
+        (9.0, "b", 1.0, 2),
+        (10.0, "a", 1.0, 2),
+        (10.0, "b", 0.5, 2),
+    ]
+    ((title, shown),) = crossed_tables(table.scores, table.by)
+    assert title == "one, t: % by size and turn" and shown.header == ("size \\ turn", "a", "b")
+    assert shown.rows == [("9", "0.0\n2", "100.0\n2"), ("10", "100.0\n2", "50.0\n2")]
+    page = write_report(table, tmp_path / "out")
+    assert (
+        "% by size and turn" in page.read_text()
+        and "% by size and turn" in (tmp_path / "out/report.md").read_text()
+    )
+    with pytest.raises(
+        RunError, match="--by angle: no sample has this field; there are size, turn"
+    ):
+        score_table([tmp_path / "run"], by=["size,angle"])

@@ -13,6 +13,7 @@ from looktwice.eval.readers.reader import build_reader, readers_by_name
 from looktwice.pipelines.model import Message, strip_thoughts
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from tests.tables import table
 
 TRIED = (
     "\n¦\n ¦ ¦\t¦x¦1¦1, ¦A ¦A. ¦(A)¦(A)\n¦A and ¦not A ¦the answer is ¦[¦(¦<¦{¦[a](¦![¦] ¦'¦\"¦"
@@ -93,20 +94,6 @@ def test_a_thought_of_any_length_is_left_out() -> None:
     assert clean_text("<think>" + "The answer is A. " * 9_000 + "</think>(B)") == "(B)"
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("plain ", "plain "),
-        ("<think>a</think>b", "b"),
-        ("a<think>b</think>c<reasoning>d</reasoning>e", "a\nc\ne"),
-        ("<think>a<think>b</think>c", "c"),
-        ("a</think>b", "b"),
-        ("a<think>b", "a"),
-        ("a<think>b</thought>c", "c"),
-        ("<think>a</think>b<think>c", "b"),
-        ("<THINK>a</Think>b", "b"),
-        ("[think]a[/think]b", "b"),
-    ],
-)
+@table
 def test_thoughts_are_left_out(text: str, left: str) -> None:
     assert strip_thoughts(text) == left

@@ -16,6 +16,7 @@ from looktwice.pipelines.model import THOUGHT_TAG, Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from tests.tables import table
 
 POINTS = CHOICES["Visual_Correspondence"]
 HELD_OUT = {"OPUS": 96.5, "GeminiProVision": 99.5, "cogvlm-chat": 99.5, "llava_v1.5_13b": 98.5}
@@ -46,35 +47,12 @@ def test_a_statement_answers_a_question_that_it_repeats(statement: str, answer: 
     assert read_choice(statement, *asked).answer == answer
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ("", "empty"),
-        ("<think>it may be (B)", "cut_off"),
-        ("I'm sorry, but I can't assist with that request.", "refused"),
-        ("It is not possible to determine which point it is.", "refused"),
-        ("None of the points match.", "unread: it names several choices, or none of them"),
-        ("(E)", "unread: it names E, which is not among A, B, C, D"),
-        ("What a nice picture.", "unread: no choice is declared"),
-    ],
-)
+@table
 def test_there_is_a_reason_where_there_is_no_answer(reply: str, reason: str) -> None:
     assert read_choice(reply, POINTS).reason.startswith(reason)
 
 
-@pytest.mark.parametrize(
-    ("question", "subtask", "kind"),
-    [
-        ("Is the answer 'a bag' correct? Answer T or F.", "", "true_false"),
-        ("Answer yes or no: is it red?", "", "yes_no"),
-        ("Are the two groups alike?", "", "yes_no"),
-        ("How many stars are there?", "", "integer"),
-        ("Respond as follows: Option <your answer, 1 to 4>.", "", "integer"),
-        ("Respond with the letters only.", "", "letters"),
-        ("Look.", "letter_disambiguation", "letters"),
-        ("Describe the video.", "", "text"),
-    ],
-)
+@table
 def test_what_a_question_asks_for(question: str, subtask: str, kind: str) -> None:
     assert kind_of(question, subtask) == kind
 

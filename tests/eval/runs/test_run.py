@@ -23,9 +23,8 @@ from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import with_id
-from looktwice.pipelines.config.spec import asks_model
+from looktwice.pipelines.config.spec import Arm, asks_model
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.cache import CacheError

@@ -44,41 +44,8 @@ model: {use: pipelines.models.Scripted, answer: (A)}
 stages:
   ask: {use: prompting.turns.Ask}
 """
-MARK = "{use: prompting.markers.Circles, before: ask}"
-HIDE = "{use: prompting.controls.NoImage, before: ask}"
-ZOOM = (
-    "{use: prompting.views.ZoomOnDetections, detector: {use: planted_things.Rare}, crop: {min_px:"
-    " 8}, before: ask}"
-)
-SAME_WORDS = "{use: prompting.wording.Template, text: '{{ prompt }}', before: ask}"
-SCENES = "tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 6}}"
-CHANCE = "{use: specialists.answers.Chance}"
-ALL = "1 request on all 6 samples of"
-RADII = ", ".join(f"plain [mark.radius={radius}]" for radius in (5, 10, 15))
-NOTHING_THERE = "view 1: no box in image 0; kept as it is"
-PLANTED = {
-    "a marker without marks": (
-        f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}",
-        f"changed nothing: mark: 2 values, {ALL} greys: plain, marked sent the same",
-        "found nothing: marked on all 6 samples of greys: Circles: no mark to draw; kept as it is",
-    ),
-    "a radius of what is not shown": (
-        f"contestants: {{plain: {{stages: {{mark: {MARK}, hide: {HIDE}}}}}}}\n"
-        f"sweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}",
-        f"changed nothing: mark: 3 values, {ALL} color: {RADII} sent the same",
-    ),
-    "a zoom that mostly finds nothing": (
-        f"contestants: {{plain: {{}}, zoomed: {{stages: {{zoom: {ZOOM}}}}}}}",
-        "changed little: zoom: the request of zoomed equals that of plain on 5 of 6 samples of"
-        f" greys; nothing found on 5: {NOTHING_THERE}",
-        f"found nothing: zoomed on 5 of 6 samples of greys: {NOTHING_THERE}",
-    ),
-    "words that stay as they are": (
-        f"stages: {{word: {SAME_WORDS}, ask: {{use: prompting.turns.Ask}}}}\n"
-        "each: [{stages.word: null}]",
-        f"changed nothing: word: 2 values, {ALL} greys: plain, plain [no word] sent the same",
-    ),
-}
+STUDIES = yaml.safe_load(Path(__file__).with_name("unchanged.yaml").read_text(encoding="utf-8"))
+PLANTED, SEEN = STUDIES["planted"], STUDIES["seen"]
 
 
 def looktwice(*words: str) -> str:
@@ -111,8 +78,8 @@ def _in_a_folder_of_its_own(tmp_path: Path, plugin: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
-    text, *sentences = PLANTED[planted]
-    write_study(text)
+    sentences = PLANTED[planted]["said"]
+    write_study(PLANTED[planted]["study"])
     checked, said = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
     looktwice("report", "runs/planted")
     table = score_table("runs/planted", plugins=["planted_things"])
@@ -124,21 +91,6 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
     for name in ("report.md", "report.html"):  # at the top, and beside the zeros
         text = Path("runs/planted", name).read_text()
         assert text.count(sentences[0].partition(" on ")[0][-20:]) >= 2
-
-
-SEEN = {
-    "a marker on marks": (
-        f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}\n{SCENES}"
-    ),
-    "a swept radius": (
-        f"contestants: {{plain: {{stages: {{mark: {MARK}}}}}}}\nsweep: {{stages.mark.radius: [5,"
-        f" 10, 15]}}\n{SCENES}"
-    ),
-    "another reader": "each: [{read: {use: eval.readers.WholeReply}}]",
-    "more draws": "each: [{draws: 2}]",
-    "a temperature": "each: [{stages.ask.options: {temperature: 0.5}}]",
-    "a specialist's seed": f"stages: {{answer: {CHANCE}}}\neach: [{{stages.answer.slot: another}}]",
-}
 
 
 @pytest.mark.parametrize("seen", SEEN)

@@ -1,5 +1,5 @@
 """Rows from metrics: what enters a mean over tasks, a benchmark's own metrics, groups, chance
-levels, and readers."""
+levels, readers, and the paired comparison with a baseline."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from scipy.stats import binomtest
 
 from looktwice.eval.records.judgements import Judgement, append, words_of
 from looktwice.eval.scoring import AllRight, Row, Scorer, Verdict
-from looktwice.eval.scoring.benchmark import Metric, group_metric, right_by_draw
-from looktwice.eval.scoring.row import empty_row, macro_row, micro_row
+from looktwice.eval.scoring.metrics import group_metric, right_by_draw
+from looktwice.eval.scoring.row import compare, correct_p_values, empty_row, macro_row, micro_row
 from looktwice.eval.scoring.run_rows import circular_rows, majority_and_chance, metric_rows
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
+from looktwice.eval.scoring.verdict import (
+    Metric,
+    PointScores,
+    ReadResult,
+    RunScores,
+    Score,
+    ScoredRecord,
+)
 from tests.made_run import MadeRun, facts
 
 ALL_RIGHT = {"scorer": {"use": "eval.scoring.AllRight"}}
@@ -287,3 +294,75 @@ def test_a_failed_record_takes_no_marks_of_a_judge(
 ) -> None:
     scores = ask(made, {"text": "(A)", "error": error, "scores": {"clues": 0.5}})
     assert scores.all[0].judged == marks
+
+
+EMPTY = Row("run", "p", "c", "t", "", "m", None)
+
+
+def metric(units: Mapping[str, float], failed: str = "", value: float | None = None) -> Metric:
+    return Metric("m", units, failed=frozenset(failed.split()), value=value)
+
+
+ALL = {"a": 1.0, "b": 1.0, "c": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "found"),
+    [
+        (metric(ALL), metric({**ALL, "b": 0.0}), (1 / 3, 0, 1)),
+        (metric(ALL), metric({"a": 0.0, "b": 1.0}), (0.5, 1, 1)),  # a unit that one side lacks
+        (metric({"a": 0.0}), metric(ALL), (-1.0, 2, 1)),
+        (metric(ALL, "b"), metric({**ALL, "a": 0.0}, "c"), (1.0, 2, 1)),  # failed on either side
+        (metric(ALL, "a b"), metric(ALL, "c"), (None, 3, None)),
+        (metric(ALL, value=0.9), metric(ALL, value=0.6), (0.3, 0, 0)),  # no mean of its units
+        # the test is on other units
+        (metric(ALL, "a", value=0.9), metric(ALL, value=0.6), (0.0, 1, 0)),
+    ],
+)
+def test_the_units_of_a_comparison(
+    mine: Metric, other: Metric, found: tuple[float | None, int, int | None]
+) -> None:
+    delta, excluded, discordant = found
+    row = compare(EMPTY, "base", [(mine, other)])
+    assert (row.baseline, row.excluded, row.discordant) == ("base", excluded, discordant)
+    assert row.delta == (None if delta is None else pytest.approx(delta))
+    assert (row.p is None) == (delta is None)
+
+
+def test_several_tasks_are_one_comparison() -> None:
+    pairs = [
+        (metric({"a": 1.0}), metric({"a": 0.0})),
+        (metric({"a": 0.0, "b": 1.0}), metric({"a": 0.0})),
+    ]
+    row = compare(EMPTY, "base", pairs)
+    assert (row.delta, row.excluded, row.discordant) == (0.5, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "corrected"),
+    [
+        ("t: None, t: 0.01, u: 0.04, macro: None", [None, 0.02, 0.04, None]),
+        ("t: 0.01, micro: 0.02, micro: 0.5", [0.01, 0.04, 0.5]),  # tasks and their means apart
+        ("t: 0.0", [0.0]),  # too small for a number
+        ("t: 0.0, t: 1.0", [0.0, 1.0]),
+    ],
+)
+def test_holm_s_correction(given: str, corrected: list[float | None]) -> None:
+    rows = []
+    for task, p in (pair.split(": ") for pair in given.split(", ")):
+        rows.append(task_row(task, 0.5, 1, p=None if p == "None" else float(p)))
+    other = replace(rows[0], metric="pair_accuracy", p=0.001)
+    assert [row.p_holm for row in correct_p_values([*rows, other])] == [*corrected, None]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "mean"), [((0.2, 0.4), 0.3), ((0.2, None), None), ((None, None), None)]
+)
+def test_the_macro_delta_is_the_mean_of_the_tasks(
+    deltas: tuple[float | None, ...], mean: float | None
+) -> None:
+    rows = [
+        Row("run", "p", "c", name, "", "accuracy", 0.5, n=10, delta=delta, task_name=name)
+        for name, delta in zip("tu", deltas, strict=True)
+    ]
+    assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))

@@ -15,6 +15,7 @@ from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Row, Score, Verdict
+from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import price_of, score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
@@ -104,6 +105,44 @@ def test_a_reader_that_raises_or_asks_fails_one_record(made: MadeRun) -> None:
     assert [got[name].verdict.value for name in ("s0", "s1", "s2")] == ["failed", "failed", "right"]
     assert got["s0"].detail.startswith("RuntimeError: stumbled\nTraceback")
     assert "may not call a model" in got["s1"].detail
+
+
+@dataclass(frozen=True)
+class Says:
+    answer: str
+
+    def __call__(self, state: State, model: Model) -> State:
+        return state.replace(answer=self.answer)
+
+
+@pytest.mark.parametrize("answer", ["far", "2", "b", "(B)"])
+def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: str) -> None:
+    """A choice's text in place of its letter was wrong on every sample, also where it was right."""
+    made.task("t", ["B"])
+    made.reply(made.point("plain", "t"), "s0", "The answer is (B)")
+    entry = scored(made, reader=Says(answer))["s0"]
+    assert (entry.verdict, entry.answer) == (Verdict.UNREADABLE, answer)
+    assert entry.detail == f"the reader answered {answer!r}, which is none of A, B"
+    assert scored(made, reader=Says("E"))["s0"].verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize(
+    ("replies", "said"),
+    [
+        ([{"text": "", "finish": "length"}] * 2, "2 answers, as the reply was cut off; give it a"),
+        ([{"text": ""}, {"text": "Hm"}, {"text": ""}], "3 answers, 2 of them as the reply is"),
+        ([{"text": "", "refusal": "No, as"}], "1 answer, as the model refused, such as No, as"),
+    ],
+)
+def test_why_most_answers_are_unreadable_is_told(
+    made: MadeRun, replies: list[dict[str, Any]], said: str
+) -> None:
+    made.task("t", ["B"] * len(replies))
+    point = made.point("plain", "t")
+    for number, fields in enumerate(replies):
+        made.reply(point, f"s{number}", **fields)
+    (line,) = (line for line in notes(score_run(made.write())) if line.startswith("unreadable: "))
+    assert said in line
 
 
 @dataclass(frozen=True)

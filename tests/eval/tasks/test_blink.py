@@ -12,6 +12,7 @@ import pytest
 from looktwice.eval.tasks import Blink, Subset, TaskError
 from looktwice.eval.tasks.table_files import BATCH
 from looktwice.pipelines.picture import PictureError
+from tests.tables import table
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 SCHEMA = pa.schema(
@@ -91,19 +92,7 @@ def test_several_files_are_one_split(tmp_path: Path) -> None:
         len(Blink(tmp_path, "Jigsaw"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"answer": "(C)"}, "has the answer '(C)'; with its choices it can be (A), (B) or hidden"),
-        ({"answer": "B"}, "has the answer 'B'"),
-        ({"answer": None}, "has the answer None"),
-        ({"idx": "val_Jigsaw_1"}, "the id 'val_Jigsaw_1' is already that of row 0"),
-        ({"choices": None}, "val_Jigsaw_2 needs at least two texts as choices, found None"),
-        ({"choices": ["one"]}, "needs at least two texts"),
-        ({"choices": ["one", None]}, "needs at least two texts"),
-        ({"question": None, "prompt": ""}, "question, prompt: no text, but every question needs"),
-    ],
-)
+@table
 def test_a_faulty_row_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError) as caught:
         len(write(tmp_path, [row(1), row(2, **changes)]))
@@ -163,16 +152,7 @@ def test_an_empty_set(tmp_path: Path) -> None:
         len(Blink(tmp_path, "Jigsaw", subset=Subset(n=0)))
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("jigsaw", "no task is named 'jigsaw'; did you mean 'Jigsaw'? It has Jigsaw"),
-        ("Relative Depth", "did you mean 'Relative_Depth'? It has Jigsaw"),
-        ("IQ_Test", "BLINK's IQ_Test is not in it. It has Jigsaw"),
-        ("../Jigsaw", "no task is named '../Jigsaw'"),
-        ("", "no task is named ''. It has Jigsaw"),
-    ],
-)
+@table
 def test_an_unknown_task(tmp_path: Path, name: str, said: str) -> None:
     write(tmp_path, [row(1)])
     with pytest.raises(TaskError) as caught:

@@ -23,6 +23,7 @@ from looktwice.eval.tasks.blink_twice import cot_score, judged_cot
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
+from tests.tables import table
 
 FACTS = {"scorer": spec(TwiceScorer())}
 
@@ -213,16 +214,6 @@ def test_the_cot_score() -> None:
         cot_score(1.5, 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("Clues: 0.5\nTruth: 1", (0.5, 1.0)),
-        ("Detailed visual cues - 1.0\nTrue reality: 0", (1.0, 0.0)),
-        ("Clues: 0.5", None),
-        ("Clues: 2\nTruth: 1", None),
-        ("Clues: 0.5\nClues: 1\nTruth: 1", None),
-        ("", None),
-    ],
-)
-def test_a_judge_s_two_criteria(text: str, found: tuple[float, float] | None) -> None:
-    assert judged_cot(text) == found
+@table
+def test_a_judge_s_two_criteria(text: str, found: list[float] | None) -> None:
+    assert judged_cot(text) == (found and tuple(found))

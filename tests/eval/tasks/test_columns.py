@@ -21,13 +21,13 @@ import pytest
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
-from looktwice.eval.scoring.benchmark import build_scorer
-from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
-from looktwice.eval.tasks.blink import NAMES
+from looktwice.eval.scoring.verdict import build_scorer
+from looktwice.eval.tasks import Columns, Subset, TaskError, Tsv
 from looktwice.eval.tasks.files import answer_key, as_list
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
+from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
 
@@ -54,38 +54,12 @@ def asked(number: int, **more: Any) -> dict[str, Any]:
 # ---- cells
 
 
-@pytest.mark.parametrize(
-    ("cell", "choices", "first", "found"),
-    [
-        ("B", ("x", "y"), None, "B"),
-        ("(b)", ("x", "y"), None, "B"),
-        ("y", ("x", "y"), None, "B"),
-        (1, ("x", "y"), 0, "B"),
-        (1, ("x", "y"), 1, "A"),
-        ("hidden", ("x", "y"), None, None),
-        (None, ("x", "y"), None, None),
-        (float("nan"), (), None, None),
-        (3.0, (), None, "3"),
-        ("", (), None, None),
-        ("hidden", ("hidden", "seen"), None, "A"),
-        ("None", ("1 and 2", "None"), None, "B"),
-    ],
-)
+@table
 def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str | None) -> None:
     assert answer_key(cell, choices, first) == found
 
 
-@pytest.mark.parametrize(
-    ("cell", "choices", "first", "words"),
-    [
-        ("C", "xy", None, "the answer"),
-        ("z", "xy", None, "the answer"),
-        (2, "xy", 0, "the answer"),
-        (0, "xy", 1, "the answer"),
-        ("A", "xy", 0, "the answer"),
-        ("A", "BA", None, r"write it as \(A\)"),
-    ],
-)
+@table
 def test_keys_that_are_none_of_the_choices(
     cell: Any, choices: str, first: int | None, words: str
 ) -> None:
@@ -93,17 +67,7 @@ def test_keys_that_are_none_of_the_choices(
         answer_key(cell, tuple(choices), first)
 
 
-@pytest.mark.parametrize(
-    ("cell", "parts"),
-    [
-        ("['a', 'b']", ["a", "b"]),
-        ('["a"]', ["a"]),
-        ("[sic]", ["[sic]"]),
-        ("a", ["a"]),
-        (None, []),
-        (("a",), ["a"]),
-    ],
-)
+@table
 def test_lists_in_cells(cell: Any, parts: list[str]) -> None:
     assert as_list(cell) == parts
 
@@ -129,16 +93,7 @@ def test_images_in_cells(tmp_path: Path, cell: Any) -> None:
     assert [image.payload.data for image in item.sample.images] == [jpeg()] * count
 
 
-@pytest.mark.parametrize(
-    ("cell", "words"),
-    [
-        ("b.jpg", "b.jpg cannot be read"),
-        ("../a.jpg", "leads out of the folder"),
-        ("%%%", "neither a path nor base64"),
-        (None, "no image in the cell"),
-        ("[]", "no image in the cell"),
-    ],
-)
+@table
 def test_an_image_that_is_none_fails_its_own_sample(tmp_path: Path, cell: Any, words: str) -> None:
     good, bad = Columns(jsonl(tmp_path, [asked(0), asked(1, image=cell)]))
     assert good.sample.images[0].size == (10, 8)
@@ -162,18 +117,7 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
     assert all(item.sample.question.endswith(item.sample.id) for item in few)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"columns": {"qustion": "x"}}, "did you mean 'question'"),
-        ({"columns": {"question": "ask"}}, "there is no column 'ask'.*id, question, image, choic"),
-        ({"columns": {"images": None}}, "no column for `images` is known; .* id, question"),
-        ({"meta": ("kind",)}, "there is no column 'kind'"),
-        ({"answers_from": 2}, "answers_from is 0, 1 or null"),
-        ({"where": {"id": "nobody"}}, "set.jsonl holds no row, or none that the settings keep"),
-        ({"path": None}, "either `path`"),
-    ],
-)
+@table
 def test_wrong_columns_and_settings(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Columns(**{"path": jsonl(tmp_path, [asked(0)]), **settings}))
@@ -321,15 +265,7 @@ def test_tsv_paths(tmp_path: Path) -> None:
     assert item.sample.meta["hint"] == "look"
 
 
-@pytest.mark.parametrize(
-    ("rows", "head", "words"),
-    [
-        ([[1, "a"]], ["id", "question"], "lacks the columns index, image, split; it has id"),
-        ([[1, "Which?", "x"]], [], "lacks the columns split"),
-        ([[1, "Which?"]], ["index", "question", "image", "split"], "line 2: 2 cells under 4 colu"),
-        ([], ["index", "index"], "a column comes twice"),
-    ],
-)
+@table
 def test_tsv_faults(tmp_path: Path, rows: Any, head: Sequence[str], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Tsv(tsv(tmp_path, rows, head), where={"split": "dev"}))
@@ -366,24 +302,6 @@ def test_rotations_by_a_sweep(tmp_path: Path) -> None:
     (row,) = score_table(made.write().path).where(metric="circular_accuracy").rows
     assert (row.n, row.n_groups, row.contestant) == (3, 2, "plain [2 rotations]")
     assert row.value == pytest.approx(1 / 3)
-
-
-def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
-    """Of two or three questions of each task one is right, and none of Relative_Reflectance."""
-    made, counts = MadeRun(tmp_path / "run"), {name: 2 + n % 2 for n, name in enumerate(NAMES)}
-    for name, count in counts.items():
-        made.task(name, ["A"] * count)
-        right = int(name != "Relative_Reflectance")
-        point = made.point("plain", name, facts={"scorer": spec(BlinkScorer(name))})
-        made.answers(point, ["A"] * right + ["B"] * (count - right))
-    rows = score_table(made.write().path).where(contestant="plain", task="BLINK").rows
-    figures, total = {row.metric: row.value for row in rows}, sum(counts.values())
-    left_out = counts.pop("Relative_Reflectance")
-    shares = sum(1 / count for count in counts.values())
-    assert figures["blink_macro"] == pytest.approx(shares / 14)
-    assert figures["blink_micro"] == pytest.approx(13 / total)
-    assert figures["blink_macro_without_reflectance"] == pytest.approx(shares / 13)
-    assert figures["blink_micro_without_reflectance"] == pytest.approx(13 / (total - left_out))
 
 
 def test_facts_without_a_scorer_name_none() -> None:

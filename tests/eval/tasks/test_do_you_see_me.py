@@ -20,34 +20,20 @@ from scipy import stats
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.report import write_report
-from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, JointScorer, SweepScorer, TaskError
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, kruskal, standard_answer
+from looktwice.eval.statistics.paired import kruskal
+from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, SweepScorer, TaskError
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, standard_answer
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.dysm_keys import color_rows, shape_rows, spatial_answer
 from tests.made_run import MadeRun
+from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
-OFFICIAL = [  # subtask, questions, most frequent key, its share in percent
-    ("2D", "shape_discrimination", 240, "1", 17.92),
-    ("2D", "joint_shape_color", 408, "1", 87.75),
-    ("2D", "letter_disambiguation", 135, None, 2.96),
-    ("2D", "form_constancy", 270, "2", 29.63),
-    ("2D", "visual_spatial", 806, "0", 40.69),
-    ("2D", "figure_ground", 90, "3", 36.67),
-    ("2D", "visual_closure", 168, "4", 29.76),
-    ("3D", "shape_discrimination", 120, "1", 65.83),
-    ("3D", "joint_shape_color", 120, "1", 90.83),
-    ("3D", "letter_disambiguation", 96, None, 6.25),
-    ("3D", "form_constancy", 80, "No", 100.0),
-    ("3D", "visual_spatial", 80, "0", 56.25),
-]
-
-
 # ---- the official files
 
 
-@pytest.mark.parametrize(("kind", "name", "count", "most", "percent"), OFFICIAL)
+@table
 def test_the_official_counts_majorities_and_facts(
     shared_data: Path, kind: Any, name: str, count: int, most: str | None, percent: float
 ) -> None:
@@ -65,28 +51,14 @@ def test_the_official_counts_majorities_and_facts(
     assert most != "No" or "every key is No" in facts.errata[0]
 
 
-ROWS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "2D_shape_discrimination_sweep_0_0": ("4", (3, 3, 10)),
-    "2D_joint_shape_color_0_q1": ("1", (2, 2)),
-    "2D_letter_disambiguation_134": ("AAPIZVNAW", (9, 3, 0.1)),
-    "2D_visual_closure_0": ("2", (0.1, 1, 1, 1)),
-    "2D_figure_ground_0": ("4", (2, 0.1)),
-    "2D_form_constancy_0": ("3", (5, 0.8, 0.8, 0)),
-    "2D_visual_spatial_0_q1": ("0", (3, 3, 1)),
-    "3D_letter_disambiguation_66": ("BX", ("cylinder", 0.05, 0.4, 2)),
-    "3D_form_constancy_form_constancy_39": ("No", (2, 10)),
-    "3D_visual_spatial_grid_51": ("0", (3, 3)),
-}
-
-
-@pytest.mark.parametrize("identifier", ROWS)
-def test_real_rows(shared_data: Path, identifier: str) -> None:
+@table
+def test_real_rows(shared_data: Path, identifier: str, answer: str, levels: list[Any]) -> None:
     kind: Any = identifier[:2]
     name = next(name for name in SUBTASKS[kind] if identifier[3:].startswith(name))
     task = DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)
     item = next(item for item in task if item.sample.id == identifier)
     meta, controls = item.sample.meta, SUBTASKS[kind][name].controls
-    assert (item.answer, tuple(meta[control] for control in controls)) == ROWS[identifier]
+    assert (item.answer, [meta[control] for control in controls]) == (answer, levels)
     assert meta["prompt"] == item.sample.question != ""
     if name == "visual_spatial":
         assert meta["coordinates"] == ("from 0" if kind == "3D" else "from 1")
@@ -207,16 +179,7 @@ def test_the_readme_s_folder_name_and_a_zip(tmp_path: Path) -> None:
     assert task.facts.left_out[0] == f"9 lines of {table} left out"
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('90.svg,5,0.1,"(2, 0.1)"', "line 14: 90.svg: the answer '5' is no option"),
-        ('90.svg,1,0.1,"(2, 0.1, 3)"', "sweep holds num_shapes, density, found '(2, 0.1, 3)'"),
-        ("90.svg,1,0.1,__import__('os')", "sweep is a tuple or list"),
-        ('../90.svg,1,0.1,"(2, 0.1)"', "filename is a file of this folder, found '../90.svg'"),
-        ('90.svg,1,0.1,"(2, [1])"', "sweep holds numbers and words"),
-    ],
-)
+@table
 def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: str) -> None:
     task = DoYouSeeMe("figure_ground", lay(tmp_path, [*GROUND, line]))
     assert len(list(task)) == 12
@@ -262,26 +225,7 @@ def test_three_dimensional_coordinates_can_be_explained(tmp_path: Path) -> None:
 # ---- scores
 
 
-@pytest.mark.parametrize(
-    ("answer", "form", "found"),
-    [
-        ("4", "integer", "4"),
-        (" 04 ", "integer", "4"),
-        ("4.0", "integer", "4"),
-        ("four", "integer", None),
-        ("3 or 4", "integer", None),
-        ("Option 3", "option", "3"),
-        ("(2)", "option", "2"),
-        ("option <4>", "option", "4"),
-        ("5", "option", None),
-        ("a b c", "letters", "ABC"),
-        ("B, X", "letters", "BX"),
-        ("A1", "letters", None),
-        ("yes", "yes_no", "Yes"),
-        ("No.", "yes_no", "No"),
-        ("maybe", "yes_no", None),
-    ],
-)
+@table
 def test_standard_forms(answer: str, form: Any, found: str | None) -> None:
     assert standard_answer(answer, form) == found
 
@@ -329,17 +273,13 @@ def test_accuracy_along_a_control_and_its_test(tmp_path: Path) -> None:
     assert "accuracy_along" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("count", "mean"), [(5, [0.5]), (4, [])])
-def test_the_mean_of_the_five_subtasks_and_no_mean_of_four(
-    tmp_path: Path, count: int, mean: list[float]
-) -> None:
+def test_there_is_no_mean_of_four_subtasks(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
-    for wrong, name in enumerate(list(SUBTASKS["3D"])[:count]):
+    for name in list(SUBTASKS["3D"])[:4]:
         made.task(name, ["2"] * 4, choices=0)
         point = made.point("plain", name, facts=facts_of(name, "3D"), read=VERBATIM)
-        made.answers(point, ["2"] * (4 - wrong) + ["1"] * wrong)
-    rows = score_table(made.write().path).where(metric="mean_3d", contestant="plain").rows
-    assert [row.value for row in rows] == pytest.approx(mean)
+        made.answers(point, ["2"] * 4)
+    assert not score_table(made.write().path).where(metric="mean_3d", contestant="plain").rows
 
 
 # ---- the joint form
@@ -370,17 +310,3 @@ def test_two_questions_of_one_image(tmp_path: Path) -> None:
     assert items[0].sample.meta == {"image": "1", "role": "perception", "row": 0}
     with pytest.raises(TaskError, match="there is no column 'pic'"):
         len(JointQuestions(tmp_path / "joint.jsonl", {"image": "pic"}))
-
-
-def test_how_often_perception_is_wrong_when_reasoning_is_right(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
-    meta = [{"image": str(n // 2), "role": ("perception", "reasoning")[n % 2]} for n in range(8)]
-    made.task("t", ["1"] * 8, choices=0, meta=meta)
-    point = made.point("plain", "t", facts={"scorer": spec(JointScorer())}, read=VERBATIM)
-    made.answers(point, list("11010110"))
-    rows = score_table(made.write().path).where(contestant="plain", task="t").rows
-    figures = {row.metric: (row.value, row.n) for row in rows}
-    assert figures["perception_accuracy"] == (0.5, 4)
-    assert figures["reasoning_accuracy"] == (0.75, 4)
-    assert figures["both"] == (0.25, 4)
-    assert figures["perception_wrong_when_reasoning_right"] == pytest.approx((2 / 3, 3))

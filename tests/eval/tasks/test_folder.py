@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from looktwice.eval.scoring import AllRight
-from looktwice.eval.scoring.benchmark import build_scorer
+from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import Folder, Subset, TaskError
 from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, check_marks
+from tests.tables import table
 
 CHOICES: dict[str, Any] = {"choices": ["cat", "dog"], "answer": "B"}
 ROW: dict[str, Any] = {"id": "a", "question": "Which?", "image": "a.png", **CHOICES}
@@ -63,23 +64,7 @@ def test_a_full_row(folder: Path) -> None:
     assert mask.pixels.sum() == 10
 
 
-@pytest.mark.parametrize(
-    ("choices", "given", "key"),
-    [
-        (["cat", "dog"], "B", "B"),
-        (["cat", "dog"], "(A)", "A"),
-        (["cat", "dog"], "dog", "B"),
-        (["cat", "dog"], None, None),
-        ([3, 4, 5], 4, "B"),
-        (["0.5", "1"], 0.5, "A"),
-        (["B", "A"], "(A)", "A"),
-        (["A", "B"], "A", "A"),
-        (None, "a red bag", "a red bag"),
-        (None, 3, "3"),
-        (None, None, None),
-        ([{"image": "a.png"}, {"image": "sub/b.jpg"}], "B", "B"),
-    ],
-)
+@table
 def test_the_key_is_a_letter_where_there_are_choices(
     folder: Path, choices: Any, given: Any, key: str | None
 ) -> None:
@@ -91,43 +76,7 @@ def test_choices_may_be_pictures(folder: Path) -> None:
     assert [c.size for c in choices if isinstance(c, Picture)] == [(20, 10), (8, 6)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"id": ""}, "`id` must be a text or a whole number, found ''"),
-        ({"id": None}, "`id` must be"),
-        ({"id": True}, "`id` must be"),
-        ({"question": " "}, "`question` must be a text"),
-        ({"choises": []}, "unknown key 'choises'; did you mean 'choices'?"),
-        ({"colour_of_the_sky": 1}, "Fields of your own go under `meta`"),
-        ({"images": ["a.png"]}, "`image` and `images` are both there"),
-        ({"image": 7}, "`image` is a path"),
-        ({"image": "../a.png"}, "'../a.png' leads out of the folder"),
-        ({"image": "/etc/hostname"}, "'/etc/hostname' leads out of the folder"),
-        ({"image": "link.png"}, "'link.png' leads out of the folder"),
-        ({"choices": [{"image": "../a.png"}, "b"]}, "leads out of the folder"),
-        ({"image": "a\0b"}, "leads nowhere"),
-        ({"choices": ["cat"]}, "`choices` must be a list of 2 to 26"),
-        ({"choices": "cat, dog"}, "`choices` must be a list"),
-        ({"choices": ["cat", "cat"]}, "two of the `choices` are the same"),
-        ({"choices": ["cat", ["dog"]]}, "a choice is a text, a number or"),
-        ({"answer": "C"}, "'C' is none of the letters A, B and none of the texts ['cat', 'dog']"),
-        ({"answer": "AB"}, "none of the letters"),
-        ({"answer": ["B"]}, "`answer` must be a text or a number"),
-        ({"answer": ""}, "`answer` must be a text or a number"),
-        ({"choices": ["B", "A"], "answer": "A"}, "text of another choice; write it as (A)"),
-        ({"marks": [{"label": "A"}]}, "this is no mark"),
-        ({"marks": [{"x": None, "y": 1}]}, "a value that is no number"),
-        ({"marks": {"x": 1, "y": 1}}, "`marks` must be a list of objects"),
-        ({"marks": [{"x": 1, "y": 1, "image": 1}]}, "on image 1, but there are 1, counted from 0"),
-        ({"marks": [{"x0": 5, "y0": 5, "x1": 5, "y1": 9}]}, "has no area"),
-        ({"marks": [{"size": [8, 8], "counts": [0, 5]}]}, "size [8, 8] and 2 counts of 5 pixels"),
-        ({"marks": [{"size": [8, 8], "counts": [-3, 67]}]}, "counts of 0 or more that add up to"),
-        ({"marks": [{"size": 64, "counts": [0, 64]}]}, "a mask has its size as [height, width]"),
-        ({"marks": [{"size": [10**6, 10**6], "counts": [0, 10**12]}]}, "at most 268435456"),
-        ({"meta": [1]}, "`meta` must be an object"),
-    ],
-)
+@table
 def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str) -> None:
     (folder / "link.png").symlink_to(Path("/etc/hostname"))
     with pytest.raises(TaskError) as caught:
@@ -136,16 +85,7 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
     assert f"{folder / 'samples.jsonl'}: 1 fault\n  line 1: " in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('{"id": "a", ', "no JSON object"),
-        ('{"id": "a', r"no JSON object \(Unterminated string starting at column 8\)"),
-        ("[1]", "a JSON object is needed, found list"),
-        ('{"id": "a", "question": "q", "meta": {"x": NaN}}', "NaN is no number that JSON knows"),
-        ("[" * 100_000, "nested more than 100 levels deep"),
-    ],
-)
+@table
 def test_a_line_that_is_no_object(folder: Path, line: str, said: str) -> None:
     with pytest.raises(TaskError, match=said):
         len(write(folder, line))
@@ -173,18 +113,7 @@ def test_all_faults_come_at_once_up_to_twenty(folder: Path) -> None:
     assert len(lines) == 22
 
 
-@pytest.mark.parametrize(
-    ("mark", "where"),
-    [
-        ({"label": "P", "x": 20, "y": 3}, "(20, 3)"),
-        ({"label": "P", "x": -0.6, "y": 3}, "(-0.6, 3)"),
-        ({"label": "P", "x": 1e999, "y": 3}, "(inf, 3)"),
-        ({"label": "P", "x0": 0, "y0": 0, "x1": 22, "y1": 5}, "(0, 0, 22, 5)"),
-        ({"label": "P", "size": [6, 8], "counts": [0, 48]}, "of 8 x 6"),
-        ({"x": 19.5, "y": -0.5}, ""),
-        ({"x0": -0.4, "y0": 0, "x1": 20.9, "y1": 10}, ""),
-    ],
-)
+@table
 def test_a_mark_outside_its_image(folder: Path, mark: dict[str, Any], where: str) -> None:
     text = json.dumps({**ROW, "id": "b", "marks": [mark]}).replace("Infinity", "1e999")
     (item,) = write(folder, text)
@@ -268,15 +197,7 @@ def test_subset_and_facts(folder: Path) -> None:
             len(Folder(folder, subset=subset))
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ("none.jsonl", "none.jsonl cannot be read"),
-        ("../x.jsonl", "leads out of the folder"),
-        ("empty.jsonl", "holds no line"),
-        (".", "cannot be read"),
-    ],
-)
+@table
 def test_no_questions_at_all(folder: Path, file: str, said: str) -> None:
     (folder / "empty.jsonl").write_text("\n\n")
     with pytest.raises(TaskError, match=said):

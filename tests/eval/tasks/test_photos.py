@@ -137,25 +137,6 @@ def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
     assert sizes == sorted(sizes)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "said"),
-    [
-        ("depth", {"n": 0}, "1 or more; found 0"),
-        ("depth", {"strength": 1.5}, r"0\.\.1, found 1\.5"),
-        ("depth", {"strength": float("nan")}, "found nan"),
-        ("depth", {"quality": 0}, "found 0"),
-        ("correspondence", {"turn": 100}, r"turn lies in 0\.\.90, found 100"),
-        ("jigsav", {}, "kind is one of jigsaw"),
-        ("correspondence", {"source": "x"}, "source is one of photos"),
-        ("jigsaw", {"source": "stereo"}, "source is a setting of correspondence"),
-        ("jigsaw", {"pair": False}, "pair is a setting of depth"),
-    ],
-)
-def test_nonsense_is_refused(kind: Any, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(TaskError, match=said):
-        Photos(kind, **settings)
-
-
 def test_a_wheel_without_its_photographs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(photographs.FILES, "brick", "not_shipped.png")
     photographs.photograph.cache_clear()
@@ -348,9 +329,3 @@ def test_to_look_for_many_questions_does_not_go_through_all_for_each(
     monkeypatch.setattr(LettersAndShapes, "_id", count)
     assert all(find_item(task, item.sample.id) for item in task)
     assert max(named.values()) == 4  # chosen, listed, and made twice
-
-
-def test_a_subset_of_less_than_nothing_is_refused() -> None:
-    """With -1 all questions but one were asked, without a word."""
-    with pytest.raises(TaskError, match=r"subset\.n is how many items are kept"):
-        Subset(n=-1)

@@ -18,55 +18,22 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.judgements import Judgement, append, words_of
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
-from looktwice.eval.tasks import (
-    CountScorer,
-    GroupScorer,
-    PairScorer,
-    TaskError,
-    VideoScorer,
-    Vlm2Bench,
-)
+from looktwice.eval.tasks import CountScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
 from looktwice.eval.tasks.vlm2.metrics import chance_numeric, numeric_score
 from looktwice.eval.tasks.vlm2.task import SUBTASKS
 from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
+from tests.official_layouts import film, write
+from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
-WORTH = {  # images, truth, count: percent
-    (2, 1, 2): 0,
-    (3, 2, 1): 0,
-    (3, 1, 2): 0,
-    (4, 1, 2): 10.404,
-    (4, 1, 3): 3.974,
-    (4, 1, 4): 0,
-    (4, 2, 1): 6.697,
-    (4, 2, 4): 0,
-    (4, 3, 2): 6.697,
-    (4, 3, 1): 0,
-    (4, 4, 3): 10.404,
-    (4, 3, 3): 100,
-    (1, 1, 1): 100,
-}
 
 
-@pytest.mark.parametrize(("case", "percent"), WORTH.items())
-def test_what_a_wrong_count_is_worth(case: tuple[int, int, int], percent: float) -> None:
-    images, truth, count = case
+@table
+def test_what_a_wrong_count_is_worth(images: int, truth: int, count: int, percent: float) -> None:
     assert 100 * numeric_score(count, truth, images) == pytest.approx(percent, abs=5e-4)
-
-
-def test_chance_levels_are_the_papers() -> None:
-    """Sequences as the paper builds them: AA, AB, AAA, AAB, ABC, AAAA, AAAB, AABC, ABCD, 40 each;
-    PC 30, 25, 65."""
-    oc = [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3), (1, 4), (2, 4), (3, 4), (4, 4)]
-    level = 100 * sum(chance_numeric(truth, images) for truth, images in oc) / len(oc)
-    four = 100 * sum(chance_numeric(truth, 4) for truth in (1, 2, 3, 4)) / 4
-    assert [level, four] == pytest.approx([34.876, 28.471], abs=1e-3)
-    pc = (30 * 50 + 25 * 100 * chance_numeric(1, 3) + 65 * four) / 120
-    assert (round(level, 2), round(pc, 2)) == (34.88, 34.87)
-    assert round((25 + 25 + 50 + level + 25 + 50 + pc + 25) / 8, 2) == 33.72
 
 
 # ---- metrics in the table
@@ -206,23 +173,6 @@ def test_numbers_of_a_model_s_own_are_no_score_of_its_video(made: MadeRun, words
     assert "vid: 2 replies without a score until a judge gives one" in printed
 
 
-def test_the_overall_scores_need_every_subtask(made: MadeRun) -> None:
-    lengths = [{"image_len": 2}] * 2
-    for name, answers in (("GC-Mat", "TF"), ("GC-Trk", "TT"), ("OC-Cpr", "TF"), ("PC-Cpr", "TF")):
-        made.answers(asked(made, name, PairScorer(name), "TF", pairs("aa")), list(answers))
-    for who in ("OC", "PC"):
-        count, group = f"{who}-Cnt", f"{who}-Grp"
-        made.answers(asked(made, count, CountScorer(count), "12", lengths), ["1", "1"])
-        made.answers(asked(made, group, GroupScorer(group), "AD", [{}, {}]), ["A", "D"])
-    table = score_table(made.write().path)
-    overall = value(table, "overall_8")
-    assert overall.value == pytest.approx((1 + 0 + 1 + 1 + 0.5 + 0.5 + 1 + 1) / 8)
-    assert (overall.task, overall.n_tasks) == ("VLM2-Bench", 8)
-    assert not table.where(metric="overall_9").rows
-    chance = value(table, "overall_8", "chance (level)").value
-    assert chance == pytest.approx((0.25 * 2 + 0.5 * 2 + 0.5 * 2 + 0.25 * 2) / 8)
-
-
 # ---- files
 
 GC_FILE, GC_MEDIA, OC_MEDIA = (
@@ -234,17 +184,12 @@ JPEG = bytes(cv2.imencode(".jpg", np.full((8, 10, 3), 90, np.uint8))[1])
 VID_FILE, VID_MEDIA = "jsonl/pc/vallina/pc_v_open-ended.jsonl", "data/pc/video/UNI"
 
 
-def put(root: Path, name: str, data: bytes | str) -> None:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-
-
 def lay(root: Path, file: str, rows: Sequence[Any], media: str, *names: str) -> None:
     """Write one subtask in the official layout."""
-    put(root, file, "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    write(root / file, "\n".join(lines))
     for name in names:
-        put(root, f"{media}/{name}", JPEG)
+        write(root / media / name, JPEG)
 
 
 def gc(q_id: str, key: str, **more: Any) -> dict[str, Any]:
@@ -334,7 +279,7 @@ def test_a_file_of_other_rows_stops(tmp_path: Path) -> None:
 def test_an_image_that_cannot_be_had_fails_its_own_sample(
     tmp_path: Path, image: str, words: str
 ) -> None:
-    put(tmp_path, "secret.jpg", JPEG)
+    write(tmp_path / "secret.jpg", JPEG)
     rows = [gc("7", "T"), gc("7", "F", images=[image])]
     lay(tmp_path / "set", GC_FILE, rows, GC_MEDIA, "1.jpg", "2.jpg")
     first, second = Vlm2Bench("GC-Mat", tmp_path / "set")
@@ -383,15 +328,7 @@ def test_a_truncated_zip_says_so_and_a_damaged_entry_fails_its_sample(tmp_path: 
     assert first.sample.images[1].size == (10, 8)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"name": "GC-Mtt"}, "did you mean 'GC-Mat'"),
-        ({"name": "PC-VID", "fps": 1.0}, "set one of them"),
-        ({"name": "PC-VID", "frames": 0}, "above 0"),
-        ({"name": "GC-Mat", "hub": "a/b"}, "and not both"),
-    ],
-)
+@table
 def test_settings_that_cannot_be(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Vlm2Bench(**{"path": tmp_path, **settings}))
@@ -417,19 +354,7 @@ def test_vlmevalkit_s_table(tmp_path: Path) -> None:
         len(Vlm2Bench("PC-Cnt", tmp_path / "img.tsv"))
 
 
-@pytest.mark.parametrize(
-    ("name", "question", "kind"),
-    [
-        ("OC-Cpr", "Judge this: 'The bags in these images are the same bag.'", "bag"),
-        ("OC-Cpr", "Judge this: 'The toys in these images are not the same toy.'", "toy"),
-        ("OC-Cnt", "How many different water bottles are there in these?", "water bottle"),
-        ("OC-Cnt", "How many different glasss are there in the input images?", "glass"),
-        ("OC-Grp", "Which show the same Pet in the input images? Choices: A) 1; B) None", "pet"),
-        ("OC-Grp", "Which images show the same shoe? Choices: A) 1 and 2; B) None", "shoe"),
-        ("OC-Cnt", "How many?", None),
-        ("PC-Grp", "Which images show the same person? Choices: A) 1 and 2; B) None", None),
-    ],
-)
+@table
 def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
     tmp_path: Path, name: str, question: str, kind: str | None
 ) -> None:
@@ -445,28 +370,7 @@ def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
 # ---- videos
 
 
-def film(path: Path, frames: int = 20, rate: float = 10.0) -> Path:
-    """A film whose frame i is grey, 10 * i."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), rate, (32, 24))
-    for number in range(frames):
-        writer.write(np.full((24, 32, 3), 10 * number, np.uint8))
-    writer.release()
-    return path
-
-
-@pytest.mark.parametrize(
-    ("count", "frames", "fps", "numbers"),
-    [
-        (20, 3, None, [0, 10, 19]),
-        (2, 8, None, [0, 1]),
-        (20, 1, None, [0]),
-        (20, None, 1.0, [0, 10]),
-        (20, None, 4.0, [0, 2, 5, 7, 10, 12, 15, 17]),
-        (3, None, 50.0, [0, 1, 2]),
-        (0, 8, None, []),
-    ],
-)
+@table
 def test_which_frames_are_shown(
     count: int, frames: int | None, fps: float | None, numbers: list[int]
 ) -> None:
@@ -474,7 +378,7 @@ def test_which_frames_are_shown(
 
 
 def test_frames_of_a_film(tmp_path: Path) -> None:
-    video = VideoFrames(film(tmp_path / "a.avi"), "a.avi", 3)
+    video = VideoFrames(film(tmp_path / "a.avi", 20, 10), "a.avi", 3)
     assert video.times == [0.0, 1.0, 1.9]
     shades = [float(picture.pixels.mean()) for picture in video.pictures]
     assert shades == pytest.approx([0, 100, 190], abs=3)
@@ -488,7 +392,7 @@ def vid(root: Path, *names: str) -> Vlm2Bench:
 
 def test_videos_as_items(tmp_path: Path) -> None:
     for name in ("AB_1", "ABA_1"):
-        film(tmp_path / f"{VID_MEDIA}/{name}.avi")
+        film(tmp_path / f"{VID_MEDIA}/{name}.avi", 20, 10)
     items = list(vid(tmp_path, "AB_1", "ABA_1"))
     assert [(i.sample.meta["type"], i.answer) for i in items] == [("AB", "1"), ("ABA", "2")]
     sample = items[0].sample
@@ -501,9 +405,9 @@ def test_videos_as_items(tmp_path: Path) -> None:
 def test_a_video_that_does_not_decode_fails_its_own_sample(
     tmp_path: Path, data: bytes | None
 ) -> None:
-    film(tmp_path / f"{VID_MEDIA}/AB_1.avi")
+    film(tmp_path / f"{VID_MEDIA}/AB_1.avi", 20, 10)
     if data is not None:
-        put(tmp_path, f"{VID_MEDIA}/AB_2.mp4", data)
+        write(tmp_path / VID_MEDIA / "AB_2.mp4", data)
     good, bad = vid(tmp_path, "AB_1", "AB_2")
     assert len(good.sample.images) == 4
     with pytest.raises(PictureError, match=r"AB_2\.mp4"):
@@ -513,6 +417,6 @@ def test_a_video_that_does_not_decode_fails_its_own_sample(
 def test_a_video_in_a_zip(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as out:
         out.writestr(VID_FILE, json.dumps({"vid": "ABA_1", "question": "Describe."}))
-        out.write(film(tmp_path / "a.avi"), f"{VID_MEDIA}/ABA_1.avi")
+        out.write(film(tmp_path / "a.avi", 20, 10), f"{VID_MEDIA}/ABA_1.avi")
     (item,) = Vlm2Bench("PC-VID", tmp_path / "set.zip", frames=None, fps=1)
     assert [image.size for image in item.sample.images] == [(32, 24)] * 2

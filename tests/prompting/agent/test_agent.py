@@ -5,7 +5,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.readers import Marked, Robust
 from looktwice.eval.tasks import NearSighted
-from looktwice.pipelines.config import ConfigError, build, identity
+from looktwice.pipelines.config import build, identity
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import spec
@@ -73,7 +73,9 @@ from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests.chat_server import chat_server
+from tests.prompting.scenes import Heard, table
 
+CASES = table("agent/agent.yaml")
 PLAIN_ZOOM = Zoom(crop=Crop(padding=0, min_px=1))
 FORMS = pytest.mark.parametrize(
     "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
@@ -166,9 +168,6 @@ def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> 
     look = Look(1, 0, "zoom", "shown", arguments, (2,), ((0, 10, 20, 30, 50),))
     assert read_looks(state.notes) == [look]
     assert ended(state).by == "reply"
-
-
-def test_images_can_stay_in_the_tools_turn() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=NativeCalls(images_as="tool"), coordinates="0-1")
     _, asked = scripted(agent, call("zoom", box=[0, 0, 0.5, 0.5]), "x")
     assert seen(asked[1])[-1] == ("tool", "Image 2:", (40, 30))
@@ -230,20 +229,12 @@ def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
 
 
 def test_the_model_is_offered_tools_with_their_schemas() -> None:
-    wants: list[CallOptions] = []
-
-    @dataclass(frozen=True)
-    class Hears:
-        identity: str = "hears"
-
-        def __call__(self, messages: Any, draw: int = 0, options: Any = None) -> Reply:
-            wants.append(options)
-            return Reply("x")
-
+    model = Heard("x")
     tools: dict[str, AgentTool] = {"zoom": Zoom(), "undo": Undo()}
-    ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), Hears())
-    told = wants[0].tools or ()
-    assert wants[0].temperature == 0.5 and [tool.name for tool in told] == ["zoom", "undo"]
+    ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), model)
+    ((*_, options),) = model.calls
+    told = options.tools or ()
+    assert options.temperature == 0.5 and [tool.name for tool in told] == ["zoom", "undo"]
     box = told[0].parameters["properties"]["box"]
     four = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
     assert box.items() >= four.items()
@@ -421,8 +412,6 @@ def test_the_answer_tool_is_read_by_the_agents_reader() -> None:
     assert (state.answer, state.reason, ended(state).by) == ("B", "", "answer")
     state, _ = scripted(agent, call("answer", text="Who knows"), of=sample(choices=("cat", "dog")))
     assert state.answer is None and state.reason
-    with pytest.raises(ValueError, match="needs a `reader:`"):
-        Agent({"answer": Answer()})
 
 
 def test_the_controls_look_like_the_zoom_and_show_another_place() -> None:
@@ -498,12 +487,9 @@ def test_each_bound_stops_the_loop_and_forces_an_answer(name: str) -> None:
     assert ended(state).by == name and state.reply == "A cat." and not state.ended
 
 
-def test_no_steps_means_no_tools_at_all() -> None:
+def test_without_steps_there_are_no_tools_and_a_call_for_the_answer_is_an_abstention() -> None:
     state, asked = scripted(Agent({"zoom": Zoom()}, bounds=Bounds(steps=0)), "A cat.")
     assert [message.role for message in asked[0]] == ["user"] and state.reply == "A cat."
-
-
-def test_a_call_where_an_answer_is_due_is_an_abstention() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(steps=1))
     state, _ = scripted(agent, call("zoom", box=[0, 0, 9, 9]), call("zoom", box=[0, 0, 5, 5]))
     assert (
@@ -533,35 +519,23 @@ def test_the_same_call_is_not_run_twice() -> None:
 # Bad input
 
 
-REFUSED: dict[str, tuple[tuple[str, str], str]] = {
-    "no such tool": (("delete_all", "{}"), "there is no tool 'delete_all'; there are zoom, mark"),
-    "not JSON": (("zoom", "box: 1 2 3 4"), "the arguments are no JSON"),
-    "code": (("zoom", "__import__('os').system('true')"), "the arguments are no JSON"),
-    "cut off": (("zoom", '{"box": [1, 2, 3'), "the arguments are no JSON"),
-    "a list": (("zoom", "[1, 2, 3, 4]"), "must be a JSON object"),
-    "deep": (("zoom", '{"box": ' + "[" * 100_000), "the arguments are no JSON"),
-    "missing": (("zoom", "{}"), "box: Field required"),
-    "unknown": (("zoom", '{"box": [0, 0, 9, 9], "shell": "ls"}'), "shell: Extra inputs"),
-    "three numbers": (("zoom", '{"box": [1, 2, 3]}'), "box"),
-    "words": (("zoom", '{"box": ["a", "b", "c", "d"]}'), "box.0: Input should be a valid number"),
-    "NaN": (("zoom", '{"box": [NaN, 0, 9, 9]}'), "NaN is no number"),
-    "infinite": (("zoom", '{"box": [0, 0, Infinity, 9]}'), "Infinity is no number"),
-    "too large": (("zoom", '{"box": [0, 0, 1e999, 9]}'), "the arguments are no JSON"),
-    "large": (("zoom", '{"box": [0, 0, 1e308, 9]}'), "lies outside image 1"),
-    "long": (("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}"), "box"),
-    "longest": (("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}"), "the arguments are no JSON"),
-    "outside": (("zoom", '{"box": [100, 100, 140, 160]}'), "outside image 1, which is 80 x 60"),
-    "swapped": (("zoom", '{"box": [40, 30, 10, 5]}'), "has no area; give left, top, right, bottom"),
-    "no area": (("zoom", '{"box": [10, 10, 10, 20]}'), "has no area"),
-    "no image": (("zoom", '{"box": [0, 0, 9, 9], "image": 7}'), "there is no image 7; there are 1"),
-    "before the first": (("zoom", '{"box": [0, 0, 9, 9], "image": -1}'), "image: Input should be"),
-    "long name": (("mark", f'{{"box": [0, 0, 9, 9], "label": "{"x" * 999}"}}'), "label: String"),
-}
+BOX = '{"box": [0, 0, 9, 9]'
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_malformed_call_gets_one_correction_and_then_a_reason(name: str) -> None:
-    wrong, reason = REFUSED[name]
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reason"),
+    [
+        *CASES["malformed"],
+        ("zoom", '{"box": ' + "[" * 100_000, "the arguments are no JSON"),
+        ("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}", "box"),
+        ("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}", "the arguments are no JSON"),
+        ("mark", f'{BOX}, "label": "{"x" * 999}"}}', "label: String"),
+    ],
+)
+def test_a_malformed_call_gets_one_correction_and_then_a_reason(
+    tool: str, arguments: str, reason: str
+) -> None:
+    wrong = tool, arguments
     agent = Agent({"zoom": PLAIN_ZOOM, "mark": DrawBox()})
     state, asked = scripted(agent, raw(wrong), raw(wrong))
     told = asked[-1][-1].text
@@ -572,11 +546,6 @@ def test_a_malformed_call_gets_one_correction_and_then_a_reason(name: str) -> No
     "".join(state.notes).encode()
     state, _ = scripted(agent, raw(wrong), call("zoom", box=[0, 0, 9, 9]), "A cat.")
     assert state.reply == "A cat." and len(state.views) == 2
-
-
-def test_a_box_that_reaches_over_the_rim_is_cut_there() -> None:
-    state, _ = scripted(Agent({"zoom": PLAIN_ZOOM}), call("zoom", box=[-50, 40, 20, 100]), "x")
-    assert read_looks(state.notes)[0].regions == ((0, 0, 40, 20, 60),)
 
 
 def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
@@ -726,26 +695,6 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
 
 
 # Settings
-
-
-@pytest.mark.parametrize(
-    ("name", "tool", "settings", "words"),
-    [
-        ("a b", "Zoom", {}, "cannot be the name of a tool"),
-        ("z", "Zoom", {"bounds": {"steps": -1}}, "steps >= 0"),
-        ("z", "Zoom", {"bounds": {"tokens": 0}}, "tokens > 0"),
-        ("z", "Zoom", {"coordinates": "percent"}, "coordinates"),
-        ("z", "Answer", {}, "needs a `reader:`"),
-    ],
-)
-def test_wrong_settings_are_said_before_anything_runs(
-    name: str, tool: str, settings: Mapping[str, Any], words: str
-) -> None:
-    tools = {name: {"use": f"prompting.agent.{tool}"}}
-    with pytest.raises(ConfigError, match=words):
-        build({"use": "prompting.agent.Agent", "tools": tools, **settings})
-    with pytest.raises(ValueError, match="tools is empty"):
-        Agent({})
 
 
 def test_an_agent_is_its_spec() -> None:

@@ -6,11 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looktwice.pipelines.marks import Box, Mask, Point
-from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.shapes import raster
 from looktwice.prompting.markers import (
     Arrows,
@@ -22,25 +19,12 @@ from looktwice.prompting.markers import (
     Spotlight,
     Tint,
 )
-from looktwice.prompting.markers.base import Marking
-
-GREY = (90, 90, 90)
-NONE = Label(placement="none")
-
-
-def drawn(stage: Marking, *marks: Point | Box | Mask) -> Pixels:
-    picture = Picture(np.full((100, 120, 3), GREY, np.uint8))
-    return (
-        stage(State.start(Sample("s", "Which?", (picture,), marks=marks)), NoModel())
-        .views[0]
-        .pixels
-    )
+from tests.prompting.scenes import GREY, NONE, box_of, drawn, is_color
 
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of the blue plate, half-open."""
-    rows, columns = np.nonzero((pixels == (0, 0, 255)).all(-1))
-    return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
+    """Where the blue plate is."""
+    return box_of(is_color(pixels, (0, 0, 255)))
 
 
 @pytest.mark.parametrize("half", [0, 0.5])
@@ -138,14 +122,6 @@ def test_an_arrow_turns_only_where_its_tail_would_leave(
         rows, columns = np.nonzero((drawn(Arrows(angle=angle, label=NONE), point) != GREY).any(-1))
         off = (columns.mean() - point.x) * across + (rows.mean() - point.y) * down
         assert bool(off > 10) is stays
-
-
-def test_a_gap_is_as_wide_as_it_says() -> None:
-    """At the top of a ring, with half of the pixel on either edge of the gap."""
-    row = drawn(Circles(radius=20, thickness=3, gap=6, label=NONE), Point("A", 60, 50))[30, :, 0]
-    assert row[58:63].tolist() == [90] * 5
-    assert 90 < row[57] == row[63] < 255
-    assert row[56] == row[64] == 255
 
 
 @pytest.mark.parametrize(("x0", "left"), [(10.4, 10), (10.5, 10), (10.6, 11)])

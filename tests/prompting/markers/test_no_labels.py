@@ -20,26 +20,12 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from looktwice.prompting import markers
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.markers import Label
 from looktwice.prompting.markers.base import Marking
 
-NAMES = (
-    "Circles",
-    "Dots",
-    "Crosshairs",
-    "Arrows",
-    "Polygons",
-    "Contours",
-    "Rectangles",
-    "Tint",
-    "Cover",
-    "Spotlight",
-    "BlinkPaperStyle",
-    "BlinkReleasedStyle",
-    "Vlm2Style",
-    "SomStyle",
-)
+NAMES = [name for name in dir(markers) if issubclass(getattr(markers, name), Marking)]
 MARKS = (Point("A", 150, 120), Box("B", 40, 40, 90, 80))
 
 
@@ -51,6 +37,7 @@ def start() -> State:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_label_is_drawn(name: str) -> None:
+    assert len(NAMES) >= 14
     marker: Marking = build({"use": f"prompting.markers.{name}", "label": None})
     lettered = replace(
         marker, label=Label(font="blink") if name == "BlinkReleasedStyle" else Label()
@@ -60,11 +47,8 @@ def test_no_label_is_drawn(name: str) -> None:
         stage(start(), NoModel()).views[0].pixels for stage in (marker, lettered, unlettered)
     )
     assert (plain == none).all() and (plain != labelled).any()
-    assert (
-        spec(marker)["label"] is None
-        and not marker.drawn_labels(MARKS)
-        and lettered.drawn_labels(MARKS)
-    )
+    assert spec(marker)["label"] is None
+    assert lettered.drawn_labels(MARKS) and not marker.drawn_labels(MARKS)
 
 
 def test_a_crop_without_a_label_looks_into_the_hint() -> None:
@@ -101,24 +85,14 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
     Path("own").mkdir()
     Image.new("RGB", (200, 150), "gray").save("own/0.png")
     marks = [{"label": "A", "x": 50, "y": 60}, {"label": "B", "x": 150, "y": 60}]
-    row = {
-        "id": "q",
-        "question": "Is A nearer?",
-        "images": ["0.png"],
-        "marks": marks,
-        "answer": "A",
-    }
-    Path("own/samples.jsonl").write_text(
-        json.dumps({**row, **({"choices": choices} if choices else {})}) + "\n"
-    )
+    row = {"id": "q", "question": "Is A nearer?", "images": ["0.png"], "marks": marks}
+    row |= {"answer": "A", **({"choices": choices} if choices else {})}
+    Path("own/samples.jsonl").write_text(json.dumps(row) + "\n")
     Path("study.yaml").write_text(STUDY)
     result = CliRunner().invoke(app, ["check", "study.yaml"])
     assert result.exit_code == 0, result.output
     warned = "warning: labels are letters of choices that do not speak of them, on task: "
-    assert (
-        (f"{warned}{confused}; `label:" in result.output)
-        if confused
-        else (warned not in result.output)
-    )
+    assert (warned in result.output) == bool(confused)
+    assert not confused or f"{warned}{confused}; `label:" in result.output
     without = CliRunner().invoke(app, ["check", "study.yaml", "stages.mark.label=null"])
     assert without.exit_code == 0 and warned not in without.output

@@ -22,8 +22,7 @@ from looktwice.prompting.markers.styles import (
     SomStyle,
     Vlm2Style,
 )
-
-GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
+from tests.prompting.scenes import BLACK, GREY, RED, WHITE, is_color
 
 
 def plain(width: int, height: int) -> View:
@@ -34,10 +33,6 @@ def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
     """Left, top, right and bottom, both included."""
     ys, xs = np.nonzero(here)
     return int(xs.min()), int(ys.min()), int(xs.max()), int(ys.max())
-
-
-def is_color(pixels: Pixels, color: tuple[int, int, int]) -> np.ndarray:
-    return np.asarray((pixels == color).all(-1))
 
 
 @pytest.mark.parametrize("letter", ["A", "B"])
@@ -79,16 +74,9 @@ def _has(pixels: Pixels, letter: str) -> bool:
     _, best, _, (left, top) = cv2.minMaxLoc(match)
     redness = pixels[..., 0].astype(int) - pixels[..., 1:].max(-1)
     x, y = left + 6, top + 31
-    ring = [
-        redness[y + dy, x + dx]
-        for dx, dy in [(5, 0), (-5, 0), (0, 5), (0, -5)]
-        if _inside(pixels, x + dx, y + dy)
-    ]
-    return bool(best > 0.97 and ring and np.median(ring) > 60)
-
-
-def _inside(pixels: Pixels, x: int, y: int) -> bool:
-    return bool(0 <= x < pixels.shape[1] and 0 <= y < pixels.shape[0])
+    padded = np.pad(redness.astype(float), 5, constant_values=np.nan)
+    ring = [padded[y + 5 + dy, x + 5 + dx] for dx, dy in [(5, 0), (-5, 0), (0, 5), (0, -5)]]
+    return bool(best > 0.97 and np.nanmedian(ring) > 60)
 
 
 @pytest.mark.parametrize(("height", "radius"), [(1024, 10), (2048, 20), (512, 5)])
@@ -118,14 +106,8 @@ def test_vlm2_puts_scaffolds_dots(value: int, seen: tuple[int, int, int]) -> Non
 
 
 def test_a_preset_is_one_line_and_its_settings_can_be_overridden() -> None:
-    made = build(
-        {
-            "use": "prompting.markers.BlinkPaperStyle",
-            "radius": 5,
-            "color": "gray",
-            "label": {"placement": "below"},
-        }
-    )
+    settings = {"radius": 5, "color": "gray", "label": {"placement": "below"}}
+    made = build({"use": "prompting.markers.BlinkPaperStyle", **settings})
     assert made == BlinkPaperStyle(radius=5, color="gray", label=made.label)
     assert made.label.placement == "below"
     assert identity(BlinkPaperStyle()) == {"use": "prompting.markers.BlinkPaperStyle"}

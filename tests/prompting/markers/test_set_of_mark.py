@@ -27,6 +27,9 @@ from looktwice.prompting.markers.set_of_mark import read_choice
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
+from tests.prompting.scenes import table
+
+CASES = table("markers/set_of_mark.yaml")
 
 GREY = 90
 
@@ -258,48 +261,7 @@ def test_a_source_that_does_not_fit_is_named(stage: SetOfMark, message: str) -> 
         marked(stage)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"segmenter": TWO, "detector": Detected(())}, "not both"),
-        ({"words": ("cup",)}, "words are for a detector"),
-        ({"min_area": 0.5, "max_area": 0.1}, "min_area < max_area"),
-        ({"alpha": 1.5}, "alpha <= 1"),
-        ({"color": "redd"}, "'redd' is no colour"),
-        ({"plate_color": "regions"}, "did you mean 'region"),
-        ({"most": 0}, "most >= 1"),
-        ({"font_size": float("nan")}, "font_size > 0"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SetOfMark(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("reply", "label"),
-    [
-        ("7", "7"),
-        ("(7).", "7"),
-        ("**Region 7**", "7"),
-        ("The answer is 7.", "7"),
-        ("Answer: region 12", "12"),
-        ("There are 3 people; the nearest is region 7.", "7"),
-        ("Mark #7 is the cup.", "7"),
-        ("It is the cup at 7.", "7"),
-        ("Region 3 is a chair and region 7 a dog.\n\nMY_ANSWER: 7", "7"),
-        ("Region 3 is a chair, region 7 a dog.\nSo the dog, 7", "7"),
-        ("Not region 3. It is region 7.", "7"),
-        ("The answer is 7 or 12.", None),
-        ("Region 3 or region 7", None),
-        ("99", None),
-        ("70 % of it", None),
-        ("It is 7.5 m away.", None),
-        ("It isn't 7.", None),
-        ("I cannot tell.", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("reply", "label"), CASES["replies"])
 def test_the_number_in_a_reply(reply: str, label: str | None) -> None:
     assert read_choice(reply, ["3", "7", "12"]) == label
 

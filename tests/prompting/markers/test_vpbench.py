@@ -9,23 +9,20 @@ import pytest
 from skimage import data
 
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
-from looktwice.prompting.markers.base import Label
 from looktwice.prompting.markers.styles import VPBenchName
 from tests.paths import DATA
+from tests.prompting.scenes import NONE, drawn, plain, start, table
+
+CASES = table("markers/vpbench.yaml")
 
 METHODS = DATA / "methods"
 BLOCKS = [("opencv4", True), ("opencv5", True), ("opencv4", False)]
-
-
-def start(*points: Point, image: Pixels | None = None) -> State:
-    picture = Picture(np.full((100, 120, 3), 90, np.uint8) if image is None else image)
-    return State.start(Sample("s1", "Which?", (picture,), marks=points))
 
 
 @pytest.mark.skipif(not METHODS.exists(), reason="the reference's vectors are not here")
@@ -45,16 +42,11 @@ def test_every_pixel_is_the_references(style: Any, letters: Any, labels: bool) -
     block = vectors["captioned"]["cv2_" + letters[-1]] if labels else vectors["no_caption"]
     for layout, case in block[style.replace(" ", "_")].items():
         points = [Point(label, *place) for label, place in vectors["points"][layout].items()]
-        drawn = (
-            VPBenchStyle(style, letters, labels)(start(*points, image=photo), NoModel())
-            .views[0]
-            .pixels
-        )
-        assert [[x, y, *map(int, drawn[y, x])] for x, y, *_ in case.get("probes", [])] == case.get(
-            "probes", []
-        )
-        assert (drawn != photo).any(-1).sum() == case["changed"]
-        assert hashlib.sha256(drawn.tobytes()).hexdigest() == case["sha256"]
+        pixels = drawn(VPBenchStyle(style, letters, labels), *points, image=Picture(photo))
+        probes = case.get("probes", [])
+        assert [[x, y, *map(int, pixels[y, x])] for x, y, *_ in probes] == probes
+        assert (pixels != photo).any(-1).sum() == case["changed"]
+        assert hashlib.sha256(pixels.tobytes()).hexdigest() == case["sha256"]
 
 
 @pytest.mark.skipif(not METHODS.exists(), reason="the reference's glyphs are not here")
@@ -85,8 +77,7 @@ def test_the_old_letters_are_opencv_4s() -> None:
     ],
 )
 def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, high: int) -> None:
-    drawn = VPBenchStyle(style)(start(Point("A", 60, 50)), NoModel()).views[0].pixels
-    ys, xs = np.nonzero((drawn != 90).any(-1))
+    ys, xs = np.nonzero((drawn(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
     # its upper edge at the point, and a rim of two
     assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)
     wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
@@ -95,70 +86,20 @@ def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, h
 
 def test_marks_in_colours_of_their_own() -> None:
     stage = VPBenchStyle(labels=False, colors=("yellow", "blue"))
-    pixels = stage(start(Point("A", 30, 50), Point("B", 90, 50)), NoModel()).views[0].pixels
+    pixels = drawn(stage, Point("A", 30, 50), Point("B", 90, 50))
     assert [tuple(pixels[50, x]) for x in (35, 95)] == [(255, 255, 0), (0, 0, 255)]
 
 
 CORRESPONDENCE = [Point("REF", 60, 50), Point("A", 30, 50), Point("B", 90, 50)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "points", "prompt"),
-    [
-        (
-            {},
-            "AB",
-            (
-                "Each point is marked with a circle in red and its label beside it: A and B.|(A) A"
-                " is near|(B) B"
-            ),
-        ),
-        (
-            {"style": "color blue"},
-            "AB",
-            (
-                "Each point is marked with a circle in blue and its label beside it: A and B.|(A) A"
-                " is near|(B) B"
-            ),
-        ),
-        (
-            {"style": "text label"},
-            "AB",
-            (
-                "Each point is marked with a circle in red and its label beside it: 1 and 2.|(A) 1"
-                " is near|(B) 2"
-            ),
-        ),
-        (
-            {"style": "marker type diamond", "labels": False, "colors": ("red", "blue")},
-            "AB",
-            (
-                "Each point is marked with a diamond of its own colour: red and blue.|(A) the red"
-                " point is near|(B) the blue point"
-            ),
-        ),
-        (
-            {"style": "no marker text label"},
-            "AB",
-            "Each point bears nothing but its label: 1 and 2.|(A) 1 is near|(B) 2",
-        ),
-        (
-            {"style": "text label"},
-            "REF",
-            (
-                "Each point is marked with a circle in red and its label beside it: REF, 1 and"
-                " 2.|(A) 1 is near|(B) 2|"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "points", "prompt"), CASES["words"])
 def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: str) -> None:
     marks = [Point("A", 30, 50), Point("B", 90, 50)] if points == "AB" else CORRESPONDENCE
-    picture = Picture(np.full((100, 120, 3), 90, np.uint8))
     sample = Sample(
         "s1",
         "Which?",
-        (picture,),
+        (plain(),),
         ("A is near", "Point B" if "colors" in settings else "B"),
         tuple(marks),
     )
@@ -168,9 +109,8 @@ def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: s
 
 
 def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
-    picture = Picture(np.full((100, 120, 3), 90, np.uint8))
     sample = Sample(
-        "s1", "Which?", (picture,), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50))
+        "s1", "Which?", (plain(),), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50))
     )
     stage = VPBenchPrompt(VPBenchStyle("radius 3"), "{shape}, {color}, {labels}: {question}")
     assert stage(State.start(sample), NoModel()).prompt == "circle, red, A and B: Which?"
@@ -186,28 +126,17 @@ def test_the_record_says_which_letters_and_opencv() -> None:
     assert VPBenchStyle()(start(), NoModel()).notes == (
         "VPBenchStyle: no mark to draw; kept as it is",
     )
+    with pytest.raises(ValueError, match="sample s1: OpenCV 4's letters are kept for A to Z"):
+        VPBenchStyle()(start(Point("é", 60, 60)), NoModel())
 
 
 def test_numbers_keep_ref_and_the_sample_s_order() -> None:
     points = [Point("REF", 60, 50), Point("C", 30, 50), Point("A", 90, 50)]
-    numbered = VPBenchStyle("text label")(start(*points), NoModel()).views[0].pixels
+    numbered = drawn(VPBenchStyle("text label"), *points)
     said = [Point("REF", 60, 50), Point("1", 30, 50), Point("2", 90, 50)]
-    assert (numbered == VPBenchStyle()(start(*said), NoModel()).views[0].pixels).all()
-    one = VPBenchStyle("text label", only=("A",))(start(*points), NoModel()).views[0].pixels
+    assert (numbered == drawn(VPBenchStyle(), *said)).all()
+    one = drawn(VPBenchStyle("text label", only=("A",)), *points)
     assert (one[20:40, 80:] == numbered[20:40, 80:]).all() and (one[20:40, :45] == 90).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "label", "said"),
-    [
-        ({}, "é", "A to Z"),
-        ({"style": "no marker", "labels": False}, "A", "nothing would be drawn"),
-        ({"colors": ("pink",)}, "A", "pink"),
-    ],
-)
-def test_what_cannot_be_drawn_is_said(settings: Any, label: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        VPBenchStyle(**settings)(start(Point(label, 60, 60)), NoModel())
 
 
 @pytest.mark.parametrize(
@@ -219,12 +148,7 @@ def test_what_cannot_be_drawn_is_said(settings: Any, label: str, said: str) -> N
     ],
 )
 def test_a_polygon_has_its_corners(name: Any, on: Any, off: Any) -> None:
-    stage = Polygons(shape_name=name, radius=10, thickness=2, label=Label(placement="none"))
-    pixels = stage(start(Point("A", 60, 50)), NoModel()).views[0].pixels
+    stage = Polygons(shape_name=name, radius=10, thickness=2, label=NONE)
+    pixels = drawn(stage, Point("A", 60, 50))
     assert [tuple(pixels[y, x]) for x, y in on] == [(255, 0, 0)] * len(on)
     assert [tuple(pixels[y, x]) for x, y in off] == [(90, 90, 90)] * len(off)
-
-
-def test_a_polygon_never_hides_its_point() -> None:
-    with pytest.raises(ValueError, match="hides the point"):
-        Polygons(shape_name="triangle", radius=5, thickness=3)

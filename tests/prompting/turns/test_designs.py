@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -106,11 +108,29 @@ def ran(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def scripted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[Study], tuple[Path, dict[str, list[Record]]]]:
+    """The folder of a study's run with a script, which happens once, and its records."""
+
+    @cache
+    def run(name: str) -> tuple[Path, dict[str, list[Record]]]:
+        root = tmp_path_factory.mktemp(name)
+        (study,) = (study for study in STUDIES if study[0] == name)
+        return root / "runs" / name, ran(study, root, SCRIPTED)
+
+    return lambda study: run(study[0])
+
+
+def count_calls(records: dict[str, list[Record]], names: Iterable[str]) -> dict[str, int]:
+    return {name: sum(len(record.calls) for record in records[name]) for name in names}
+
+
 @pytest.mark.parametrize("study", STUDIES, ids=[study[0] for study in STUDIES])
-def test_each_study_runs_with_a_script(study: Study, tmp_path: Path) -> None:
-    found = ran(study, tmp_path, SCRIPTED)
-    made = {name: sum(len(record.calls) for record in records) for name, records in found.items()}
-    assert {name: made[name] for name in study[3]} == study[3]
+def test_each_study_runs_with_a_script(study: Study, scripted: Any) -> None:
+    _, found = scripted(study)
+    assert count_calls(found, study[3]) == study[3]
     assert not any(record.error for records in found.values() for record in records)
 
 
@@ -123,9 +143,8 @@ def test_each_study_runs_with_an_endpoint_by_one_override(
     found = ran(
         study, tmp_path, f"{{use: pipelines.models.ChatAPI, model: m, url: '{server.url}'}}"
     )
-    made = {name: sum(len(record.calls) for record in records) for name, records in found.items()}
     expected = study[3] | ({"SVG": 1} if "SVG" in study[3] else {})  # this server draws nothing
-    assert {name: made[name] for name in expected} == expected
+    assert count_calls(found, expected) == expected
     asked = {
         json.dumps([call["messages"], call["draw"], call.get("options"), call.get("model", "")])
         for records in found.values()
@@ -147,9 +166,9 @@ def test_the_vote_and_its_five_draws_are_the_same_calls(tmp_path: Path, server: 
         assert [call["draw"] for call in record.calls] == [0, 1, 2, 3, 4]
 
 
-def test_the_records_hold_what_the_designs_ask_for(tmp_path: Path) -> None:
-    found = ran(STUDIES[1], tmp_path, SCRIPTED)
-    folder = RunFolder(tmp_path / "runs" / "blink_twice_turns")
+def test_the_records_hold_what_the_designs_ask_for(scripted: Any) -> None:
+    path, found = scripted(STUDIES[1])
+    folder = RunFolder(path)
 
     def images(contestant: str) -> list[list[int]]:
         record = found[contestant][0]
@@ -168,16 +187,16 @@ def test_the_records_hold_what_the_designs_ask_for(tmp_path: Path) -> None:
     assert (found["vote of three"][0].answer, found["vote of three"][0].confidence) == ("A", 1.0)
 
 
-def test_a_script_in_an_svg_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
-    (record,) = ran(STUDIES[2], tmp_path, SCRIPTED)["SVG"]
+def test_a_script_in_an_svg_is_recorded_and_the_run_goes_on(scripted: Any) -> None:
+    (record,) = scripted(STUDIES[2])[1]["SVG"]
     assert record.notes[0].startswith("image 1: the SVG was not drawn: ")
     assert len(record.calls) == 2 and not record.error
 
 
-def test_show_goes_through_every_turn_again(tmp_path: Path) -> None:
-    ran(STUDIES[1], tmp_path, SCRIPTED)
-    sample = next(iter(RunFolder(tmp_path / "runs" / "blink_twice_turns").samples))[1]
-    result = CliRunner().invoke(app, ["show", str(tmp_path / "runs" / "blink_twice_turns"), sample])
+def test_show_goes_through_every_turn_again(scripted: Any) -> None:
+    path, _ = scripted(STUDIES[1])
+    sample = next(iter(RunFolder(path).samples))[1]
+    result = CliRunner().invoke(app, ["show", str(path), sample])
     assert result.exit_code == 0, result.output
     assert "3 calls" in result.output and "answers: A, A, A; 0 changes" in result.output
 

@@ -17,6 +17,9 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.turns import RedrawThenAnswer, blind
 from looktwice.prompting.turns.blind import SvgError, find_svg, render_svg, sanitize_svg, similarity
+from tests.prompting.scenes import table
+
+CASES = table("turns/svg.yaml")
 
 OPEN = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="60">'
 RED = f'{OPEN}<rect width="40" height="60" fill="red"/></svg>'
@@ -24,18 +27,7 @@ HALF = np.full((60, 80, 3), 255, np.uint8)
 HALF[:, :40] = (255, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("reply", "found"),
-    [
-        (RED, RED),
-        (f"Sure:\n```svg\n{RED}\n```\nDone.", RED),
-        (f"<svg></svg> is a start, {RED}", RED),
-        (f"<think>{RED}", RED),
-        ("<svg width='3'><rect/>", None),
-        ("I cannot draw this.", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("reply", "found"), CASES["found"])
 def test_the_drawing_in_a_reply(reply: str, found: str | None) -> None:
     assert find_svg(reply) == found
 
@@ -46,25 +38,7 @@ def test_endless_openings_do_not_stall() -> None:
     assert time.perf_counter() - begun < 3
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        RED,
-        RED.replace(' xmlns="http://www.w3.org/2000/svg"', ""),
-        (
-            '<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN"'
-            f' "x.dtd">{RED}'
-        ),
-        (
-            f'{OPEN}<linearGradient id="g"><stop/></linearGradient><rect fill="url(#g)"/><use'
-            ' href="#g"/></svg>'
-        ),
-        (
-            f"{OPEN}<style>.a {{ fill: url( '#g' ); }}</style><text>one &amp; two</text><!-- x"
-            " --></svg>"
-        ),
-    ],
-)
+@pytest.mark.parametrize("code", CASES["drawn"])
 def test_what_is_drawn(code: str) -> None:
     assert sanitize_svg(code).startswith("<svg xmlns=")
 
@@ -75,40 +49,10 @@ NESTED = "<g>" * 200 + "</g>" * 200
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (f"{OPEN}<script>alert(1)</script></svg>", "it has <script>"),
-        (f'{OPEN}<rect onclick="x()"/></svg>', "it has a script (onclick)"),
-        (f'{OPEN[:-1]} onload="x()"></svg>', "it has a script (onload)"),
-        (f'{OPEN}<image href="file:///etc/passwd"/></svg>', "it has <image>"),
-        (
-            f'{OPEN}<use href="http://127.0.0.1/x.svg#a"/></svg>',
-            "refers to something outside itself",
-        ),
-        (
-            f'{OPEN}<use xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href="x.svg#a"/></svg>',
-            "outside itself",
-        ),
-        (f'{OPEN}<use href="javascript:x()"/></svg>', "outside itself"),
-        (f'{OPEN}<rect fill="url(http://127.0.0.1/#a)"/></svg>', "outside itself"),
-        (f'{OPEN}<rect style="fill:\\75rl(http://x)"/></svg>', "outside itself"),
-        (
-            f"{OPEN}<style>@import 'http://127.0.0.1/a.css';</style></svg>",
-            "its style refers to something outside",
-        ),
-        (f"{OPEN}<style>@font-face {{ src: url(x) }}</style></svg>", "its style refers"),
-        (f"{OPEN}<foreignObject><body/></foreignObject></svg>", "it has <foreignObject>"),
-        (f"{OPEN}<animate/></svg>", "it has <animate>"),
-        (f'{OPEN}<h:script xmlns:h="http://www.w3.org/1999/xhtml"/></svg>', "it has <script>"),
-        (f'<!DOCTYPE svg [<!ENTITY a "b">]>{RED}', "it declares entities"),
-        (
-            f'<!DOCTYPE svg SYSTEM "file:///etc/passwd" [<!ENTITY % a SYSTEM "x">]>{RED}',
-            "it declares entities",
-        ),
-        (f"{OPEN}<rect></svg>", "it is no XML (mismatched tag"),
-        (f"{OPEN}&bomb;</svg>", "it is no XML (undefined entity"),
+        *CASES["refused"],
         (f"{OPEN}{NESTED}</svg>", "inside one another"),
         (f"{OPEN}{'<g/>' * 30_000}</svg>", "more than 20000 elements"),
         (f"{OPEN}{' ' * 600_000}</svg>", "characters, more than 500000"),
-        ("<html><svg></svg></html>", "it has <html>"),
     ],
 )
 def test_what_is_refused_before_anything_draws_it(code: str, reason: str) -> None:
@@ -132,17 +76,7 @@ def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPat
     )
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        RED,
-        '<svg viewBox="0 0 8 6"><rect width="4" height="6" fill="#f00"/></svg>',
-        (
-            '<svg width="800000" height="600000" viewBox="0 0 8 6"><rect width="4" height="6"'
-            ' fill="red"/></svg>'
-        ),
-    ],
-)
+@pytest.mark.parametrize("code", CASES["sizes"])
 def test_it_is_drawn_in_the_size_that_is_asked_for(code: str) -> None:
     pixels = render_svg(code, 80, 60)
     assert pixels.shape == (60, 80, 3)

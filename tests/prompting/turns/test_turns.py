@@ -40,6 +40,9 @@ from looktwice.prompting.turns import (
 from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import JsonAnswer, MultipleChoice, System
 from tests.chat_server import ChatServer, chat_server
+from tests.prompting.scenes import Heard, table
+
+CASES = table("turns/turns.yaml")
 
 READ = Robust()
 Turns = list[tuple[str, list[str]]]
@@ -67,26 +70,6 @@ def transcript(messages: Messages, state: State) -> Turns:
         return known.get(part.picture.sha, "{}x{}".format(*part.size))
 
     return [(message.role, [named(part) for part in message.parts]) for message in messages]
-
-
-class Heard:
-    """Answers in turn, again from the beginning, and keeps every call with its draw and wishes."""
-
-    identity = "heard"
-
-    def __init__(self, *answers: str | Reply) -> None:
-        self.answers = [a if isinstance(a, Reply) else Reply(a) for a in answers or ("(A)",)]
-        self.calls: list[tuple[Messages, int, CallOptions]] = []
-
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
-        self.calls.append((messages, draw, options))
-        return self.answers[(len(self.calls) - 1) % len(self.answers)]
-
-    @property
-    def draws(self) -> list[int]:
-        return [draw for _, draw, _ in self.calls]
 
 
 SVG = '<svg width="80" height="60"><rect width="40" height="30" fill="red"/></svg>'
@@ -313,12 +296,6 @@ def test_a_call_that_fails_fails_the_vote() -> None:
         Vote(READ, n=3)(start(), Scripted(["(A)", "(A)"]))
 
 
-@pytest.mark.parametrize("settings", [{"n": 0}, {"tokens": 0}])
-def test_votes_that_cannot_be(settings: Any) -> None:
-    with pytest.raises(ValueError, match=">= 1 must hold"):
-        Vote(READ, **settings)
-
-
 def test_two_models_each_do_their_part() -> None:
     eyes, text, main = Heard("a cat"), Heard("(B)"), Heard("never")
     stage = CaptionThenAnswer(captioner=eyes, answerer=text, **BLIND)
@@ -330,12 +307,13 @@ def test_two_models_each_do_their_part() -> None:
     assert eyes.calls[0][2].max_tokens == 1024
 
 
-def test_the_blind_turn_shows_no_image_whatever_is_asked_for() -> None:
-    model = Heard("a cat")
+def test_the_blind_turn_shows_no_image_and_fills_in_no_words_of_a_model() -> None:
+    model = Heard("{prompt} {descriptions}", "(B)")
     ask = Ask(images="inline", options=CallOptions(temperature=1.0))
-    CaptionThenAnswer(ask=ask, **BLIND)(start(2), model)
+    CaptionThenAnswer(ask=ask, **BLIND)(start(), model)
     messages, _, options = model.calls[-1]
     assert not any(message.views for message in messages) and options.temperature == 1.0
+    assert messages[0].text == "Image 1: {prompt} {descriptions}|Is it?"
 
 
 @pytest.mark.parametrize("reply", ["", "  \n", "<think>I see a cat", "<think>a cat</think>"])
@@ -365,20 +343,9 @@ def test_endless_descriptions_are_cut_and_noted() -> None:
 def test_without_an_image_there_is_nothing_to_tell(stage: Stage) -> None:
     with pytest.raises(ValueError, match="sample s1 has no image"):
         stage(start(0), Heard())
-    for kind, word in ((CaptionThenAnswer, "descriptions"), (RedrawThenAnswer, "code")):
-        with pytest.raises(ValueError, match=f"frame has no {{{word}}}"):
-            kind(frame="{prompt}")
 
 
-@pytest.mark.parametrize(
-    ("replies", "note"),
-    [
-        (["(A)", "(B)", "(B)"], "answers: A, B, B; 1 change"),
-        (["(A)", "(B)", "(A)"], "answers: A, B, A; 2 changes"),
-        (["(A)", "hm", "(A)"], "answers: A, ?, A; 0 changes"),
-        (["x", "", "z"], "answers: ?, ?, ?; 0 changes"),
-    ],
-)
+@pytest.mark.parametrize(("replies", "note"), CASES["flips"])
 def test_flips_are_recorded(replies: list[str], note: str) -> None:
     state = Reperceive(turns=3, read=READ)(start(), Scripted(list(replies)))
     assert state.notes == (note,)
@@ -407,45 +374,16 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
     assert "Let me look." not in reply.text
 
 
-@pytest.mark.parametrize("turns", [0, 101])
-def test_turns_are_bounded(turns: int) -> None:
-    with pytest.raises(ValueError, match="must hold"):
-        Reperceive(turns=turns)
-
-
-@pytest.mark.parametrize(
-    ("reply", "sizes"),
-    [
-        ("LOOK: image 1, [0, 0, 500, 500]", [(40, 30)]),
-        ("LOOK: image 2, (250, 0, 750, 1000)", [(40, 60)]),
-        ("I see it at [0, 0, 100, 100].\nLOOK: image 1, [0, 0, 500, 500]", [(40, 30)]),
-        ("it lies at [0, 0, 500, 500] and in image 2 at [0, 0, 1000, 500]", [(40, 30), (80, 30)]),
-        ("[0,0,500,500] [0,0,500,500]", [(40, 30)]),
-        ("<think>[0, 0, 9, 9]</think>[0, 0, 500, 500]", [(40, 30)]),
-        ("[-100, -100, 500, 500]", [(40, 30)]),
-        ("LOOK: image 2, then image #1: (0, 0, 500, 500)", [(40, 30)]),
-    ],
-)
-def test_claimed_places_are_cut_out(reply: str, sizes: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(("reply", "sizes"), CASES["claims"])
+def test_claimed_places_are_cut_out(reply: str, sizes: list[list[int]]) -> None:
     state = start(2).replace(messages=(Message("assistant", (reply,)),))
     after, whole = SMALL(state, NoModel()), {view.picture.sha for view in state.views}
-    assert [view.size for view in after.views if view.picture.sha not in whole] == sizes
+    assert [list(v.size) for v in after.views if v.picture.sha not in whole] == sizes
     for view in after.views:
         assert view.to_source(0, 0) is not None
 
 
-@pytest.mark.parametrize(
-    ("reply", "note"),
-    [
-        ("[500, 500, 0, 0]", "has no area; give left, top, right, bottom"),
-        ("[NaN, 0, 10, 10]", "no place that the reply names is seen; kept as it is"),
-        ("[2000, 2000, 3000, 3000]", "lies outside"),
-        ("LOOK: image 9, [0, 0, 10, 10]", "there is no image 9"),
-        ("LOOK: everywhere", "no place that the reply names is seen; kept as it is"),
-        ("在左边", "no place that the reply names is seen; kept as it is"),
-        ("[1e999, 0, 1, 1]", "no place that the reply names is seen; kept as it is"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "note"), CASES["empty_claims"])
 def test_claims_that_cannot_be_shown_are_noted(reply: str, note: str) -> None:
     state = start().replace(messages=(Message("assistant", (reply,)),))
     after = SMALL(state, NoModel())
@@ -492,18 +430,8 @@ def test_oracle_and_placebo_zooms_are_control_arms(elsewhere: bool) -> None:
     Verify(zoom=zoom)(start(region=region), model)
     (shown,) = model.calls[1][0][-1].views
     assert shown.size == (20, 20)
-
-
-def test_the_unit_is_said_as_it_is_read() -> None:
-    model = Heard()
-    Verify(zoom=ZoomOnClaim(frame="pixels"))(start(), model)
-    assert "in pixels of the image." in model.calls[0][0][0].text
-
-
-@pytest.mark.parametrize("stage", [CaptionThenAnswer(), RedrawThenAnswer(missing="keep")])
-def test_a_server_that_counts_no_image_of_a_description_is_noted(stage: Stage) -> None:
-    state = Pipeline({"blind": stage})(start(1), Heard(Reply("A cat.", usage=Usage(tokens_in=9))))
-    assert any("it may not have looked at the images" in note for note in state.notes)
+    Verify(zoom=ZoomOnClaim(frame="pixels"))(start(), model)  # whose unit is said as it is read
+    assert "in pixels of the image." in model.calls[2][0][0].text
 
 
 def test_a_server_that_counts_no_image_is_noted() -> None:
@@ -512,6 +440,9 @@ def test_a_server_that_counts_no_image_is_noted() -> None:
     assert note.startswith("the server counted 9 tokens for 2 images and 2 words: it may not")
     assert Ask()(start(2), Heard(enough)).notes == Ask()(start(2), Heard("(A)")).notes == ()
     assert Ask(images="none")(start(2), Heard(few)).notes == ()
+    for stage in (CaptionThenAnswer(), RedrawThenAnswer(missing="keep")):
+        state = Pipeline({"blind": stage})(start(1), Heard(few))
+        assert any("it may not have looked at the images" in note for note in state.notes)
 
 
 def test_the_schema_goes_with_every_turn() -> None:
@@ -554,9 +485,3 @@ def test_whatever_a_model_says_is_recorded_and_bounded(kind: str, reply: str | R
     longest = max(len(message.text) for messages, _, _ in model.calls for message in messages)
     assert longest < 210_000
     assert isinstance(state, State) and all(len(note) < 400 for note in state.notes)
-
-
-def test_words_of_a_model_are_never_filled_in() -> None:
-    model = Heard("{prompt} {descriptions}", "(B)")
-    CaptionThenAnswer(**BLIND)(start(), model)
-    assert model.calls[-1][0][0].text == "Image 1: {prompt} {descriptions}|Is it?"

@@ -13,8 +13,6 @@ from PIL.JpegImagePlugin import get_sampling
 from skimage.data import astronaut
 
 from looktwice.eval.records import Record
-from looktwice.eval.records.writer import make_record
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel, Pipeline
@@ -24,6 +22,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Encode
 from looktwice.prompting.views.resize import Chroma
+from tests.prompting.scenes import record_of
 
 PHOTO: Pixels = np.ascontiguousarray(astronaut()[60:220, 130:350])  # type: ignore[no-untyped-call]
 
@@ -103,19 +102,6 @@ def test_a_jpeg_source_is_coded_again_and_the_map_is_kept() -> None:
     assert view.size == source.size
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"codec": "jpeg", "quality": 0}, "quality >= 1"),
-        ({"codec": "jpeg", "quality": 101}, "quality <= 100"),
-        ({"codec": "jpeg", "lossless": True}, "lossless is a setting of webp"),
-    ],
-)
-def test_settings_that_make_no_sense(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Encode(**settings)  # type: ignore[arg-type]
-
-
 def test_what_a_format_cannot_hold_is_said_with_the_sample() -> None:
     wide = Picture(np.zeros((1, 17_000, 3), np.uint8))
     with pytest.raises(
@@ -134,21 +120,12 @@ def test_one_pixel(codec: str) -> None:
 
 def test_the_record_names_the_bytes_that_were_sent(tmp_path: Path) -> None:
     state = Pipeline({"encode": Encode("jpeg", 75), "ask": Ask()})(start(), Scripted(["a woman"]))
-    point = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p1", "t1")
-    blobs = Blobs(tmp_path)
-    record = make_record(point, start().sample, "sha", state, blobs)
+    record = record_of(state, tmp_path)
     (sent,) = record.sent
-    data = blobs.get(sent["sha"])
-    assert sent == {
-        "sha": hashlib.sha256(data).hexdigest(),
-        "bytes": len(data),
-        "type": "image/jpeg",
-        "width": 220,
-        "height": 160,
-    }
-    assert record.pictures == (sent["sha"],)
+    data = Blobs(tmp_path / "blobs").get(sent["sha"])
+    sha, size = hashlib.sha256(data).hexdigest(), {"width": 220, "height": 160}
+    assert sent == {"sha": sha, "bytes": len(data), "type": "image/jpeg", **size}
+    assert record.pictures == (sha,)
     assert Record.from_line(record.to_line()) == record
-    raw = make_record(
-        point, start().sample, "sha", Pipeline({"ask": Ask()})(start(), Scripted(["x"])), blobs
-    )
+    raw = record_of(Pipeline({"ask": Ask()})(start(), Scripted(["x"])), tmp_path)
     assert raw.sent[0]["note"] == "made or changed by a stage"

@@ -4,7 +4,6 @@ what they mark."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -31,6 +30,9 @@ from looktwice.prompting.views import (
     QwenPatches,
     Reorder,
 )
+from tests.prompting.scenes import table
+
+CASES = table("views/layout.yaml")
 
 COLORS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
 
@@ -121,15 +123,7 @@ def test_orders() -> None:
         Reorder((2, 1))(state, NoModel())
 
 
-@pytest.mark.parametrize(
-    ("question", "choices", "named"),
-    [
-        ("Which point on the second image shows it?", (), "second image"),
-        ("Which?", ("the third image", "none"), "third image"),
-        ("Compare image 1 and Image 2.", (), "image 1"),
-        ("Is it on the left picture?", (), "left picture"),
-    ],
-)
+@pytest.mark.parametrize(("question", "choices", "named"), CASES["named"])
 def test_words_that_name_images_by_place_stop_a_reorder(
     question: str, choices: tuple[str, ...], named: str
 ) -> None:
@@ -150,8 +144,6 @@ def test_tags_stand_before_their_images() -> None:
     choice = state.replace(views=(*state.views, View(plain(7, 7))))
     with pytest.raises(ValueError, match="sample s1: view 3 shows no image of the sample"):
         sent(Ask(tags="{source}"), choice)
-    with pytest.raises(ValueError, match=r"tags holds \{number\}; only"):
-        Ask(tags="Image {number}")
 
 
 def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
@@ -161,15 +153,7 @@ def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
     assert sent(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("See <image 2> and <image 1>.", ["See", 1, "and", 0, "."]),
-        ("<image 1>Here.", [1, 0, "Here."]),
-        ("Nothing named.", [0, 1, "Nothing named."]),
-        ("<image 1> twice <image 1>", [1, 0, "twice", 0]),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "expected"), CASES["inline"])
 def test_images_inline(prompt: str, expected: list[str | int]) -> None:
     state = start((8, 8), (9, 9)).replace(prompt=prompt)
     assert sent(Ask(images="inline"), state) == expected
@@ -193,25 +177,6 @@ def test_drawn_tags_cover_no_pixel_and_differ() -> None:
     assert (after[0].pixels[:strip] == two.pixels[:strip]).all()  # the sample's own number
     with pytest.raises(ValueError, match=r"s1: the tag 'Image 1' is \d+ pixels wide, the view 8"):
         IndexTags()(start((8, 8)), NoModel())
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Concatenate(margin=-1), "margin >= 0"),
-        (lambda: Concatenate(color="blak"), "did you mean"),
-        (lambda: Concatenate(columns=2), "for direction: grid"),
-        (lambda: Concatenate("grid", columns=0), "columns >= 1"),
-        (lambda: Reorder((1, 3)), "order lists every image once"),
-        (lambda: Reorder((0, 1)), "counted from 1"),
-        (lambda: IndexTags(text="{x}"), "text holds {x}"),
-        (lambda: IndexTags(font_size=1), "font_size >= 4"),
-        (lambda: IndexTags(ground="nocolour"), "is no colour"),
-    ],
-)
-def test_settings_that_make_no_sense(make: Callable[[], Stage], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 STAGES = st.one_of(

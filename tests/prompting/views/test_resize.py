@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -11,6 +13,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
+from looktwice.prompting import views
 from looktwice.prompting.views import (
     ClaudePatches,
     FixedHeight,
@@ -21,6 +24,7 @@ from looktwice.prompting.views import (
     OpenAITiles,
     QwenPatches,
 )
+from tests.prompting.scenes import table
 
 POLICIES = (
     FixedHeight(300),
@@ -36,47 +40,14 @@ def state(width: int, height: int) -> State:
 
 
 @pytest.mark.parametrize(
-    ("policy", "size", "expected"),
-    [
-        (FixedHeight(512), (1000, 750), (683, 512)),
-        (FixedHeight(512), (1, 1), (512, 512)),
-        (LongestSide(100), (400, 300), (100, 75)),
-        (LongestSide(100), (40, 30), (40, 30)),
-        (LongestSide(100, grow=True), (40, 30), (100, 75)),
-        (LongestSide(10), (1000, 3), (10, 1)),
-        (MinimumSide(100), (50, 25), (200, 100)),
-        (MinimumSide(100), (100, 640), (100, 640)),
-        (MinimumSide(100), (99, 33), (300, 100)),
-        (MinimumSide(50), (98, 30), (163, 50)),  # 163.3; the toolkit cuts fractions off
-        (MinimumSide(50), (99, 28), (176, 50)),  # 176.8
-        (Megapixels(0.01), (400, 100), (200, 50)),
-        (Megapixels(1, least=0.04), (100, 100), (200, 200)),
-        (Megapixels(1), (100, 100), (100, 100)),
-        # reference values of qwen_vl_utils.smart_resize
-        (QwenPatches(), (1024, 768), (1036, 756)),
-        (QwenPatches(), (20, 20), (56, 56)),
-        (QwenPatches(most=1280), (1920, 1080), (1316, 728)),
-        (QwenPatches(patch=32), (1024, 768), (1024, 768)),
-        (QwenPatches(), (42, 1000), (56, 1008)),  # halves are rounded to even, as in the reference
-        (QwenPatches(), (70, 1000), (56, 1008)),
-        # the examples of OpenAI's page
-        (OpenAITiles(), (1024, 1024), (768, 768)),
-        (OpenAITiles(), (2048, 4096), (768, 1536)),
-        (OpenAITiles(), (500, 375), (500, 375)),
-        (OpenAITiles(grow=True), (500, 375), (1024, 768)),
-        (OpenAITiles(fit=512, short=512), (2048, 1024), (512, 256)),
-        (OpenAIPatches(), (1024, 1024), (1024, 1024)),
-        (OpenAIPatches(), (1800, 2400), (1056, 1408)),
-        # the table of Anthropic's page
-        (ClaudePatches(), (2000, 2000), (1092, 1092)),
-        (ClaudePatches(), (2000, 3000), (896, 1344)),
-        (ClaudePatches(), (1800, 3200), (819, 1456)),
-        (ClaudePatches(), (1000, 2000), (784, 1568)),
-        (ClaudePatches(), (800, 600), (800, 600)),
-    ],
+    ("policy", "settings", "size", "expected"), table("views/resize.yaml")["sizes"]
 )
-def test_sizes(policy: FixedHeight, size: tuple[int, int], expected: tuple[int, int]) -> None:
-    assert policy.size(*size) == expected
+def test_sizes(
+    policy: str, settings: dict[str, Any], size: tuple[int, int], expected: list[int]
+) -> None:
+    """Also the reference values of qwen_vl_utils.smart_resize, which rounds halves to even, the
+    examples of OpenAI's page, and the table of Anthropic's; VLMEvalKit cuts fractions off."""
+    assert list(getattr(views, policy)(**settings).size(*size)) == expected
 
 
 def test_claude_s_table_at_three_to_four() -> None:
@@ -133,24 +104,6 @@ def test_what_has_the_size_keeps_its_bytes() -> None:
         ClaudePatches(),
     ):
         assert policy(before, NoModel()).views[0] is before.views[0]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: FixedHeight(0), "height >= 1"),
-        (lambda: LongestSide(-5), "pixels >= 1"),
-        (lambda: MinimumSide(0), "pixels >= 1"),
-        (lambda: Megapixels(most=0), "0 <= least <= most"),
-        (lambda: Megapixels(least=2), "0 <= least <= most"),
-        (lambda: Megapixels(float("nan")), "0 <= least <= most"),
-        (lambda: QwenPatches(least=10, most=5), "least is not more than most"),
-        (lambda: ClaudePatches(budget=0), "budget >= 1"),
-    ],
-)
-def test_settings_that_make_no_sense(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
 
 
 def test_what_cannot_be_resized_names_the_sample() -> None:

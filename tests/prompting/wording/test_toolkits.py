@@ -24,11 +24,14 @@ from looktwice.pipelines.config.load import load
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import wording
 from looktwice.prompting.wording import LmmsEvalPrompt, OfficialPrompt, VlmevalkitPrompt
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
+from tests.prompting.scenes import table
+
+CASES = table("wording/toolkits.yaml")
 
 PROMPT = (
     "Two points are circled. Which is closer?\nSelect from the following choices.\n(A) A is"
@@ -44,57 +47,43 @@ def asked(subtask: str = "Relative_Depth", prompt: str = PROMPT, **meta: Any) ->
     )
 
 
-def test_the_official_prompt_is_the_column_with_a_disclaimer_for_three_tasks() -> None:
-    assert OfficialPrompt()(asked(), NO_MODEL).prompt == PROMPT
-    for subtask in ("Forensic Detection", "Jigsaw", "Art_Style"):
-        said = OfficialPrompt(disclaimer="Be fair.")(asked(subtask), NO_MODEL).prompt
-        assert said == f"Be fair.\n\n{PROMPT}"
-    with pytest.raises(ValueError, match="sample s has no prompt of its own"):
-        OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
-
-
 OPTIONS = "Options:\nA. A is closer\nB. B is closer\nPick."
 CIRCLED = "Question: Two points are circled. Which is closer?"
 LETTERED = "Which?\nSelect from the following options.\n\n(A) x\n(B) y\n"
+FAIR, PICK = OfficialPrompt(disclaimer="Be fair."), VlmevalkitPrompt(closing="Pick.")
+ALONE, ONLY = VlmevalkitPrompt(options=False), LmmsEvalPrompt(note="Only {letters}!\n")
 
 
 @pytest.mark.parametrize(
-    ("state", "prompt"),
+    ("stage", "state", "prompt"),
     [
-        (asked(), f"{CIRCLED}\n{OPTIONS}"),
-        (asked(hint="Look left."), f"Hint: Look left.\n{CIRCLED}\n{OPTIONS}"),
-        (asked(prompt=LETTERED), f"Question: Which?\n{OPTIONS}"),
-        (asked(prompt="Which?\n(A) x\n(B) y"), f"Question: Which?\n{OPTIONS}"),
-        (State.start(Sample("s", "How many?")), "Question: How many?"),
+        (OfficialPrompt(), asked(), PROMPT),
+        (FAIR, asked("Forensic Detection"), f"Be fair.\n\n{PROMPT}"),
+        (FAIR, asked("Jigsaw"), f"Be fair.\n\n{PROMPT}"),
+        (FAIR, asked("Art_Style"), f"Be fair.\n\n{PROMPT}"),
+        (PICK, asked(), f"{CIRCLED}\n{OPTIONS}"),
+        (PICK, asked(hint="Look left."), f"Hint: Look left.\n{CIRCLED}\n{OPTIONS}"),
+        (PICK, asked(prompt=LETTERED), f"Question: Which?\n{OPTIONS}"),
+        (PICK, asked(prompt="Which?\n(A) x\n(B) y"), f"Question: Which?\n{OPTIONS}"),
+        (PICK, State.start(Sample("s", "How many?")), "Question: How many?"),
+        # VLM2-Bench: the question alone
+        (ALONE, asked("GC-Mat", "\nIs it so? T or F"), "Question: Is it so? T or F\n"),
+        (ONLY, asked(), f"Only A, B!\n{PROMPT}"),
     ],
 )
-def test_vlmevalkit_s_form(state: State, prompt: str) -> None:
-    assert VlmevalkitPrompt(closing="Pick.")(state, NO_MODEL).prompt == prompt
+def test_the_prompts_of_blinks_runner_and_of_two_toolkits(
+    stage: Stage, state: State, prompt: str
+) -> None:
+    assert stage(state, NO_MODEL).prompt == prompt
 
 
-def test_vlmevalkit_s_form_for_vlm2_is_the_question_alone() -> None:
-    state = asked("GC-Mat", "\nIs it so? T or F")
-    assert VlmevalkitPrompt(options=False)(state, NO_MODEL).prompt == "Question: Is it so? T or F\n"
-
-
-def test_lmms_eval_s_note_stands_before_the_column() -> None:
-    said = LmmsEvalPrompt(note="Only {letters}!\n")(asked(), NO_MODEL).prompt
-    assert said == f"Only A, B!\n{PROMPT}"
+def test_a_sample_without_a_prompt_of_its_own_has_no_official_one() -> None:
+    with pytest.raises(ValueError, match="sample s has no prompt of its own"):
+        OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
     assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
 
 
-@pytest.mark.parametrize(
-    ("name", "temperature", "top_p", "max_tokens"),
-    [
-        ("Blink", 0.0, None, 1024),
-        ("DoYouSeeMe", 1.0, 0.95, 200),
-        ("Vlm2Short", None, None, 512),
-        ("Vlm2Long", None, None, 2048),
-        ("Vlmevalkit", 0.0, None, 2048),
-        ("LmmsEval", 0.0, None, 1024),
-        ("BlinkConsistency", 1.0, None, 1024),
-    ],
-)
+@pytest.mark.parametrize(("name", "temperature", "top_p", "max_tokens"), CASES["decoding"])
 def test_decoding_as_published(
     name: str, temperature: float | None, top_p: float | None, max_tokens: int
 ) -> None:
@@ -112,17 +101,7 @@ def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:
     assert point.stages["ask"].options == wording.DoYouSeeMeDecoding()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("subtask", "reply", "official", "toolkit"),
-    [
-        ("GC-Mat", "T", "T", "T"),
-        ("GC-Trk", "The answer is true.", None, "T"),
-        ("GC-Trk", "T or F", None, None),
-        ("OC-Cpr", "The answer is true.", "T", "T"),
-        ("PC-Cnt", "2 (two)", None, None),
-        ("OC-Grp", "D) 1 and 2", "D", "D"),
-    ],
-)
+@pytest.mark.parametrize(("subtask", "reply", "official", "toolkit"), CASES["vlm2"])
 def test_vlm2_is_read_as_officially_and_as_by_vlmevalkit(
     subtask: str, reply: str, official: str | None, toolkit: str | None
 ) -> None:
@@ -212,15 +191,7 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     assert (reading.changes, reading.replies_of) == ({"read": "Robust"}, plain.id)
 
 
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        ({"gap": {"from": "first", "to": "secnd"}}, "gap: no contestant 'secnd' without changes"),
-        ({"gap": {"from": "first", "to": "first"}}, "gap: from and to are both 'first'"),
-        ({"gap": {"from": "first"}}, r"gap\.to: field required"),
-        ({"gap": {"from": "first", "to": "second", "by": "x"}}, r"gap\.by: no such entry"),
-    ],
-)
+@pytest.mark.parametrize(("entries", "words"), CASES["faults_of_a_gap"])
 def test_faults_of_a_gap(tmp_path: Path, entries: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         planned(tmp_path, **{**GAP, **entries})
@@ -241,6 +212,7 @@ def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) 
     assert (len(found.points), len(found.readings)) == (1, 1)
     run = Run(found, tmp_path / "runs" / "read")()
     assert run.written == 12
+    assert factor_effects(score_run(RunFolder(run.folder))) == []  # without a gap, no shares
     rows = {
         row.reader: row
         for row in score_table(run.folder).where(metric="accuracy", task="jigsaw", slice="").rows
@@ -280,11 +252,6 @@ def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> No
     assert "| jigsaw | accuracy | encode: none | 0.0 | 0.0 | +0.0<br>" in text
     assert "Why the numbers differ" in page
     assert factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
-
-
-def test_a_run_without_a_gap_has_no_shares(tmp_path: Path) -> None:
-    run = Run(planned(tmp_path, stages=FIRST["stages"]), tmp_path / "runs" / "one")().folder
-    assert factor_effects(score_run(RunFolder(run))) == []
 
 
 def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:

@@ -12,18 +12,17 @@ from tests.specialists.samples import SAME, SOME, asked, faces, finds
 from tests.specialists.scenes import run_stage, sample
 
 
+def chances(count: int, slot: str = "chance", **other: int) -> list[str | None]:
+    samples = [sample(choices=4, name=str(n)) for n in range(count)]
+    return [run_stage(Chance(slot), each, **other).answer for each in samples]
+
+
 def test_chance_is_even_repeatable_and_differs_by_sample_draw_and_seed() -> None:
-    many = [run_stage(Chance(), sample(choices=4, name=str(n))).answer for n in range(800)]
+    many = chances(800)
     assert all(150 <= many.count(letter) <= 250 for letter in "ABCD")
-    again = [run_stage(Chance(), sample(choices=4, name=str(n))).answer for n in range(50)]
-    assert again == many[:50]
-    for other in ({"seed": 1}, {"draw": 1}):
-        assert [
-            run_stage(Chance(), sample(choices=4, name=str(n)), **other).answer for n in range(50)
-        ] != again
-    assert [
-        run_stage(Chance("else"), sample(choices=4, name=str(n))).answer for n in range(50)
-    ] != again
+    assert chances(50) == many[:50]
+    for others in (chances(50, seed=1), chances(50, draw=1), chances(50, "else")):
+        assert others != many[:50]
 
 
 def test_chance_has_nothing_to_draw_from() -> None:

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
@@ -24,28 +24,23 @@ from tests.specialists.samples import DARK, WHICH, asked, boxes
 
 def read_and(rule: Stage, sample: Sample, **settings: Any) -> State:
     """The sample's marks read from its pixels and painted over, then the rule."""
-    pipeline = Pipeline(
-        {"recover": RecoverMarks(**settings), "erase": EraseMarks(), "answer": rule}
-    )
+    recover = RecoverMarks(**settings)
+    pipeline = Pipeline({"recover": recover, "erase": EraseMarks(), "answer": rule})
     return pipeline(State.start(replace(sample, marks=())))
 
 
 def test_points_that_are_burnt_in_reach_the_rules() -> None:
     """A ramp of light that the rules see without the rings: darker and, told so, farther on the
     left."""
-    ramp = np.ascontiguousarray(
-        np.tile(np.linspace(40, 220, 300).astype(np.uint8)[None, :, None], (200, 1, 3))
-    )
-    points = (Point("A", 220, 120), Point("B", 70, 110))
-    red = asked(
-        "Which is closer?", ("A is closer", "B is closer"), [as_released(ramp, points, (255, 0, 0))]
-    )
+    ramp = np.tile(np.linspace(40, 220, 300).astype(np.uint8)[None, :, None], (200, 1, 3))
+    points, closer = (Point("A", 220, 120), Point("B", 70, 110)), ("A is closer", "B is closer")
+    red = asked("Which is closer?", closer, [as_released(ramp, points, (255, 0, 0))])
     near = NearerPoint(lambda image, *_: DepthMap(image.mean(2), True))
     assert read_and(near, red, colors=("red",)).answer == "A"
     white = asked("Which is darker?", DARK, [as_released(ramp, points, (255, 255, 255))])
     state = read_and(DarkerPoint(lambda pixels: (pixels / 255.0) ** 2.2), white, colors=("white",))
     assert state.answer == "B"
-    unmarked = asked("Which is closer?", ("A is closer", "B is closer"), [ramp])
+    unmarked = asked("Which is closer?", closer, [ramp])
     assert read_and(near, unmarked).reason == "abstained: no point A, B on image 0"
 
 
@@ -57,29 +52,18 @@ def test_boxes_that_are_burnt_in_reach_the_rules() -> None:
     ):
         cv2.rectangle(pixels, (left, top), (right, bottom), color, 3)
         pixels[top - 18 : top - 3, left : left + 14] = 0
-        cv2.putText(
-            pixels,
-            label,
-            (left + 2, top - 5),
-            cv2.FONT_HERSHEY_SIMPLEX,
-            0.45,
-            (255, 255, 255),
-            1,
-            cv2.LINE_AA,
-        )
+        place, look = (left + 2, top - 5), (cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1)
+        cv2.putText(pixels, label, place, *look, cv2.LINE_AA)
     seen: list[Pixels] = []
 
     def detector(image: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         seen.append(image)
         return boxes((118, 112, 284, 198))
 
-    state = read_and(
-        FittingBox(detector), asked(WHICH, ("Box A", "Box B"), [pixels]), kinds=("boxes",)
-    )
-    assert state.answer == "B"
-    assert np.abs(seen[0][70:100, 130:150].astype(int) - 128).max() <= 8, (
-        "the detector sees no drawn line"
-    )
+    sample = asked(WHICH, ("Box A", "Box B"), [pixels])
+    assert read_and(FittingBox(detector), sample, kinds=("boxes",)).answer == "B"
+    # the detector sees no drawn line
+    assert np.abs(seen[0][70:100, 130:150].astype(int) - 128).max() <= 8
 
 
 def test_correspondence_is_read_from_two_images() -> None:
@@ -89,11 +73,7 @@ def test_correspondence_is_read_from_two_images() -> None:
     places = {"A": (60, 180), "B": (250, 190), "C": (160, 120), "D": (260, 70)}
     reference = as_released(ground, [Point("REF", 160, 120)], (255, 0, 0))
     marked = as_released(ground, [Point(label, *xy) for label, xy in places.items()], (255, 0, 0))
-    sample = asked(
-        "Which point on the second image corresponds to REF?",
-        tuple(f"Point {c}" for c in "ABCD"),
-        [],
-    )
-    sample = replace(sample, images=(Picture(reference), Picture(marked)))
+    choices = tuple(f"Point {letter}" for letter in "ABCD")
+    sample = asked("Which point corresponds to REF?", choices, [reference, marked])
     state = read_and(MatchedPoint(SIFT()), sample, colors=("red",))
     assert state.answer == "C", state.reason

@@ -14,32 +14,10 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers import CameraMotion
-from looktwice.specialists.matching import SIFT
+from looktwice.specialists.matching import SIFT, XFeat
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Matches
-from tests.specialists.samples import asked, check, flow
-
-
-@pytest.mark.parametrize(
-    ("across", "settings", "answer", "reason"),
-    [
-        ([5] * 9, {}, "B", ""),
-        ([-5] * 9, {}, "A", ""),
-        ([5] * 9, {"motion": "sideways"}, "A", ""),
-        ([-1] * 8 + [99], {}, "B", ""),
-        ([-1] * 8 + [99], {"flow": "median"}, "A", ""),
-        ([2, -2] * 5, {}, None, "the mean horizontal flow is 0"),
-        ([5] * 7, {}, None, "7 matches, at least 8 are needed"),
-        ([5] * 7, {"min_matches": 1}, "B", ""),
-        ([], {"min_matches": 1}, None, "0 matches"),
-        ([], {"flow": "inliers"}, None, "0 matches agree"),
-    ],
-)
-def test_the_camera_moved(
-    across: list[float], settings: Any, answer: str | None, reason: str
-) -> None:
-    sample = asked("Is the camera moving left or right?", ("left", "right"), 2)
-    check(CameraMotion(flow(*across), **settings), sample, answer, reason)
+from tests.specialists.samples import asked, check
 
 
 def test_matches_that_fit_no_camera_do_not_turn_its_direction() -> None:
@@ -54,22 +32,6 @@ def test_matches_that_fit_no_camera_do_not_turn_its_direction() -> None:
     check(CameraMotion(lambda *_: matches, motion="sideways", flow="inliers"), sample, "B")
 
 
-def test_the_camera_needs_two_images_and_two_sides() -> None:
-    check(
-        CameraMotion(flow(*[5] * 9)),
-        asked(choices=("left", "right")),
-        None,
-        "camera motion needs two images",
-    )
-    check(
-        CameraMotion(flow(*[5] * 9)),
-        asked(choices=("up", "down"), images=2),
-        None,
-        "the choices are not one",
-    )
-    check(CameraMotion(flow(*[5] * 9)), asked(choices=("right", "left"), images=2), "A")
-
-
 @lru_cache
 def stereo(name: str, data: Path) -> tuple[Pixels, Pixels]:
     """The left and the right view of a real scene, 240 pixels wide."""
@@ -78,16 +40,11 @@ def stereo(name: str, data: Path) -> tuple[Pixels, Pixels]:
 
         left, right, _ = stereo_motorcycle()  # type: ignore[no-untyped-call]
     else:
-        left, right = (
-            np.asarray(cv2.imread(str(data / "pairs" / f"aloe{side}.jpg")))[:, :, ::-1]
-            for side in "LR"
-        )
+        files = [str(data / "pairs" / f"aloe{side}.jpg") for side in "LR"]
+        left, right = (np.asarray(cv2.imread(file))[:, :, ::-1] for file in files)
     size = (240, round(240 * left.shape[0] / left.shape[1]))
-    shrunk = [
-        np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_AREA), np.uint8)
-        for view in (left, right)
-    ]
-    return shrunk[0], shrunk[1]
+    left, right = (cv2.resize(view, size, interpolation=cv2.INTER_AREA) for view in (left, right))
+    return left, right
 
 
 def sideways(data: Path) -> list[tuple[list[Pixels], str]]:
@@ -106,23 +63,16 @@ def sideways(data: Path) -> list[tuple[list[Pixels], str]]:
 
 @pytest.mark.parametrize("network", ["sift", "xfeat"])
 def test_left_and_right_on_two_real_stereo_pairs(shared_data: Path, network: str) -> None:
-    matcher, right = (
-        SIFT() if network == "sift" else small_xfeat(),
-        {"mean": 0, "median": 0, "inliers": 0},
-    )
+    matcher: Matcher = SIFT()
+    if network == "xfeat":
+        pytest.importorskip("torch")
+        matcher = XFeat(keypoints=256)
+    kinds: list[Any] = ["mean", "median", "inliers"]
+    right = dict.fromkeys(kinds, 0)
     for images, answer in sideways(shared_data):
-        found = matcher(*images)
-        for kind in right:
-            rule = CameraMotion(lambda *_, found=found: found, flow=kind, motion="sideways")  # type: ignore[arg-type]
-            right[kind] += (
-                rule(State(asked(choices=("left", "right"), images=images)), NoModel()).answer
-                == answer
-            )
-    assert right == {"mean": 8, "median": 8, "inliers": 8}
-
-
-def small_xfeat() -> Matcher:
-    pytest.importorskip("torch")
-    from looktwice.specialists.matching import XFeat
-
-    return XFeat(keypoints=256)
+        matches = matcher(*images)
+        sample = asked(choices=("left", "right"), images=images)
+        for kind in kinds:
+            rule = CameraMotion(lambda *_, m=matches: m, flow=kind, motion="sideways")
+            right[kind] += rule(State(sample), NoModel()).answer == answer
+    assert right == dict.fromkeys(kinds, 8)

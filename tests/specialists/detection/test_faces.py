@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from skimage import data
 
+from looktwice.pipelines.geometry import iou
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resize
@@ -22,39 +23,20 @@ from tests.specialists.scenes import photograph
 from tests.tiny_yunet import yunet
 
 FACE = (182, 76, 262, 168)  # brows to chin of the astronaut, by eye
-OTHERS = [
-    "camera",
-    "coffee",
-    "chelsea",
-    "rocket",
-    "coins",
-    "brick",
-    "grass",
-    "immunohistochemistry",
-]
+OTHERS = ["camera", "coffee", "chelsea", "rocket", "coins", "brick", "grass"]
+OTHERS += ["immunohistochemistry"]
 
 
 def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
-    across, down = (
-        min(one[2], two[2]) - max(one[0], two[0]),
-        min(one[3], two[3]) - max(one[1], two[1]),
-    )
-    common = max(0, across) * max(0, down)
-    return float(
-        common
-        / ((one[2] - one[0]) * (one[3] - one[1]) + (two[2] - two[0]) * (two[3] - two[1]) - common)
-    )
+    return iou(tuple(one.tolist()), two)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool) -> None:
     pixels = photograph("astronaut")
-    view = resize(
-        View.of(Picture(pixels[:, ::-1].copy() if mirrored else pixels)),
-        round(512 * scale),
-        round(512 * scale),
-    )
+    seen, side = Picture(pixels[:, ::-1].copy() if mirrored else pixels), round(512 * scale)
+    view = resize(View.of(seen), side, side)
     found = FaceCascade()(view.pixels)
     expected = (511 - FACE[2], FACE[1], 511 - FACE[0], FACE[3]) if mirrored else FACE
     assert len(found) == 1
@@ -85,9 +67,8 @@ def test_threads_find_the_same() -> None:
 
 def test_a_zoom_on_the_face_shows_it() -> None:
     state = State.start(Sample("s", "Who?", (Picture(photograph("astronaut")),)))
-    after = ZoomOnDetections(FaceCascade(), crop=Crop(padding=0.1, aspect=1, upscale=336))(
-        state, NoModel()
-    )
+    crop = Crop(padding=0.1, aspect=1, upscale=336)
+    after = ZoomOnDetections(FaceCascade(), crop=crop)(state, NoModel())
     (view,) = after.views
     assert view.size == (336, 336)
     assert after.notes == ()
@@ -105,9 +86,8 @@ def test_faces_in_real_questions(shared_data: Path) -> None:
     rows = pq.read_table(path, columns=["image_1"]).slice(0, 4).to_pylist()
     stage = ZoomOnDetections(FaceCascade(longest=320), crop=Crop(show="inset", most=1))
     for number, row in enumerate(rows):
-        state = State.start(
-            Sample(str(number), "Who?", (Picture.encoded(row["image_1"]["bytes"]),))
-        )
+        image = Picture.encoded(row["image_1"]["bytes"])
+        state = State.start(Sample(str(number), "Who?", (image,)))
         after = stage(state, NoModel())
         (view,) = after.views
         assert (view is state.views[0]) == any("kept as it is" in note for note in after.notes)
@@ -129,11 +109,8 @@ def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     dark = (pixels * 0.5).astype(np.uint8)
     mirrored, half = np.ascontiguousarray(pixels[:, ::-1]), cv2.resize(pixels, (160, 160))
     hers = [faces(np.asarray(image, np.uint8)) for image in (pixels, dark, mirrored, half)]
-    assert [len(each) for each in hers] == [1, 1, 1, 1]
-    assert overlap(hers[0].xyxy[0] + (100, 0, 100, 0), FACE) > 0.6 and hers[0].vectors.shape == (
-        1,
-        128,
-    )
+    assert [each.vectors.shape for each in hers] == [(1, 128)] * 4
+    assert overlap(hers[0].xyxy[0] + (100, 0, 100, 0), FACE) > 0.6
     same = [np.linalg.norm(one.vectors[0] - two.vectors[0]) for one, two in combinations(hers, 2)]
     others = [each.vectors[0] for each in map(FaceRecognition(), small_faces(12)) if len(each) == 1]
     apart = [np.linalg.norm(hers[0].vectors[0] - other) for other in others]
@@ -159,7 +136,6 @@ def test_threads_share_the_networks_of_dlib_and_find_the_same() -> None:
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(faces, [pixels] * 6):
             np.testing.assert_array_equal(found.vectors, alone.vectors)
-    close_networks()
 
 
 def test_a_face_finder_stands_in_for_a_detector() -> None:
@@ -172,9 +148,8 @@ def test_a_face_finder_stands_in_for_a_detector() -> None:
 
 
 def test_files_of_dlib_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(
-        WeightsError, match=r"no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"
-    ):
+    said = "no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"
+    with pytest.raises(WeightsError, match=said):
         FaceRecognition(models=tmp_path)(photograph("coffee"))
     for name in ("shape_predictor_5_face_landmarks", "dlib_face_recognition_resnet_model_v1"):
         (tmp_path / f"{name}.dat").write_bytes(b"no network")
@@ -193,7 +168,6 @@ def test_yunet_finds_what_its_file_finds(tmp_path: Path) -> None:
     np.testing.assert_allclose(faces(twice).xyxy, [[120, 72, 152, 104]], atol=1e-3)
     for size in ((1, 1), (3, 50), (64, 64)):
         assert len(faces(np.zeros((*size, 3), np.uint8))) == 0
-    close_networks()
 
 
 def test_yunets_file_is_asked_for_where_it_is_missing_or_no_network(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError
 from looktwice.specialists.detection import RFDETR
 from looktwice.specialists.protocols import NoEvidence
-from tests import tiny_detectors as tiny
+from tests.specialists.scenes import noise
+from tests.tiny import settings
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -26,10 +27,6 @@ transformers = pytest.importorskip("transformers")
 NAMES = ["rf_detr", "detr", "rt_detr", "d_fine", "yolos"]
 # higher than wide, and larger than the networks look
 SIZES = [(60, 90), (90, 60), (150, 200), (33, 120), (60, 90)]
-
-
-def noise(size: tuple[int, int], seed: int) -> Pixels:
-    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
 
 
 IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
@@ -40,10 +37,8 @@ def rf_detr_of_transformers(folder: str, image: Pixels) -> tuple[Any, Any]:
     formulas in numpy."""
     if find_spec("torchvision") is not None:
         processor = transformers.RfDetrImageProcessor.from_pretrained(folder)
-        return (
-            processor(images=image, return_tensors="pt")["pixel_values"],
-            processor.post_process_object_detection,
-        )
+        seen = processor(images=image, return_tensors="pt")["pixel_values"]
+        return seen, processor.post_process_object_detection
     seen = _bilinear(image / 255, 64, 64) - np.array([0.485, 0.456, 0.406])
     seen = (seen / np.array([0.229, 0.224, 0.225])).transpose(2, 0, 1)[None]
 
@@ -54,13 +49,8 @@ def rf_detr_of_transformers(folder: str, image: Pixels) -> tuple[Any, Any]:
         best = np.argsort(-scores.ravel())[: len(scores)]
         rows, labels = best // scores.shape[1], best % scores.shape[1]
         x, y, w, h = outputs.pred_boxes[0].double().numpy()[rows].T
-        xyxy = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1) * [
-            width,
-            height,
-            width,
-            height,
-        ]
-        sure = scores.ravel()[best]
+        xyxy = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1)
+        xyxy, sure = xyxy * [width, height, width, height], scores.ravel()[best]
         kept = sure > threshold
         return [{"scores": sure[kept], "labels": labels[kept], "boxes": xyxy[kept]}]
 
@@ -74,10 +64,8 @@ def _bilinear(image: NDArray[np.float64], rows: int, columns: int) -> NDArray[np
         at = ((np.arange(goal) + 0.5) * size / goal - 0.5).clip(0, size - 1)
         low = np.floor(at).astype(int)
         share = np.expand_dims(at - low, tuple(n for n in range(3) if n != axis))
-        image = (
-            np.take(image, low, axis) * (1 - share)
-            + np.take(image, (low + 1).clip(0, size - 1), axis) * share
-        )
+        high = np.take(image, (low + 1).clip(0, size - 1), axis)
+        image = np.take(image, low, axis) * (1 - share) + high * share
     return image
 
 
@@ -86,6 +74,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
     """Its processor, network and post-processing, used bare as its documentation shows, image by
     image."""
     folder, level = built(name), 0.2
+    labels = settings()[name]["settings"]["id2label"]
     network = transformers.AutoModelForObjectDetection.from_pretrained(folder).eval()
     # two images in a batch give other last digits, by which the untrained RT-DETR may look from
     # another one of its nearly equal queries
@@ -97,10 +86,8 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
             given = {"pixel_values": seen}
         else:
             processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
-            given, make = (
-                processor(images=image, return_tensors="pt"),
-                processor.post_process_object_detection,
-            )
+            given = processor(images=image, return_tensors="pt")
+            make = processor.post_process_object_detection
         with torch.no_grad():
             (expected,) = make(network(**given), threshold=level, target_sizes=[image.shape[:2]])
         height, width = image.shape[:2]
@@ -108,7 +95,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         order = np.argsort(-np.asarray(expected["scores"]), kind="stable")
         order = order[(xyxy[order, 2:] > xyxy[order, :2]).all(1)]  # some lie outside of the image
         assert len(found) == len(order) > 3
-        wanted = [tiny.LABELS[label] for label in np.asarray(expected["labels"])[order].tolist()]
+        wanted = [labels[label] for label in np.asarray(expected["labels"])[order].tolist()]
         scores = np.asarray(expected["scores"])[order]
         assert found.labels.tolist() == wanted
         np.testing.assert_allclose(found.scores, scores, atol=1e-4)
@@ -153,10 +140,8 @@ def test_words_choose_among_the_labels_of_the_network(
     assert cats.scores.tolist() == every.scores[every.labels == "cat"].tolist()
     assert 0 < len(cats) < len(every)
     assert set(cats.labels) == {"cats"}
-    with pytest.raises(
-        NoEvidence,
-        match=r"has learnt no 'unicorn' and no 'lamp'; its labels are person, sports ball, ",
-    ):
+    said = "has learnt no 'unicorn' and no 'lamp'; its labels are person, sports ball, "
+    with pytest.raises(NoEvidence, match=said):
         detector.many([(IMAGES[0], ["cat"]), (IMAGES[0], ["unicorn", "cat", "lamp"])])
     copy(Path(built("d_fine")) / "config.json", tmp_path)
     with pytest.raises(NoEvidence, match="no 'unicorn'"):  # before any weights are opened
@@ -166,10 +151,8 @@ def test_words_choose_among_the_labels_of_the_network(
 def test_what_is_no_detector_fails_and_does_not_abstain(tmp_path: Path) -> None:
     """A folder of BERT had learnt "no 'person'", so that every sample was an abstention."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(
-        WeightsError,
-        match="of the type 'bert', which finds no objects; give an id or folder of RF-",
-    ):
+    said = "of the type 'bert', which finds no objects; give an id or folder of RF-"
+    with pytest.raises(WeightsError, match=said):
         RFDETR(str(tmp_path), device="cpu")(IMAGES[0], "person")
 
 
@@ -178,9 +161,8 @@ def test_the_surest_are_kept(built: Callable[[str], str]) -> None:
     level = float(np.median(every.scores))
     some = RFDETR(built("yolos"), threshold=level, device="cpu")(IMAGES[1])
     assert some.scores.tolist() == [score for score in every.scores if score > level]
-    assert RFDETR(built("yolos"), threshold=0.1, most=2, device="cpu")(
-        IMAGES[1]
-    ).scores.tolist() == [*every.scores[:2]]
+    two = RFDETR(built("yolos"), threshold=0.1, most=2, device="cpu")(IMAGES[1])
+    assert two.scores.tolist() == every.scores[:2].tolist()
 
 
 def test_rf_detr_looks_at_one_size_or_says_so(built: Callable[[str], str], tmp_path: Path) -> None:
@@ -188,7 +170,6 @@ def test_rf_detr_looks_at_one_size_or_says_so(built: Callable[[str], str], tmp_p
     settings = json.loads((folder / "preprocessor_config.json").read_text())
     settings["size"] = {"shortest_edge": 64, "longest_edge": 96}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    with pytest.raises(
-        WeightsError, match="RF-DETR looks at images of one size, and its preprocessor_config"
-    ):
+    said = "RF-DETR looks at images of one size, and its preprocessor_config"
+    with pytest.raises(WeightsError, match=said):
         RFDETR(str(folder), device="cpu")(IMAGES[0])

@@ -17,7 +17,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import PPOCR
 from looktwice.specialists.detection.ppocr import find_text, read_line, recognize
-from tests import tiny_detectors as tiny
+from tests.specialists.scenes import noise
+from tests.tiny import pp_ocr, tiny
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -35,14 +36,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pa
     def build(kind: str, **more: Any) -> Path:
         folder = place / "-".join((kind, *map(str, more.values())))
         letters = LETTERS if kind.endswith("Rec") else ""
-        return folder if folder.exists() else tiny.pp_ocr(folder, kind, letters, **more)
+        return folder if folder.exists() else pp_ocr(folder, kind, letters, **more)
 
     yield build
     close_networks()
-
-
-def noise(size: tuple[int, int], seed: int) -> Pixels:
-    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
 
 
 IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
@@ -160,7 +157,7 @@ def test_a_wrong_folder_is_called_what_it_is(built: Callable[..., Path], tmp_pat
     with pytest.raises(WeightsError, match="AutoModelForObjectDetection could not be opened"):
         PPOCR(detector=reader, recognizer=reader)(IMAGES[0])
     with pytest.raises(WeightsError, match=r"holds a yolos, which is no network of PP-OCR"):
-        PPOCR(detector=tiny.yolos(tmp_path / "yolos"), recognizer=reader)(IMAGES[0])
-    mute = tiny.pp_ocr(tmp_path / "mute", "PPOCRV6SmallRec", "abc", character_list=[])
+        PPOCR(detector=tiny("yolos", tmp_path / "yolos"), recognizer=reader)(IMAGES[0])
+    mute = pp_ocr(tmp_path / "mute", "PPOCRV6SmallRec", "abc", character_list=[])
     with pytest.raises(WeightsError, match="names no character_list"):
         PPOCR(threshold=0, box_threshold=0, detector=finder, recognizer=mute)(IMAGES[2])

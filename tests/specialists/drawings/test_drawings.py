@@ -57,10 +57,8 @@ def asked(pixels: Pixels, question: str) -> State:
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_generated_drawings_are_read(name: str) -> None:
     """What is run_stage is right; only outlines that cross one another may stay unanswered."""
-    found = [
-        (run_reader(name, item.sample), item.answer)
-        for item in GeneratedDoYouSeeMe(name, n=14, seed=5)
-    ]
+    items = GeneratedDoYouSeeMe(name, n=14, seed=5)
+    found = [(run_reader(name, item.sample), item.answer) for item in items]
     assert [(said, key) for said, key in found if said not in (None, key)] == []
     assert name == "shape_discrimination" or all(said for said, _ in found)
     assert any(said for said, _ in found)
@@ -71,15 +69,11 @@ def test_official_samples_are_read(shared_data: Path) -> None:
     row 1 says D."""
     found = []
     for name in sorted(set(READERS) - {"shape_discrimination"}):
-        found += [
-            (item.sample.id, run_reader(name, item.sample), item.answer)
-            for item in DoYouSeeMe(name, shared_data / "dysm")
-            if _there(item)
-        ]
+        items = filter(_there, DoYouSeeMe(name, shared_data / "dysm"))
+        found += [(i.sample.id, run_reader(name, i.sample), i.answer) for i in items]
     assert len(found) == 30
-    assert [each for each in found if each[1] != each[2]] == [
-        ("2D_letter_disambiguation_1", "T", "D")
-    ]
+    wrong = [row for row in found if row[1] != row[2]]
+    assert wrong == [("2D_letter_disambiguation_1", "T", "D")]
 
 
 def _there(item: Item) -> bool:
@@ -110,16 +104,12 @@ def test_shapes_are_told_by_their_outlines(
 
 def test_stars_and_crosses_are_told_by_their_notches() -> None:
     angles = np.linspace(0, 2 * np.pi, 10, endpoint=False)
-    star = 50 + np.where(np.arange(10) % 2, 18, 40)[:, None] * np.column_stack(
-        [np.cos(angles), np.sin(angles)]
-    )
+    around = np.column_stack([np.cos(angles), np.sin(angles)])
+    star = 50 + np.where(np.arange(10) % 2, 18, 40)[:, None] * around
     assert classify_shape(star) == "star"
     x = [1, 2, 2, 3, 3, 2, 2, 1, 1, 0, 0, 1]
     third = np.column_stack((x, np.roll(x, 3)))
     assert classify_shape(third * 20.0) == "cross"
-
-
-def test_a_line_or_a_point_is_no_shape() -> None:
     assert classify_shape(np.array([[0.0, 0], [10, 0]])) is None
     assert classify_shape(np.array([[3.0, 3]])) is None
 
@@ -139,8 +129,8 @@ def test_rings_within_rings_are_counted_each() -> None:
     for center, radius in (((80, 100), 60), ((80, 100), 40), ((80, 100), 20), ((220, 100), 30)):
         cv2.circle(pixels, center, radius, (0, 0, 0), 2, cv2.LINE_AA)
     cv2.rectangle(pixels, (200, 150), (250, 190), (0, 0, 0), 2)
-    assert OutlineCounter()(asked(pixels, "How many circles?"), NoModel()).answer == "4"
-    assert OutlineCounter()(asked(pixels, "How many stars?"), NoModel()).answer == "0"
+    for question, number in (("How many circles?", "4"), ("How many stars?", "0")):
+        assert OutlineCounter()(asked(pixels, question), NoModel()).answer == number
 
 
 @pytest.mark.parametrize("name", ["shape_discrimination", "joint_shape_color"])
@@ -167,10 +157,8 @@ def _off(one: Mark, other: Mark) -> float:
 
 
 def test_where_no_shape_can_be_told_none_is_marked() -> None:
-    for question, reason in (
-        ("How many hearts?", "names no shapes"),
-        ("How many red stars?", "of one colour"),
-    ):
+    reasons = {"How many hearts?": "names no shapes", "How many red stars?": "of one colour"}
+    for question, reason in reasons.items():
         after = MarkAskedShapes()(asked(WHITE, question), NoModel())
         assert after.sample.marks == () and reason in after.notes[0]
 
@@ -197,17 +185,15 @@ def test_colors_are_those_of_the_question() -> None:
     cv2.circle(pixels, (60, 60), 25, (255, 0, 0), -1)
     cv2.circle(pixels, (160, 60), 25, (0, 0, 255), -1)
     cv2.rectangle(pixels, (200, 110), (270, 180), (250, 10, 10), -1)
-    reader = ColoredShapeCounter()
-    for question, number in (
-        ("How many circle's are red?", "1"),
-        ("How many square's are red?", "1"),
-        ("How many circle's are purple?", "0"),
-    ):
-        assert reader(asked(pixels, question), NoModel()).answer == number
+    for things, number in (("circle's are red", "1"), ("square's are red", "1")):
+        question = asked(pixels, f"How many {things}?")
+        assert ColoredShapeCounter()(question, NoModel()).answer == number
+    purple = asked(pixels, "How many circle's are purple?")
+    assert ColoredShapeCounter()(purple, NoModel()).answer == "0"
 
 
 SPATIAL = (
-    "In grid {grid}, starting from the {thing} at position (row {row}, column 1), "
+    "In grid {grid}, starting from the {thing} at position (row 1, column 1), "
     "how many black objects are there right of it?"
 )
 
@@ -220,11 +206,7 @@ SPATIAL = (
         ("joint_shape_color", "How many circles?", "names no colours"),
         ("joint_shape_color", "How many circles are red?", "of one colour"),
         ("visual_spatial", "What is this?", "no cell of a grid is asked about"),
-        (
-            "visual_spatial",
-            SPATIAL.format(grid=1, thing="black circle", row=1),
-            "no grid of shapes",
-        ),
+        ("visual_spatial", SPATIAL.format(grid=1, thing="black circle"), "no grid of shapes"),
         ("letter_disambiguation", "Which letters?", "of one colour"),
         ("visual_closure", "Which option?", "of one colour"),
     ],
@@ -248,13 +230,10 @@ def test_a_cell_that_is_not_as_asked_is_said() -> None:
     grid = read_grids(pixels)[0]
     fill, shape = grid[1, 1]
     other = "white" if fill == "black" else "black"
-    question = SPATIAL.format(grid=1, thing=f"{other} {shape}", row=1)
-    after = ShapeGridReader()(asked(pixels, question), NoModel())
-    assert f"is {fill} {shape}, not {other} {shape}" in str(after.reason)
-    after = ShapeGridReader()(
-        asked(pixels, SPATIAL.format(grid=9, thing="black circle", row=1)), NoModel()
-    )
-    assert "is nothing" in str(after.reason)
+    for number, reason in ((1, f"is {fill} {shape}, not {other} {shape}"), (9, "is nothing")):
+        question = SPATIAL.format(grid=number, thing=f"{other} {shape}")
+        after = ShapeGridReader()(asked(pixels, question), NoModel())
+        assert reason in str(after.reason)
 
 
 def test_equal_options_are_no_answer() -> None:
@@ -263,9 +242,8 @@ def test_equal_options_are_no_answer() -> None:
     for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636)):
         cv2.line(pixels, (x + 40, y + 40), (x + 160, y + 120), (0, 0, 0), 3)
     matcher = PatternMatcher("form_constancy")
-    assert "options 1 and 2 are equal" in str(
-        matcher(asked(pixels, "Which option?"), NoModel()).reason
-    )
+    after = matcher(asked(pixels, "Which option?"), NoModel())
+    assert "options 1 and 2 are equal" in str(after.reason)
     pixels[636:866, 340:585] = 255
     with pytest.raises(NoEvidence, match="nothing is drawn at"):
         matcher.distances(pixels)

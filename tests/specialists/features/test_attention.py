@@ -20,8 +20,8 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
 from looktwice.specialists.features.attention import _attend, cover, labelled, receive, window_order
-from tests import tiny_networks
 from tests.planted_network import MORE, seeks_ink
+from tests.tiny import tiny
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -44,13 +44,10 @@ def test_a_map_adds_up_and_a_batch_equals_single_images(
     images = [picture(60, 80), picture(140, 100, 1), picture(140, 100, 2)]
     alone = [attention.predict((image,)).values for image in images]
     assert alone[0].shape == KEPT["picture" if "qwen" in family else "square"]
-    for one, other in zip(
-        alone[1:], attention.predict_batch([(image,) for image in images[1:]]), strict=True
-    ):
+    together = attention.predict_batch([(image,) for image in images[1:]])
+    for one, other in zip(alone[1:], together, strict=True):
         assert one.sum() == pytest.approx(1) and np.allclose(one, other.values, atol=1e-6)
-    assert not np.allclose(alone[1], alone[2], atol=1e-5, rtol=0), (
-        "another picture is attended to otherwise"
-    )
+    assert not np.allclose(alone[1], alone[2], atol=1e-5, rtol=0)
     whole = attention(images[0])
     assert whole.shape == (60, 80) and whole.sum() == pytest.approx(1)
     assert whole[0, 0] / whole[-1, -1] == pytest.approx(alone[0][0, 0] / alone[0][-1, -1])
@@ -61,19 +58,13 @@ def test_a_map_adds_up_and_a_batch_equals_single_images(
 def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
     family: str, layer: int | None, built: Callable[[str], str]
 ) -> None:
-    given: list[Any] = []
     attention = VisionAttention(model=built(family), layer=layer)
     image = picture(28, 28)
     processor = attention.network().processor
     mean, std = np.array(processor.image_mean), np.array(processor.image_std)
-    planes = torch.tensor(
-        ((image / 255 - mean) / std).transpose(2, 0, 1)[None], dtype=torch.float32
-    )
-    tower = (
-        eager(built(family)).vision_model
-        if family == "idefics3"
-        else eager(built(family)).vision_tower
-    )
+    planes = torch.from_numpy((image / 255 - mean) / std).permute(2, 0, 1)[None].float()
+    name = "vision_model" if family == "idefics3" else "vision_tower"
+    tower = getattr(eager(built(family)), name)
     with torch.inference_mode():
         given = tower(planes, output_attentions=True).attentions
     assert len(given) == 2
@@ -87,11 +78,8 @@ def eager(folder: str) -> Any:
     """The network without its language head, as transformers opens it with plain attention."""
     from transformers import AutoModelForImageTextToText
 
-    return (
-        AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager")
-        .eval()
-        .model
-    )
+    kind = AutoModelForImageTextToText
+    return kind.from_pretrained(folder, attn_implementation="eager").eval().model
 
 
 @pytest.mark.parametrize("family", FAMILIES[3:])
@@ -117,39 +105,19 @@ def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
     with torch.inference_mode():
         eager(built(family)).visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
     layers = [torch.cat([each.mean(1).sum(1)[0] for each in calls]) for calls in heard.values()]
-    assert [len(calls) for calls in heard.values()] == (
-        [6, 1] if family == "qwen2_5_vl" else [1, 1]
-    )
+    windowed = family == "qwen2_5_vl"
+    assert [len(calls) for calls in heard.values()] == ([6, 1] if windowed else [1, 1])
     row = (sum(layers) if layer is None else layers[layer]).numpy()
     expected = np.zeros((6, 10))
-    for number, (down, right) in enumerate(TOKENS["windows" if family == "qwen2_5_vl" else "rows"]):
-        expected[2 * down : 2 * down + 2, 2 * right : 2 * right + 2] = row[
-            4 * number : 4 * number + 4
-        ].reshape(2, 2)
+    patches = row.reshape(15, 2, 2)
+    for number, (down, right) in enumerate(WINDOWS if windowed else sorted(WINDOWS)):
+        expected[2 * down : 2 * down + 2, 2 * right : 2 * right + 2] = patches[number]
     assert np.allclose(attention.predict((image,)).values, expected / expected.sum(), atol=1e-6)
 
 
 # (row, column) of tokens of 2 x 2 patches, three rows of five, in the order in which they stand
-TOKENS = {
-    "rows": [(row, column) for row in range(3) for column in range(5)],
-    "windows": [
-        (0, 0),
-        (0, 1),
-        (1, 0),
-        (1, 1),
-        (0, 2),
-        (0, 3),
-        (1, 2),
-        (1, 3),
-        (0, 4),
-        (1, 4),
-        (2, 0),
-        (2, 1),
-        (2, 2),
-        (2, 3),
-        (2, 4),
-    ],
-}
+WINDOWS = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4)]
+WINDOWS += [(2, column) for column in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -157,13 +125,10 @@ TOKENS = {
 )
 def test_the_order_of_windows_is_that_of_transformers(rows: int, columns: int, side: int) -> None:
     vision_utils = pytest.importorskip("transformers.vision_utils")
-    index, _ = vision_utils.get_vision_window_index(
-        torch.tensor([[1, rows, columns]]), 2, side * 28, 14
-    )
+    grid, wide = torch.tensor([[1, rows, columns]]), columns // 2
+    index, _ = vision_utils.get_vision_window_index(grid, 2, side * 28, 14)
     order = window_order(rows, columns, 2, side).reshape(-1, 4)
-    assert order[:, 0].tolist() == [
-        2 * (n // (columns // 2)) * columns + 2 * (n % (columns // 2)) for n in index
-    ]
+    assert order[:, 0].tolist() == [2 * (n // wide) * columns + 2 * (n % wide) for n in index]
     assert (order - order[:, :1] == [0, 1, columns, columns + 1]).all()
 
 
@@ -171,11 +136,7 @@ def test_the_order_of_windows_is_that_of_transformers(rows: int, columns: int, s
 def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -> None:
     """With more queries than a block has, heads that share keys, and a mask."""
     torch.manual_seed(0)
-    query, key, value = (
-        torch.randn(2, 4, 300, 8),
-        torch.randn(2, 2, 300, 8),
-        torch.randn(2, 2, 300, 8),
-    )
+    query, key, value = (torch.randn(2, heads, 300, 8) for heads in (4, 2, 2))
     mask = torch.full((300, 300), -torch.inf).triu(1)[None, None]
     with receive(asking) as received:
         output, _ = _attend("layer", query, key, value, mask, scaling=0.5)
@@ -202,9 +163,8 @@ def test_planted_attention_on_a_dark_patch_is_found_where_it_is(
     elsewhere = Box("circle 1", *((0, 0, 14, 14) if down == 7 else (98, 98, 112, 112)))
     sample = Sample("s", "?", (Picture(pixels),), marks=(box, elsewhere))
     noted = AttentionShare(attention, labels=("star",))(State.start(sample), NoModel())
-    assert noted.measures == pytest.approx(
-        {"attention_share": expected, "marked_area": 1 / 64}, rel=1e-3
-    )
+    measures = {"attention_share": expected, "marked_area": 1 / 64}
+    assert noted.measures == pytest.approx(measures, rel=1e-3)
     both = AttentionShare(attention)(State.start(sample), NoModel()).measures
     assert expected < float(both["attention_share"]) < expected + 0.02  # type: ignore[arg-type]
 
@@ -241,14 +201,10 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
 
 
 def test_the_stage_notes_the_share_and_an_overlay_draws_the_map(tmp_path: Path) -> None:
-    attention = VisionAttention(model=str(tiny_networks.llava(tmp_path / "llava")))
+    attention = VisionAttention(model=str(tiny("llava", tmp_path / "llava")))
     sample = Sample("s", "?", (Picture(picture(60, 80)),), marks=(Box("", 0, 0, 40, 30),))
-    noted = Pipeline(
-        {"share": AttentionShare(attention), "draw": ScalarOverlay(attention, layout="blend")}
-    )
-    after = noted(State.start(sample))
-    assert any(
-        note.startswith("attention on the marks of image 0: 0.") and "area 0.2500" in note
-        for note in after.notes
-    )
+    draw = ScalarOverlay(attention, layout="blend")
+    after = Pipeline({"share": AttentionShare(attention), "draw": draw})(State.start(sample))
+    (note,) = [note for note in after.notes if note.startswith("attention on the marks of image 0")]
+    assert ": 0." in note and "area 0.2500" in note
     assert not np.array_equal(after.views[0].picture.pixels, sample.images[0].pixels)

@@ -118,11 +118,6 @@ def test_a_cue_is_known_by_its_former_class(old: str, kind: Kind) -> None:
     assert spec(DepthCue(kind)) == identity(DepthCue(kind)) == node
 
 
-def test_an_unknown_cue_is_refused() -> None:
-    with pytest.raises(ValueError, match="found 'fog'"):
-        DepthCue("fog")  # type: ignore[arg-type]
-
-
 # Reflectance
 
 
@@ -180,6 +175,5 @@ def test_linear_light_is_that_of_the_standard() -> None:
     """IEC 61966-2-1: level 0.5 is 21.4 % of the light; the two pieces meet at 0.04045."""
     pixels = np.array([[[0, 255, 128]]], np.uint8)
     assert to_linear(pixels)[0, 0] == pytest.approx([0, 1, 0.2159], abs=1e-3)
-    assert to_linear(np.array([[[10, 11, 12]]], np.uint8))[0, 0] == pytest.approx(
-        [0.00304, 0.00335, 0.00368], abs=1e-5
-    )
+    dark = to_linear(np.array([[[10, 11, 12]]], np.uint8))[0, 0]
+    assert dark == pytest.approx([0.00304, 0.00335, 0.00368], abs=1e-5)

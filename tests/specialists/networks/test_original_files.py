@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from looktwice.pipelines.config import build
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import WeightsError
 from looktwice.specialists.detection import GroundingDINO
 from looktwice.specialists.detection.faces import FILES
 from looktwice.specialists.features import DINOv2
@@ -22,11 +22,11 @@ from looktwice.specialists.matching import KeypointMatcher, LoFTR
 from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
-from tests import tiny_matchers
 from tests.original_files import BERT, MEAN, STD, cat, expected, write_file
 from tests.original_kinds import NAMED, RIGHT, TAKES, write_kinds
 from tests.original_networks import CPU, OPENED
 from tests.paths import DOCS
+from tests.tiny import tiny
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -107,18 +107,16 @@ def test_a_file_of_an_unknown_network_is_said_to_be_one(
     specialist: Callable[[str], Any], tmp_path: Path
 ) -> None:
     torch.save({"stem.weight": torch.zeros(1), "stem.bias": torch.zeros(1)}, tmp_path / "other.pth")
-    with pytest.raises(
-        WeightsError, match=r"a network that is not known here, of 2 entries such as 'stem\.weight'"
-    ):
+    said = r"a network that is not known here, of 2 entries such as 'stem\.weight'"
+    with pytest.raises(WeightsError, match=said):
         specialist(str(tmp_path / "other.pth")).open_network(CPU)
 
 
 def test_a_file_of_a_saved_folder_names_the_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     torch.save({"backbone.embeddings.cls_token": torch.zeros(1)}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(
-        WeightsError, match="a part of a folder of transformers; set model: to the folder"
-    ):
+    said = "a part of a folder of transformers; set model: to the folder"
+    with pytest.raises(WeightsError, match=said):
         DepthAnything(str(tmp_path / "pytorch_model.bin")).open_network(CPU)
 
 
@@ -152,12 +150,8 @@ def test_a_file_that_lacks_a_tensor_is_refused(kind: str, tmp_path: Path) -> Non
     path = write_file(kind, tmp_path)
     held = torch.load(path)
     inner = next((each for each in held.values() if isinstance(each, dict)), held)
-    name = next(
-        name
-        for name in reversed(inner)
-        if "norm" in name and name.endswith("weight") and "memory" not in name
-    )
-    del inner[name]
+    norms = [name for name in inner if re.fullmatch(r"(?!.*memory).*norm.*weight", name)]
+    del inner[norms[-1]]
     torch.save(held, path)
     with pytest.raises(WeightsError, match="lack 1 of the"):
         OPENED[kind](path)
@@ -183,10 +177,14 @@ def test_dinov2_from_a_file_sees_colours_as_its_authors_do(kind: str, tmp_path: 
     with torch.inference_mode():
         theirs = encoder.network().model(seen.permute(2, 0, 1)[None]).last_hidden_state[0, -35:]
     np.testing.assert_allclose(encoder(pixels).values.reshape(35, -1), theirs, atol=1e-4)
-    close_networks()
 
 
-PAGE = (DOCS / "specialists.md").read_text(encoding="utf-8")
+def on_page(language: str) -> str:
+    """The block of the page of specialists that names original files."""
+    page = (DOCS / "specialists.md").read_text(encoding="utf-8")
+    blocks = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    (block,) = [block for block in blocks if "models/outdoor_ds" in block]
+    return str(block)
 
 
 @pytest.fixture
@@ -198,7 +196,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (place / folder).mkdir(parents=True)
     for kind in ("depth_anything_v2", "grounding_dino", "sam2"):
         write_file(kind, place)
-    held = torch.load(tiny_matchers.loftr(place / "outdoor_ds.ckpt"))
+    held = torch.load(tiny("loftr", place / "outdoor_ds.ckpt"))
     for name, tensor in held["state_dict"].items():
         if "loftr_coarse" in name and "norm2.weight" in name:
             tensor *= 10  # features so far apart that some places are sure of each other
@@ -206,20 +204,14 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = {word: number for number, word in enumerate(BERT)}
     transformers.BertTokenizer(vocab=numbers).save_pretrained(place / "bert-base-uncased")
     for name in FILES.values():
-        found = find_package_file(
-            "face_recognition_models", "face_recognition_models", "models", name
-        )
-        (place / "dlib" / name).symlink_to(found)
+        package = "face_recognition_models"
+        (place / "dlib" / name).symlink_to(find_package_file(package, package, "models", name))
 
 
 def test_five_original_files_answer_on_pixels(downloads: None) -> None:
     """As a user of the authors' code would, who knows the page alone: its YAML and its Python, as
     they stand there."""
-    (code,) = [
-        each
-        for each in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-        if "models/outdoor_ds" in each
-    ]
+    code, text = (on_page(language) for language in ("python", "yaml"))
     names: dict[str, Any] = {}
     exec(code, names)
     boxes = names["boxes"]
@@ -234,30 +226,17 @@ def test_five_original_files_answer_on_pixels(downloads: None) -> None:
     assert names["depth"].larger_is_nearer
     left, top, right, bottom = names["faces"].xyxy[0]
     assert left < 90 < right and top < 90 < bottom  # the middle of her face
-    (text,) = [
-        each
-        for each in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-        if "models/outdoor_ds" in each
-    ]
     built = {name: build(node) for name, node in yaml.safe_load(text).items()}
     written = re.findall(r"^(\w+) = (\w+\(.*\))\(photo", code, re.MULTILINE)
     names["Path"] = Path.cwd().joinpath  # a path of a study is absolute
     assert built == {name: eval(specialist, names) for name, specialist in written}
-    close_networks()
 
 
 def test_features_and_masks_of_original_files_have_the_size_of_the_image(tmp_path: Path) -> None:
     photo = cat()[:120, :160]
-    assert DINOv2(str(write_file("dinov2", tmp_path)), longest=112)(photo).values.shape == (
-        6,
-        8,
-        64,
-    )
-    boxes = Boxes(
-        np.array([[20.0, 30.0, 90.0, 100.0], [5.0, 5.0, 150.0, 110.0]]),
-        np.ones(2),
-        np.array(["cat", "cat"]),
-    )
+    encoder = DINOv2(str(write_file("dinov2", tmp_path)), longest=112)
+    assert encoder(photo).values.shape == (6, 8, 64)
+    xyxy = np.array([[20.0, 30.0, 90.0, 100.0], [5.0, 5.0, 150.0, 110.0]])
+    boxes = Boxes(xyxy, np.ones(2), np.array(["cat", "cat"]))
     for kind in ("sam", "sam_hq"):
         assert SAM(str(write_file(kind, tmp_path)))(photo, boxes).masks.shape == (2, 120, 160)
-    close_networks()

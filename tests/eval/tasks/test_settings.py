@@ -1,0 +1,18 @@
+"""What the tasks whose questions are made refuse at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from looktwice.eval import tasks
+from tests.tables import table
+
+
+@table
+def test_settings_that_cannot_be_are_refused(
+    name: str, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(tasks.TaskError, match=said):
+        getattr(tasks, name)(**settings)

@@ -1,0 +1,288 @@
+"""Servers that are not there, go away, refuse, ask to wait, bill what is no reply or send far too
+much: the run stops with a sentence and blames no sample; and several servers of one model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from looktwice.eval import Photos, evaluate
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records import RunError, RunFolder
+from looktwice.pipelines import ChatAPI, Message, Picture, Pipeline, View
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models import chat_api, wrappers
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.http_client import HttpResponse
+from looktwice.prompting import Ask, MultipleChoice
+from tests.chat_server import ChatServer, chat_server
+from tests.first_day.studies import records, run_study, said, when, write_study
+from tests.first_day.test_costs import EACH, priced
+
+CLOSED = "http://127.0.0.1:9/v1"
+GOES_ON = "what was answered is kept, and the same command goes on later"
+
+
+def test_nobody_there_stops_the_run_before_the_first_request(tmp_path: Path) -> None:
+    start = time.monotonic()
+    output = run_study(tmp_path, CLOSED, code=1)
+    assert time.monotonic() - start < 10
+    assert "stopped: http://127.0.0.1:9 cannot be reached" in output and GOES_ON in output
+    assert not any(word in output for word in ("the report says why", "accuracy", "ssl:default"))
+    assert records(tmp_path) == [] and not (tmp_path / "study/report.html").exists()
+    arm = Pipeline({"choose": MultipleChoice(), "ask": Ask()})
+    with pytest.raises(RunError, match=r"cannot be reached.* same call goes on later"):
+        evaluate(Photos("jigsaw", n=2), {"plain": arm}, ChatAPI("m", CLOSED), out=tmp_path / "run")
+
+
+def test_a_server_that_goes_away_is_left_within_15_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wrappers, "SECONDS", 0.3)
+    monkeypatch.setattr(wrappers, "UNREACHED", 2)
+    with chat_server(None, "--delay", "0.1") as server:
+        start = time.monotonic()
+        with when(lambda: server.stats["replies"] >= 3, server.kill):
+            output = run_study(tmp_path, server.url, "--workers", 2, n=40, code=1)
+        assert time.monotonic() - start < 15
+    assert "cannot be reached" in output and GOES_ON in output
+    assert "the report says why" not in output
+    assert len(records(tmp_path)) >= 3 and not any(record.error for record in records(tmp_path))
+
+
+REFUSALS = {"401": "no key was sent", "402": "credit", "404": "model's name"}
+
+
+@pytest.mark.parametrize(("status", "limit"), [("401", 40), ("402", 40), ("404", 2)])
+def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int) -> None:
+    with chat_server(None, "--fail", f"{status}=1") as server:
+        words = ("--workers", 2, "--limit", limit)
+        output = run_study(tmp_path, server.url, *words, n=40, code=1)
+        assert server.stats["requests"] <= wrappers.ALIKE + 1
+    assert all(words in output for words in (f"answered {status}", REFUSALS[status], GOES_ON))
+    assert records(tmp_path) == []
+
+
+def test_a_web_page_in_place_of_an_api_is_the_endpoint_s_failure() -> None:
+    with pytest.raises(ModelError, match="check that `url` is right") as raised:
+        read_response(HttpResponse(200, {}, b"<html>welcome</html>"), CLOSED, 0.1)
+    assert wrappers.is_of_endpoint(raised.value)
+
+
+@pytest.mark.parametrize(("status", "delay"), [(401, 0.0), (403, 0.0), (200, 0.3)])
+def test_a_refused_key_is_noticed_before_any_question_and_any_other_answer_is_a_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, delay: float
+) -> None:
+    monkeypatch.setattr(chat_api, "PROBE_SECONDS", 0.2)
+    refused = status == 401
+    with chat_server(None, "--models", str(status), "--models-delay", str(delay)) as server:
+        output = run_study(tmp_path, server.url, code=int(refused))
+        assert (server.stats["requests"], server.stats["probes"]) == (0 if refused else 4, 1)
+    assert ("no key was sent: keys go only to the host" in output) is refused
+
+
+@pytest.mark.parametrize(("cached", "kept"), [(4, 12), (0, 0)])
+def test_refusals_stop_no_model_whose_replies_lie_in_the_cache(
+    tmp_path: Path, cached: int, kept: int
+) -> None:
+    cache = ("--cache", tmp_path / "cache")
+    with chat_server(None, "--first", ",".join(["ok"] * cached + ["400"] * 12)) as server:
+        if cached:
+            run_study(tmp_path / "one", server.url, *cache, "--workers", 1, n=cached)
+        output = run_study(tmp_path / "two", server.url, *cache, "--workers", 1, n=12, code=1)
+    errors = [record.error for record in records(tmp_path / "two")]
+    assert (len(errors), errors.count("")) == (kept, cached), output
+    assert ("stopped: " in output) == (cached == 0)
+    if cached:  # nobody is asked where all is cached
+        run_study(tmp_path / "three", server.url, *cache, n=cached)
+
+
+def test_a_sample_that_the_server_cannot_take_is_that_sample_s_failure(tmp_path: Path) -> None:
+    words = ("model.name=tiny", "--workers", 1)
+    with chat_server(None, "--first", "ok,404,404,400,ok,404") as server:
+        output = run_study(tmp_path, server.url, *words, n=6, code=1)
+    assert "4 samples FAILED; the report says why" in output
+    errors = [bool(record.error) for record in records(tmp_path)]
+    assert sorted(errors) == [False] * 2 + [True] * 4
+    with chat_server(None, "--first", "404,404,404,404") as server:
+        # it has answered the others before
+        assert "4 samples FAILED" in run_study(tmp_path, server.url, *words, n=6, code=1)
+
+
+def endpoints(folder: Path) -> set[str]:
+    """The servers that gave the replies of a run."""
+    return {reply.served_by["endpoint"] for one in records(folder) for reply in one.replies}
+
+
+def fleet(*servers: ChatServer) -> str:
+    return "model.url=[" + ",".join(server.url for server in servers) + "]"
+
+
+def test_two_servers_of_one_model_name_are_asked_apart(tmp_path: Path) -> None:
+    with chat_server() as one, chat_server() as two:
+        for server in (one, two, one):
+            output = run_study(tmp_path, one.url, "--fresh", f"model.url={server.url}")
+            assert "came from the cache" not in output
+        assert (one.stats["requests"], two.stats["requests"]) == (4, 4)
+        sweep = f"sweep={{model.url: ['{one.url}', '{two.url}']}}"
+        run_study(tmp_path / "swept", one.url, sweep)
+        assert (one.stats["requests"], two.stats["requests"]) == (8, 8)
+        rows = score_table(tmp_path / "swept/study").where(task="jigsaw").rows
+        names = {row.contestant for row in rows}
+        assert {f"plain [model.url={server.url}]" for server in (one, two)} <= names
+
+
+def test_models_of_two_servers_side_by_side_are_not_the_same(tmp_path: Path) -> None:
+    model = "{use: pipelines.models.ChatAPI, model: m, url: 'http://h:%s/v1'}"
+    more = f"models: {{a: {model % 1}, b: {model % 2}}}\n"
+    more += "contestants: {a: {model: a}, b: {model: b}}\n"
+    study = write_study(tmp_path, "http://h:1/v1", more=more)
+    assert len({arm.id for arm in load_plan(study).points}) == 2
+    twice = "model.url=[http://h:1/v1,http://h:1/v1/]"
+    assert "names a server twice: http://h:1/v1" in said(
+        "check", write_study(tmp_path, "http://h:1/v1"), twice, code=2
+    )
+
+
+def test_a_name_makes_a_fleet_one_model_and_says_whose_replies_they_are(tmp_path: Path) -> None:
+    with chat_server() as one, chat_server() as two:
+        for server in (one, two):
+            words = ("--fresh", "model.name=fleet", f"model.url={server.url}")
+            output = run_study(tmp_path, one.url, *words)
+        assert (one.stats["requests"], two.stats["requests"]) == (4, 0)
+        here, there = (server.url.removeprefix("http://") for server in (two, one))
+    whose = f"4 replies came from the cache as {there} gave them; the model at {here} has the same"
+    assert whose in output and endpoints(tmp_path) == {there}
+
+
+def test_a_run_is_replayed_where_the_environment_names_another_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with chat_server() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        second = "{use: pipelines.models.ChatAPI, model: eyes, prices: {in: 1, out: 1}}"
+        asks = f"stages.ask={{use: prompting.turns.CaptionThenAnswer, captioner: {second}}}"
+        run_study(tmp_path, server.url, asks, "model.url=null", "model.prices={in: 1, out: 1}")
+        asked, run = server.stats["requests"], tmp_path / "study"
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        assert "4 records the same bit for bit" in said("replay", run)
+        sample = next(iter(RunFolder(run).samples.values())).id
+        assert "FAILED" not in said("show", run, sample)
+        assert "(list price)" in said("score", run)
+        assert server.stats["requests"] == asked
+
+
+def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
+    with chat_server(None, "--delay", "0.2") as one, chat_server(None, "--delay", "0.2") as two:
+        run_study(tmp_path, one.url, fleet(one, two), "--workers", "4", n=12)
+        assert (one.stats["requests"], two.stats["requests"]) == (6, 6)
+        assert (one.stats["probes"], two.stats["probes"]) == (1, 1)
+    assert endpoints(tmp_path) == {server.url.removeprefix("http://") for server in (one, two)}
+
+
+def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
+    with chat_server() as one, chat_server() as two:
+        two.kill()
+        output = run_study(tmp_path, one.url, fleet(two, one))
+        assert "0 failed" in output and one.stats["requests"] == 4
+        assert f"{two.url} could not always be asked, so the other server was" in output
+        one.kill()
+        words = ("--fresh", fleet(one, two), "model.temperature=1")
+        output = run_study(tmp_path, one.url, *words, code=1)
+    assert "stopped: http://" in output and "cannot be reached" in output and "0 new" in output
+
+
+def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) -> None:
+    with chat_server(None, "--delay", "0.2") as one, chat_server(None, "--delay", "0.2") as two:
+        threading.Timer(0.4, two.kill).start()
+        output = run_study(tmp_path, one.url, fleet(one, two), "--workers", "4", n=16)
+    assert "16 new" in output and "0 failed" in output
+
+
+CHOOSE = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #%s'}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "code", "requests", "tells"),
+    [
+        # what was refused is asked again, and counted
+        (
+            ("--first", "429,500,429", "--retry-after", "0.1"),
+            (),
+            0,
+            7,
+            "asked to wait 2 times (429), and failed 1 time (500); all were asked again",
+        ),
+        # no number among the log-probabilities is none and no failure
+        ((), (CHOOSE % "null", "model.logprobs=2"), 0, 4, "4 new"),
+        # half an answer that a network broke off is none
+        ((), (CHOOSE % "network", "--max-requests", 4), 1, 4, "(0 new"),
+        ((), (CHOOSE % "novel",), 0, 4, "ended replies with the reason 'ran_dry', not known here"),
+    ],
+    ids=["wait", "null", "network", "novel"],
+)
+def test_what_a_server_does_is_told_once(
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    words: tuple[object],
+    code: int,
+    requests: int,
+    tells: str,
+) -> None:
+    with chat_server(None, *flags) as server:
+        output = run_study(tmp_path, server.url, *words, code=code)
+        assert server.stats["requests"] == requests
+    assert output.count(tells) == 1, output
+    assert not [record for record in records(tmp_path) if record.error]
+
+
+def test_what_is_billed_counts_also_where_it_is_no_reply(tmp_path: Path) -> None:
+    with chat_server() as server:
+        run = ("run", priced(tmp_path, server.url, 4), CHOOSE % "torn", "--out", tmp_path)
+        output = said(*run, "--budget", 2.5 * EACH, code=1)
+        assert server.stats["requests"] == 2
+        assert "0.00064 spent of a --budget of 0.0008" in output
+        assert "2 answers could not be used, and billed all the same: 214 tokens" in output
+        assert float((tmp_path / "study/.spent").read_text().split()[0]) == pytest.approx(2 * EACH)
+        said(*run, "--budget", 2.5 * EACH, code=1)
+        assert server.stats["requests"] == 2, "a later command knows"
+
+
+def test_the_first_refusals_in_the_same_words_stop_the_run_and_name_the_setting(
+    tmp_path: Path,
+) -> None:
+    with chat_server() as server:
+        words = (CHOOSE % "other", "model.max_tokens=9", "--workers", 2)
+        output = run_study(tmp_path, server.url, *words, n=30, code=1)
+        assert server.stats["requests"] <= 6
+    assert "stopped: http" in output and "set `token_field: max_completion_tokens`" in output
+    assert "(0 new" in output and not records(tmp_path), "what stopped the run is asked later"
+
+
+def test_check_asks_once_and_says_what_it_cost(tmp_path: Path) -> None:
+    with chat_server() as server:
+        config = priced(tmp_path, server.url, 4)
+        said("check", config)
+        assert server.stats["requests"] == 0
+        output = said("check", config, "--ask")
+        assert "asked tiny once: '(" in output and server.stats["requests"] == 1
+        assert "100 tokens in, 7 out, cost 0.00032" in output
+        words = (CHOOSE % "other", "models.tiny.max_tokens=9")
+        output = said("check", config, "--ask", *words, code=2)
+        assert "1 fault, named at the end" in output and "model 'tiny': http" in output
+        assert "set `token_field: max_completion_tokens`" in output
+        assert server.stats["requests"] == 2
+    assert "1 fault, named at the end" in said("check", config, "--ask", code=2), "it is down now"
+
+
+def test_several_large_pictures_go_out_without_a_warning() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
+    with chat_server() as server:
+        model = ChatAPI("tiny", url=server.url)
+        reply = model((Message("user", (View.of(Picture(noise)), "Which?")),))
+        assert reply.text.startswith("(") and server.stats["requests"] == 1

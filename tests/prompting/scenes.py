@@ -1,0 +1,89 @@
+"""What the tests of prompting share: plain pictures, samples with marks, what a stage draws on
+them, and tables of cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from looktwice.eval.records import Record
+from looktwice.eval.records.writer import make_record
+from looktwice.pipelines.config import build
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.model import CallOptions, Messages, Reply
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.markers import Label
+
+GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
+NONE = Label(placement="none")
+
+
+def plain(width: int = 120, height: int = 100, grey: int = 90) -> Picture:
+    return Picture(np.full((height, width, 3), grey, np.uint8))
+
+
+def start(*marks: Mark, images: tuple[Picture, ...] = (), **more: Any) -> State:
+    """A question about these images, or a plain one, and their marks."""
+    return State.start(Sample("s1", "Which?", images or (plain(),), marks=marks, **more))
+
+
+def drawn(stage: Stage, *marks: Mark, image: Picture | None = None) -> Pixels:
+    """The first view after a stage."""
+    images = (image,) if image else ()
+    return stage(start(*marks, images=images), NoModel()).views[0].pixels
+
+
+def is_color(pixels: Pixels, color: tuple[int, int, int]) -> NDArray[np.bool_]:
+    return np.asarray((pixels == color).all(-1))
+
+
+def box_of(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what is true, half-open."""
+    ys, xs = np.nonzero(here)
+    return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
+
+
+class Heard:
+    """Answers in turn, again from the beginning, and keeps every call with its draw and wishes."""
+
+    identity = "heard"
+
+    def __init__(self, *answers: str | Reply) -> None:
+        self.answers = [a if isinstance(a, Reply) else Reply(a) for a in answers or ("(A)",)]
+        self.calls: list[tuple[Messages, int, CallOptions]] = []
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        self.calls.append((messages, draw, options))
+        return self.answers[(len(self.calls) - 1) % len(self.answers)]
+
+    @property
+    def draws(self) -> list[int]:
+        return [draw for _, draw, _ in self.calls]
+
+
+def record_of(state: State, folder: Path, sample: Sample | None = None) -> Record:
+    """What a run would keep of a state, which began with this sample; else the state's own."""
+    arm = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p0", "id-t")
+    sample = sample or state.sample
+    return make_record(arm, sample, sample.sha, state, Blobs(folder / "blobs"))
+
+
+def made(node: dict[str, Any]) -> Any:
+    """The stage of a node in a table of cases, whose `use` begins in this room."""
+    return build({**node, "use": f"prompting.{node['use']}"})
+
+
+def table(name: str) -> Any:
+    """A table of cases, `FOLDER/NAME.yaml` beside this file."""
+    return yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))

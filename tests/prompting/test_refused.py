@@ -1,0 +1,45 @@
+"""A setting that makes no sense is refused before anything runs, with its sentence: the table is
+`refused.yaml`."""
+
+from collections.abc import Callable
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.config import ConfigError, build
+from looktwice.prompting.agent import Agent
+from looktwice.prompting.markers import Circles, SetOfMark, Spotlight
+from looktwice.prompting.views import Megapixels
+from tests.prompting.scenes import table
+
+REFUSED = table("refused.yaml")
+
+
+@pytest.mark.parametrize(
+    ("use", "settings", "words"), [(use, *row) for use, rows in REFUSED.items() for row in rows]
+)
+def test_a_setting_that_makes_no_sense_is_refused(
+    use: str, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build({"use": f"prompting.{use}", **settings})
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Circles(radius=nan), "radius > 0"),
+        (lambda: Circles(radius=inf), "radius < 10000"),
+        (lambda: SetOfMark(font_size=nan), "font_size > 0"),
+        (lambda: Spotlight(blur=nan), "blur < 10000"),
+        (lambda: Megapixels(nan), "0 <= least <= most"),
+        (lambda: Agent({}), "tools is empty"),
+    ],
+)
+def test_what_a_configuration_cannot_say_is_refused_too(
+    make: Callable[[], object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()
