@@ -229,6 +229,11 @@ class Marking(WithoutModel):
     """What the numbers among the settings must hold; a subclass adds its own."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.label, Label | None):
+            raise ValueError(
+                f"label is to be a Label or None, found {self.label!r}; settings go by their names,"
+                f" such as {type(self).__name__}(only=('A',))"
+            )
         for kind in type(self).__mro__:
             check_ranges(self, *vars(kind).get("ranges", ()))
         if self.reference_height is not None and self.relative_to is not None:
