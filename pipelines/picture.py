@@ -266,6 +266,12 @@ class Picture:
     _known_to_decode = False
 
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
+        if not isinstance(pixels, np.ndarray):
+            raise PictureError(
+                "Picture takes pixels, HxWx3 uint8 RGB, found"
+                f" {type(pixels).__name__}; type Picture.open(path) for a file, and for an image of"
+                " Pillow Picture(np.array(image.convert('RGB')))"
+            )
         is_rgb = pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == 3
         if not is_rgb or 0 in pixels.shape:
             raise PictureError(

@@ -23,7 +23,11 @@ def check_ranges(settings: Any, *rules: str, prefix: str = "") -> None:
         limit = getattr(settings, bound) if hasattr(settings, bound) else float(bound)
         for name in names:
             value = getattr(settings, name)
-            if value is not None and not SIGNS[sign](value, limit):
+            try:
+                holds = value is None or SIGNS[sign](value, limit)
+            except TypeError as exc:
+                raise ValueError(f"{prefix}{name} is to be a number, found {value!r}") from exc
+            if not holds:
                 raise ValueError(f"{prefix}{name} {sign} {bound} must hold, found {name}: {value}")
 
 

@@ -10,9 +10,10 @@ at most 5 % claim anything.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from random import Random
 from statistics import median
 from typing import Any
@@ -25,10 +26,12 @@ from looktwice.eval.display.text_tables import (
     TextTable,
     change_cell,
     format_cost,
+    percent,
     share_cell,
     table,
     text,
 )
+from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import PointScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
@@ -120,6 +123,15 @@ class Finding:
         """The rows of the first table."""
         return self.tasks[0].rows if self.tasks else ()
 
+    def __str__(self) -> str:
+        tables = [f"{task.task}:\n{changes(task)}" for task in self.tasks[:TASKS]]
+        return "\n".join((*self.sentences, *tables))
+
+    def _repr_html_(self) -> str:
+        sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences)
+        tables = (f"<p>{escape(task.task)}</p>{changes(task).html}" for task in self.tasks[:TASKS])
+        return f"<ul>{sentences}</ul>{''.join(tables)}"
+
     @property
     def claims(self) -> bool:
         """Whether anything is said to be sure."""
@@ -156,6 +168,13 @@ def _beside(scored: Table) -> Iterator[str]:
     yield from (note for note in scored.notes if note.startswith(beginnings))
     for run in scored.scores:
         yield from judge_lines(run)
+    own = defaultdict[tuple[str, str], list[str]](list)
+    for row in headline_rows(scored.scores, scored.rows):
+        if not row.slice:
+            own[row.task, row.metric].append(f"{row.contestant} {percent(row.value)}")
+    for (task, metric), values in own.items():
+        more = " ..." if len(values) > NAMED else ""
+        yield f"{metric} of {task}, %: {', '.join(values[:NAMED])}{more}."
     totals = scored.where(metric="accuracy", task="micro", slice="")
     costs = [f"{row.contestant} {format_cost(row.cost)}" for row in totals if row.cost is not None]
     if costs:

@@ -51,6 +51,7 @@ from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import headline_rows, run_rows
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
+from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import OPEN
@@ -218,11 +219,11 @@ def score_table(
     Raises RunError.
 
     `judge` names the judge whose judgements are used: "" takes the one that read most, "none" uses
-    no judge. `plan` is what the runs were just made from, `plugins` are loaded modules whose
-    classes runs may name. `all_arms` adds the arms of earlier plans in the same folder. `only` is a
-    file with the samples that are left, as `audit` writes it.
+    no judge. `plan` is what the runs were just made from, `plugins` are packages or .py files whose
+    classes runs may name, as behind `--plugin`. `all_arms` adds the arms of earlier plans in the
+    same folder. `only` is a file with the samples that are left, as `audit` writes it.
     """
-    scored = []
+    scored, plugins = [], [load_plugin(name) for name in plugins]
     for path in [runs] if isinstance(runs, str | Path) else runs:
         folder = RunFolder(Path(path))
         run = score_run(folder, reader, judge, plan=plan, plugins=plugins, all_arms=all_arms)

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from io import StringIO
 from itertools import compress, zip_longest
 from operator import attrgetter
 from textwrap import wrap
@@ -97,11 +98,21 @@ def table(columns: Sequence[Column[Line]], lines: Iterable[Line]) -> TextTable:
 @dataclass(frozen=True)
 class TextTable:
     """A table of strings: the first `text_columns` columns hold text, the others numbers. A cell
-    may have two lines."""
+    may have two lines. `print` and a notebook show it as it is read."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     text_columns: int = 1
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=StringIO(), width=140)
+        console.print(self.console(""))
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    def _repr_html_(self) -> str:
+        return self.html
 
     @property
     def markdown(self) -> str:

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from io import StringIO
 from operator import attrgetter
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, overload
 
+from looktwice.eval.analysis.factors import effects_csv
+from looktwice.eval.analysis.finding import Finding, find
 from looktwice.eval.display.printable import template
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import Record, RunError, SampleRow
+from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values
@@ -209,6 +213,39 @@ class Results:
         if not runs:
             raise RunError("Results.open needs a run folder, such as Results.open('runs/study')")
         return cls(score_table(list(runs), reader, judge, plugins=plugins))
+
+    @property
+    def finding(self) -> Finding:
+        """What was found, in rows and sentences."""
+        return find(self.table)
+
+    def effects(self) -> pandas.DataFrame:
+        """What each factor of a sweep and each change of `each` does: the columns of effects.csv,
+        as shares."""
+        import pandas
+
+        return pandas.read_csv(StringIO(effects_csv(self.table)))
+
+    def renamed(self, names: Mapping[str, str]) -> Results:
+        """The same with other names of contestants, such as a paper has: {"plain [mark.radius=9]":
+        "small ring"}. Raises RunError for a name that is not there."""
+        known = {row.contestant for row in self.table.rows}
+        for name in names:
+            if name not in known:
+                near = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+                raise RunError(f"no contestant {name!r} here{near}")
+
+        def name_of(old: str) -> str:
+            return names.get(old, old)
+
+        rows, runs = list[Row](), list[RunScores]()
+        for row in self.table.rows:
+            who, against = name_of(row.contestant), name_of(row.baseline)
+            rows.append(replace(row, contestant=who, baseline=against))
+        for run in self.table.scores:
+            arms = (replace(arm, contestant=name_of(arm.contestant)) for arm in run.points)
+            runs.append(replace(run, points=tuple(arms)))
+        return Results(replace(self.table, rows=tuple(rows), scores=tuple(runs)))
 
     @property
     def contestants(self) -> list[str]:

@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from looktwice.eval.display.printable import cell
+from looktwice.eval.display.printable import cell, file_names
 from looktwice.eval.display.progress import Display, print_json
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.robust import Robust
@@ -30,9 +30,11 @@ from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.clock import Clock, run_clock
+from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.expand import flat_changes
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan, with_id
-from looktwice.pipelines.config.spec import Arm, asks_model
+from looktwice.pipelines.config.spec import Arm, asks_model, digest, spec
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
@@ -280,7 +282,8 @@ def evaluate(
     contestants: Mapping[str, Pipeline | Stage],
     model: Model | None = None,
     *,
-    out: str | Path = "runs/evaluate",
+    out: str | Path | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
     reader: Stage | None = None,
     draws: int = 1,
     seed: int = 0,
@@ -290,27 +293,33 @@ def evaluate(
     """Run every contestant on every task in the run folder `out`, resuming an earlier run; return
     the table.
 
-    A contestant is a Pipeline or a single stage; the first is the baseline. `reader` reads replies
-    (default `Robust`). Raises TaskError and RunError, and TypeError if the settings of a contestant
-    cannot be serialized.
+    A contestant is a Pipeline or a single stage; the first is the baseline. `sweep` makes an arm of
+    every combination of settings, {"mark.radius": [28, 9], "zoom": [stage, None]}, of each
+    contestant that has the stages. `reader` reads replies (default `Robust`). Without `out` each
+    study has a folder of its own below `runs`, named after its tasks and what it is made of. Raises
+    TaskError and RunError, and TypeError if the settings of a contestant cannot be serialized.
     """
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
     tasks = task if isinstance(task, Mapping) else {str(name): task}
     pipelines = {name: _stages_of(name, contestant) for name, contestant in contestants.items()}
     arms: dict[str, Arm] = {}
     for task_name, one in tasks.items():
-        for number, (name, stages) in enumerate(pipelines.items()):
-            used = model if any(map(asks_model, stages.values())) else None
-            asked = one, used, stages, reader or Robust(), draws, seed
-            arm = with_id(Arm(name, {}, task_name, *asked, number == 0, "", ""))
-            if twin := arms.get(arm.id):
-                raise RunError(
-                    f"{name!r} on {task_name!r} is the same as {twin.contestant!r} on"
-                    f" {twin.task_name!r}, and would take its place in the table; drop one"
-                )
-            arms[arm.id] = arm
-    folder = Path(out)
-    plan = Plan(folder.name, tuple(arms.values()))
+        for number, (name, given) in enumerate(pipelines.items()):
+            for changes, stages in _swept(given, sweep or {}):
+                used = model if any(map(asks_model, stages.values())) else None
+                asked = one, used, stages, reader or Robust(), draws, seed
+                arm = with_id(Arm(name, changes, task_name, *asked, number == 0, "", ""))
+                if twin := arms.get(arm.id):
+                    raise RunError(
+                        f"{name!r} on {task_name!r} is the same as {twin.contestant!r} on"
+                        f" {twin.task_name!r}, and would take its place in the table; drop one"
+                    )
+                arms[arm.id] = arm
+    own = file_names(["+".join(tasks)])["+".join(tasks)]
+    folder = Path("runs", f"{own}-{digest([*arms])[:8]}") if out is None else Path(out)
+    levels = {f"stages.{p}": [*map(_plain, values)] for p, values in (sweep or {}).items()}
+    config = {"sweep": levels} if levels else {}
+    plan = Plan(folder.name, tuple(arms.values()), config=config)
     outcome = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))()
     if outcome.why:
         raise RunError(
@@ -319,6 +328,37 @@ def evaluate(
     if outcome.stopped:
         raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
     return score_table([folder], plan=plan)
+
+
+def _plain(level: Any) -> Any:
+    """A level of a sweep as a configuration holds it."""
+    return spec(level) if is_dataclass(level) else level
+
+
+def _swept(
+    stages: Mapping[str, Stage], sweep: Mapping[str, Sequence[Any]]
+) -> Iterator[tuple[dict[str, Any], dict[str, Stage]]]:
+    """The changes and the stages of every combination of the settings whose stage is there."""
+    own = {place: levels for place, levels in sweep.items() if place.split(".")[0] in stages}
+    for levels in product(*own.values()):
+        changed, changes = dict[str, Any](stages), dict[str, Any]()
+        for place, level in zip(own, levels, strict=True):
+            slot, *path = place.split(".")
+            changed[slot] = _with_setting(changed[slot], path, level, place)
+            changes[f"stages.{place}"] = _plain(level)
+        yield flat_changes(changes), {s: stage for s, stage in changed.items() if stage is not None}
+
+
+def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> Any:
+    """A stage with another value at a path of its settings. Raises RunError where there is none."""
+    if not path:
+        return value
+    names = [f.name for f in fields(thing)] if is_dataclass(thing) else []
+    if path[0] not in names:
+        hint = did_you_mean(path[0], names) or f"; there are {', '.join(names) or 'none'}"
+        raise RunError(f"sweep: {place}: no setting {path[0]!r}{hint}")
+    inner = _with_setting(getattr(thing, path[0]), path[1:], value, place)
+    return replace(thing, **{path[0]: inner})
 
 
 def _stages_of(name: str, contestant: Pipeline | Stage) -> dict[str, Stage]:

@@ -234,6 +234,11 @@ class Marking(Ranged, WithoutModel):
     ranges: ClassVar[tuple[str, ...]] = ("reference_height >= 1",)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.label, Label | None):
+            raise ValueError(
+                f"label is to be a Label or None, found {self.label!r}; settings go by their names,"
+                f" such as {type(self).__name__}(only=('A',))"
+            )
         super().__post_init__()
         if self.reference_height is not None and self.relative_to is not None:
             raise ValueError(

@@ -206,7 +206,8 @@ def test_what_scoring_needs_is_built_before_the_first_request(folder: Path) -> N
 
 
 def test_evaluate_scores_with_the_objects_that_it_was_given(folder: Path) -> None:
-    table = evaluate(Greys(scored=True), {"plain": ASK}, MODEL, reader=LastLetter())
+    asked = Greys(scored=True), {"plain": ASK}, MODEL
+    table = evaluate(*asked, reader=LastLetter(), out="runs/evaluate")
     assert values(table, metric="accuracy") == {"plain": 0.5}
     assert table.rows[0].reader == "last_letter"
     assert values(table, metric="halved") == {"plain": 0.25}
@@ -251,12 +252,14 @@ def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -
     assert len({row["contestant"] for row in rows if row["point"]}) == 4
 
 
-def test_evaluate_in_its_default_folder_pools_nothing_that_was_there_before(folder: Path) -> None:
-    first = evaluate({"one": Greys(4), "two": Greys(6)}, {"a": ASK, "b": SAY}, MODEL)
+def test_evaluate_pools_nothing_that_was_in_its_folder_before(folder: Path) -> None:
+    tasks, out = {"one": Greys(4), "two": Greys(6)}, "runs/evaluate"
+    first = evaluate(tasks, {"a": ASK, "b": SAY}, MODEL, out=out)
     compared = [row for row in first.where(metric="accuracy", slice="") if row.p is not None]
     assert {row.task for row in compared} == {"one", "two", "micro"}
     assert all(row.p_holm is not None for row in compared)
-    table = evaluate({"three": Greys(8), "two": Greys(6)}, {"c": ASK}, Scripted("(A)"))
+    tasks = {"three": Greys(8), "two": Greys(6)}
+    table = evaluate(tasks, {"c": ASK}, Scripted("(A)"), out=out)
     means = table.where(metric="accuracy", contestant="c")
     (macro,), (micro,) = means.where(task="macro"), means.where(task="micro")
     assert (macro.n_tasks, macro.of_tasks, micro.n) == (2, 2, 14)

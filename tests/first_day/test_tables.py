@@ -179,7 +179,8 @@ def test_the_reader_is_one_word_and_its_absence_is_told_in_python_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    table = evaluate(Greys(), {"plain": ASK, "said": SAY}, MODEL, reader=LastLetter())
+    arms = {"plain": ASK, "said": SAY}
+    table = evaluate(Greys(), arms, MODEL, reader=LastLetter(), out="runs/evaluate")
     assert table.rows[0].value == 0.5
     with pytest.raises(RunError, match=r"give score_table\(\.\.\., reader=LastLetter\(\)\)"):
         write_report(["runs/evaluate"], "out")

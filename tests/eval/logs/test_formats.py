@@ -318,13 +318,13 @@ def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> N
             read_logs(path, named)
 
 
-LMMS: dict[str, Any] = {
+LMMS_ROW: dict[str, Any] = {
     "doc_id": 1,
     "doc": {"answer": "A", "own": {"id": "x7"}},
     "target": "A",
     "exact_match": 1,
 }
-REPLY: dict[str, Any] = {
+REPLY_ROW: dict[str, Any] = {
     "idx": "val_Counting_1",
     "reply": "(A)",
     "answer": "(A)",
@@ -334,7 +334,7 @@ REPLY: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("line", "field", "name"),
-    [(LMMS | {"resps": [["A"]]}, "doc.own.id", "x7"), (REPLY, "own", "val_Counting_7")],
+    [(LMMS_ROW | {"resps": [["A"]]}, "doc.own.id", "x7"), (REPLY_ROW, "own", "val_Counting_7")],
 )
 def test_a_column_may_be_named_in_every_format(
     tmp_path: Path, line: dict[str, Any], field: str, name: str, monkeypatch: pytest.MonkeyPatch

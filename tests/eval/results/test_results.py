@@ -10,11 +10,15 @@ import pytest
 from pyarrow.parquet import read_table
 from typer.testing import CliRunner
 
-from looktwice.eval import Results
+from looktwice.eval import MarkedScenes, Results, evaluate
 from looktwice.eval.cli import app
+from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.records import RunError
 from looktwice.eval.results.paper import escape
-from looktwice.pipelines import Picture
+from looktwice.pipelines import Picture, Pipeline, Scripted
+from looktwice.pipelines.state import Stage
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask
 from tests.made_run import MadeRun
 
 
@@ -142,3 +146,44 @@ def test_without_matplotlib_the_command_says_what_to_install(
     assert result.exit_code == 1
     assert "pip install 'looktwice[figures]'" in result.output
     assert (tmp_path / "out/table.tex").exists()
+
+
+def test_rows_take_the_names_of_a_paper(run: Path) -> None:
+    results = Results.open(run)
+    old = results.contestants[-1]
+    renamed = results.renamed({old: "Ours"})
+    assert renamed.contestants == [*results.contestants[:-1], "Ours"]
+    assert "Ours" in renamed.to_latex() and old not in {row.contestant for row in renamed.table}
+    assert [row.value for row in renamed.table] == [row.value for row in results.table]
+    with pytest.raises(RunError, match="no contestant 'theirs' here"):
+        results.renamed({"theirs": "Ours"})
+
+
+def test_a_sweep_in_python_has_effects_and_a_finding_and_each_study_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stages: dict[str, Stage] = {"mark": Circles(radius=12), "ask": Ask()}
+    task = MarkedScenes("shape", n=3)
+    sweep = {"mark.radius": [12, 20], "mark.halo.width": [0, 2]}
+    table = evaluate(task, {"plain": Pipeline(stages)}, Scripted("(A)"), sweep=sweep)
+    results = Results(table)
+    assert results.effects()["factor"].tolist() == [
+        "mark.radius",
+        "mark.halo.width",
+        "mark.radius x mark.halo.width",
+    ]
+    assert [row.label for row in results.finding.rows] == ["plain", "width 2", "radius 20"]
+    assert "On shape, plain (radius 12, width 0) is right on" in str(results.finding)
+    assert "width 2" in results.finding._repr_html_()
+    again = evaluate(task, {"plain": Pipeline(stages)}, Scripted("(A)"))
+    folders = [scored.scores[0].folder.path for scored in (table, again)]
+    assert len(set(folders)) == 2 and all(path.parent == Path("runs") for path in folders)
+    with pytest.raises(RunError, match=r"mark\.radios: no setting 'radios'; did you mean 'radi"):
+        evaluate(task, {"plain": Pipeline(stages)}, sweep={"mark.radios": [1]})
+
+
+def test_print_and_a_notebook_show_a_table_as_it_is_read() -> None:
+    table = TextTable(("name", "n"), [("plain", "3")])
+    assert str(table).split() == ["name", "n", "─" * 10, "plain", "3"]
+    assert table._repr_html_() == table.html

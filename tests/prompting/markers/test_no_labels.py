@@ -16,13 +16,13 @@ from looktwice.eval.cli import app
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.marks import Box, Point
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting import markers
 from looktwice.prompting.controls import OracleCrop
-from looktwice.prompting.markers import Label
+from looktwice.prompting.markers import Circles, Label
 from looktwice.prompting.markers.base import Marking
 
 NAMES = [name for name in dir(markers) if issubclass(getattr(markers, name), Marking)]
@@ -96,3 +96,12 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
     assert not confused or f"{warned}{confused}; `label:" in result.output
     without = CliRunner().invoke(app, ["check", "study.yaml", "stages.mark.label=null"])
     assert without.exit_code == 0 and warned not in without.output
+
+
+def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
+    with pytest.raises(ValueError, match="label is to be a Label or None, found 12; settings go"):
+        Circles(12)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="radius is to be a number, found 'big'"):
+        Circles(radius="big")  # type: ignore[arg-type]
+    with pytest.raises(PictureError, match=r"found Image; type Picture\.open\(path\) for a file"):
+        Picture(Image.new("RGB", (4, 4)))  # type: ignore[arg-type]
