@@ -190,3 +190,25 @@ def test_all_tasks_and_single_ones_are_two_families_with_half_of_the_level_each(
     for name in ("plain", "other"):
         study.arm(name, ALL, task="color")
     assert not study.finding().claims
+
+
+def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
+    """Two changes at once, a contestant at another setting and a guess have no row; what only
+    another contestant has is said with its name."""
+    study.arm("plain", ALL, radius=28, color="red")
+    study.arm("plain", ALL, radius=9, color="red")
+    study.arm("plain", ALL, radius=9, color="blue")
+    study.arm("zoomed", ALL, radius=28, crop=10)
+    study.arm("zoomed", ALL, radius=28, crop=20)
+    study.arm("zoomed", ALL, radius=9, crop=20)
+    study.arm("broken", ALL, width=None)
+    sweep: dict[str, list[int]] = {
+        f"stages.mark.{name}": [] for name in ("radius", "color", "crop")
+    }
+    assert labels(study.finding(sweep=sweep)) == [
+        "plain",
+        "radius 9",
+        "zoomed, crop 10",
+        "zoomed, crop 20",
+        "broken",
+    ]
