@@ -158,10 +158,13 @@ class OneChange:
             first = base if is_base else next(iter(mine), None)
             if first is None or (not is_base and _is_guess(first)):
                 continue
+            given = contestant_changes(base.point)
+            added = [place for place in contestant_changes(first.point) if place not in given]
             for arm in mine:
                 changes = self.changes(arm, first)
                 if arm is first:
-                    yield arm, name
+                    more = f", {self.setting(arm, added)}" if added and len(mine) > 1 else ""
+                    yield arm, name + more
                 elif len(changes) == 1:
                     yield arm, changes[0] if is_base else f"{name}, {changes[0]}"
 

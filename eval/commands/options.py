@@ -188,14 +188,17 @@ def parse_columns(texts: list[str]) -> dict[str, str]:
     return columns
 
 
-def say(text: object) -> None:
-    """Print a text; on a terminal its lines are folded between words, never inside one."""
+def say(text: object, fault: bool = False) -> None:
+    """Print a text; on a terminal its lines are folded between words, never inside one. A fault
+    goes to stderr, in red where a terminal has colours."""
     from looktwice.eval.display.printable import printable
 
-    lines = printable(text)
-    if sys.stdout.isatty():
+    lines, stream = printable(text), sys.stderr if fault else sys.stdout
+    if stream.isatty():
         lines = "\n".join(map(_fold, lines.splitlines()))
-    typer.echo(lines)
+        if fault and "NO_COLOR" not in os.environ:
+            lines = typer.style(lines, fg="red")
+    typer.echo(lines, err=fault)
 
 
 def _fold(line: str) -> str:
@@ -243,9 +246,7 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
         message = _say_error(exc, places)
         if not message:
             raise
-    from looktwice.eval.display.printable import printable
-
-    typer.echo(printable(message), err=True)
+    say(message, fault=True)
     raise typer.Exit(code)
 
 

@@ -162,7 +162,8 @@ def _read(path: Path) -> Node:
     except IsADirectoryError:
         fault = "a folder; give the YAML file of a study"
     except NOT_YAML as exc:
-        fault = f"not a YAML mapping ({str(exc).strip()})"
+        why = re.sub(r'\s*in "<\w+ string>"', "", str(exc).strip())
+        fault = f"not a YAML mapping ({why})"
     raise ConfigError([f"{path}: {fault}"])
 
 

@@ -4,13 +4,17 @@ nothing is."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
+from looktwice.eval.analysis.ending import Ending
+from looktwice.eval.analysis.factors import sweep_effects
 from looktwice.eval.analysis.finding import Finding, TaskFinding, find
 from looktwice.eval.display.table import score_table
 from tests.made_run import MadeRun, facts
@@ -190,3 +194,63 @@ def test_all_tasks_and_single_ones_are_two_families_with_half_of_the_level_each(
     for name in ("plain", "other"):
         study.arm(name, ALL, task="color")
     assert not study.finding().claims
+
+
+def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
+    """Two changes at once, a contestant at another setting and a guess have no row; what only
+    another contestant has is said with its name."""
+    study.arm("plain", ALL, radius=28, color="red")
+    study.arm("plain", ALL, radius=9, color="red")
+    study.arm("plain", ALL, radius=9, color="blue")
+    study.arm("zoomed", ALL, radius=28, crop=10)
+    study.arm("zoomed", ALL, radius=28, crop=20)
+    study.arm("zoomed", ALL, radius=9, crop=10)
+    study.arm("broken", ALL, width=None)
+    sweep: dict[str, list[int]] = {
+        f"stages.mark.{name}": [] for name in ("radius", "color", "crop")
+    }
+    assert labels(study.finding(sweep=sweep)) == [
+        "plain",
+        "radius 9",
+        "zoomed, crop 10",
+        "zoomed, crop 20",
+        "broken",
+    ]
+
+
+def test_an_interaction_is_silent_where_no_change_is_sure(study: Study) -> None:
+    """Each change alone gains five samples, which is not sure; both together lose five."""
+    study.arm("plain", "A" * 20 + "B" * 20, radius=28, color="red")
+    study.arm("plain", "A" * 25 + "B" * 15, radius=28, color="blue")
+    study.arm("plain", "A" * 20 + "B" * 5 + "A" * 5 + "B" * 10, radius=9, color="red")
+    study.arm("plain", "A" * 15 + "B" * 25, radius=9, color="blue")
+    sweep: dict[str, list[Any]] = {
+        "stages.mark.radius": [28, 9],
+        "stages.mark.color": ["red", "blue"],
+    }
+    finding = study.finding(sweep=sweep)
+    effects = sweep_effects(score_table(study.made.path).scores[0])
+    assert any(e.p_holm is not None and e.p_holm < 0.001 for e in effects if " x " in e.factor)
+    assert not finding.claims
+    assert not any("interact" in sentence for sentence in finding.sentences)
+
+
+def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(study: Study) -> None:
+    study.arm("plain", ALL[:-1] + "B", radius=0)
+    for number in range(1, 13):
+        study.arm("plain", HALF if number == 12 else ALL, radius=number)
+    study.arm("broken", "-" * N)
+    finding = study.finding(sweep={"stages.mark.radius": [*range(13)]})
+    console = Console(width=80, file=StringIO())
+    console.print(Ending(finding))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) <= 18 and max(map(len, lines)) <= 80
+    (baseline,) = [line for line in lines if line.startswith(" ▸ plain")]
+    assert baseline.endswith("baseline") and " 97.5 " in baseline
+    (sure,) = [line for line in lines if line.startswith("   radius 12")]
+    assert sure.endswith("-47.5*")
+    assert " * sure at 5 % (Holm)   ┊ chance 50 %   4 more rows: --table full" in lines
+    only = Finding((replace(finding.tasks[0], rows=finding.rows[-1:]),))
+    console = Console(width=80, file=StringIO())
+    console.print(Ending(only))
+    assert "   broken  all failed: OSError: no picture\n" in console.file.getvalue()  # type: ignore[attr-defined]
