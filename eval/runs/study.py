@@ -30,14 +30,15 @@ from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.clock import Clock, run_clock
+from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan, with_id
-from looktwice.pipelines.config.spec import Arm, asks_model
+from looktwice.pipelines.config.spec import Arm, asks_model, public_path
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
-from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.pipeline import Pipeline, say_stage_fault
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import Stage
@@ -288,12 +289,24 @@ def evaluate(
     the table.
 
     A contestant is a Pipeline or a single stage; the first is the baseline. `reader` reads replies
-    (default `Robust`). Raises TaskError and RunError, and TypeError if the settings of a contestant
-    cannot be serialized.
+    (default `Robust`). Raises TaskError and RunError, and TypeError for what is no task, contestant
+    or model, and if the settings of a contestant cannot be serialized.
     """
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
     tasks = task if isinstance(task, Mapping) else {str(name): task}
-    pipelines = {name: _stages_of(name, contestant) for name, contestant in contestants.items()}
+    for one in tasks.values():
+        _require("task", one, "facts", "a task such as Folder('questions'), or a mapping of tasks")
+    _require("contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}")
+    if model is not None:
+        _require("model", model, "identity", "a model such as ChatAPI(...)")
+    if reader is not None and (fault := say_stage_fault(reader)):
+        raise TypeError(f"reader {fault}")
+    if not isinstance(draws, int) or draws < 1:
+        raise ValueError(f"draws is a whole number of 1 or more, found {draws!r}")
+    options = RunOptions(workers=workers, limit=limit)
+    pipelines = {
+        name: _stages_of(name, contestant, model) for name, contestant in contestants.items()
+    }
     arms: dict[str, Arm] = {}
     for task_name, one in tasks.items():
         for number, (name, stages) in enumerate(pipelines.items()):
@@ -308,7 +321,7 @@ def evaluate(
             arms[arm.id] = arm
     folder = Path(out)
     plan = Plan(folder.name, tuple(arms.values()))
-    outcome = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))()
+    outcome = Study(plan, folder.parent, options)()
     if outcome.why:
         raise RunError(
             f"{outcome.why}; the records so far are in {folder}, and the same call goes on later"
@@ -318,13 +331,24 @@ def evaluate(
     return score_table([folder], plan=plan)
 
 
-def _stages_of(name: str, contestant: Pipeline | Stage) -> dict[str, Stage]:
+def _require(name: str, given: object, member: str, wanted: str) -> None:
+    """Raise TypeError for an argument without the member by which such objects are known."""
+    if isinstance(given, type):
+        raise TypeError(f"{name} is the class {given.__name__}; write {given.__name__}(...)")
+    if not hasattr(given, member):
+        raise TypeError(f"{name} is to be {wanted}, found {given!r:.80}")
+
+
+def _stages_of(name: str, contestant: Pipeline | Stage, model: Model | None) -> dict[str, Stage]:
+    if not isinstance(contestant, Pipeline) and (fault := say_stage_fault(contestant)):
+        raise TypeError(f"contestants[{name!r}] {fault}")
     given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
     stages = {slot: stage for slot, stage in given.items() if stage is not None}
     for slot, stage in stages.items():
-        if not callable(stage):
+        # a stage of somebody's own may ask, and need not
+        if model is None and asks_model(stage) and not is_foreign(public_path(type(stage))):
             raise TypeError(
-                f"contestants[{name!r}] is to be a stage or a Pipeline of stages, but its {slot!r}"
-                f" is {type(stage).__name__}"
+                f"contestants[{name!r}] asks a model in its stage {slot!r}, and none is given:"
+                " evaluate(task, contestants, model)"
             )
     return stages
