@@ -9,12 +9,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NotRequired, Protocol
+from typing import Any, ClassVar, Literal, NotRequired, Protocol
 
 from pydantic import with_config
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.json_input import CLOSED, Number, Whole
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "Usage",
 ]
 
+SAMPLING = ("temperature, top_p, logprobs >= 0", "top_p <= 1", "max_tokens >= 1")
+"""The ranges of what is asked for in a call, and of a model's settings of these names."""
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "filter", "tool"]
 
@@ -85,7 +88,7 @@ Messages = Sequence[Message]
 
 
 @dataclass(frozen=True)
-class CallOptions:
+class CallOptions(Ranged):
     """What one call asks for beyond the model's own settings; None leaves a setting to the model.
 
     `temperature`, `top_p`, `max_tokens`, `stop` (texts that end the reply) and `seed` are those of
@@ -104,6 +107,7 @@ class CallOptions:
     choices: tuple[str, ...] | None = None
     logprobs: int | None = None
     effort: str | None = None
+    ranges: ClassVar[tuple[str, ...]] = SAMPLING
 
     def filled_from(self, model: Any) -> CallOptions:
         """The same with what is None taken from the model's settings of the same names, where it

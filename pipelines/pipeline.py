@@ -255,15 +255,36 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
     return traced(after.with_notes(*remarks))
 
 
+def say_stage_fault(stage: object) -> str:
+    """What is wrong with an object that is to be a stage, in words; empty where nothing is."""
+    if isinstance(stage, type):
+        return f"is the class {stage.__name__}; write {stage.__name__}(...), which makes a stage"
+    wanted = "is to be a stage, or a Pipeline of stages"
+    return "" if callable(stage) else f"{wanted}, found {stage!r:.80}"
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """Named stages, called in their order. A slot that holds None is skipped."""
 
     stages: Mapping[str, Stage | None]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.stages, Mapping):
+            raise TypeError(
+                "stages is a mapping of named stages, such as {'ask': Ask()}, found"
+                f" {type(self.stages).__name__}"
+            )
+        for slot, stage in self.stages.items():
+            if fault := say_stage_fault(stage) if stage is not None else "":
+                raise TypeError(f"stages[{slot!r}] {fault}")
+
     def __call__(self, state: State, model: Model | None = None) -> State:
         """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps
         the calls made."""
+        if not isinstance(state, State):
+            kind = type(state).__name__
+            raise TypeError(f"a stage takes a State, such as State.start(sample), found {kind}")
         recorder = model
         if not isinstance(recorder, RecordingModel):
             recorder = RecordingModel(model or NoModel(), state.sample.id)

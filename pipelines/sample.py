@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any
@@ -86,6 +87,9 @@ def say_item_fault(item: object) -> str:
     for name, words in (("id", sample.id), ("question", sample.question)):
         if not is_text(words):
             return f"the {name} of a sample is a text, found {words!r:.80}"
+    if item.answer is not None and not is_text(item.answer):
+        key = f"{item.answer!r:.80}"
+        return f"sample {sample.id}: its key is a text, or None where it is hidden, found {key}"
     for name, plain in (("meta", sample.meta), ("truth", item.truth)):
         try:
             fault = "" if is_text(canonical(dict(plain))) else "half a surrogate pair"
@@ -104,6 +108,15 @@ def say_key_fault(answer: object, choices: int) -> str:
         return ""
     wanted = f"none of {', '.join(letters)}" if letters else "no text"
     return f"the key {answer!r} is {wanted}"
+
+
+@contextmanager
+def naming(sample: Sample) -> Iterator[None]:
+    """Raise every ValueError again with the sample's id in front."""
+    try:
+        yield
+    except ValueError as exc:
+        raise ValueError(f"sample {sample.id}: {exc}") from exc
 
 
 def _sha(picture: Picture) -> str:

@@ -103,6 +103,9 @@ class State:
     @classmethod
     def start(cls, sample: Sample, seed: int = 0, draw: int = 0) -> State:
         """The beginning: every image a view, the question the prompt. Raises PictureError."""
+        if not isinstance(sample, Sample):
+            kind = type(sample).__name__
+            raise TypeError(f"State.start takes a Sample, such as an Item's `sample`, found {kind}")
         views = tuple(View.of(image, source=number) for number, image in enumerate(sample.images))
         return cls(sample, views, sample.question, seed=seed, draw=draw)
 

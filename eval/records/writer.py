@@ -24,6 +24,7 @@ from looktwice.eval.records.records import (
     SampleRow,
     refuse_links,
 )
+from looktwice.pipelines.config.classes import place_in_plugins
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.disk import MOST_LINE, append_file, dump_yaml, write_file
@@ -246,8 +247,12 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 
 def describe_failure(exc: BaseException) -> str:
     """The traceback of a stage's own exception, its last line first, so that tables can show one
-    line; without keys."""
-    return mask_keys(f"{describe(exc)}\n{mend_text(''.join(traceback.format_exception(exc)))}")
+    line, with the place where code of a plugin raised it; without keys."""
+    text, place = describe(exc), place_in_plugins(exc)
+    if place:
+        first, *more = text.split("\n", 1)
+        text = "\n".join([f"{first}, in {place}", *more])
+    return mask_keys(f"{text}\n{mend_text(''.join(traceback.format_exception(exc)))}")
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cv2
 
@@ -35,13 +35,14 @@ from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.wrappers import Stoppable
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Item, Sample, sha_of
 
 Chooser = Callable[[Sequence[Arm], Iterator[Item]], Iterator[tuple[Item, Sequence[Arm]]]]
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Ranged):
     """Options of a run that do not change any answer.
 
     `limit` keeps only the first samples of each task, `shard` (i, n) the samples whose hashed id
@@ -56,6 +57,7 @@ class RunOptions:
     keep_failed: bool = False
     budget: float | None = None
     max_requests: int | None = None
+    ranges: ClassVar[tuple[str, ...]] = ("workers, limit >= 1",)
 
 
 @dataclass(frozen=True)

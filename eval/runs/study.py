@@ -39,7 +39,7 @@ from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
-from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.pipeline import Pipeline, say_stage_fault
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import Stage
@@ -297,10 +297,13 @@ def evaluate(
     every combination of settings, {"mark.radius": [28, 9], "zoom": [stage, None]}, of each
     contestant that has the stages. `reader` reads replies (default `Robust`). Without `out` each
     study has a folder of its own below `runs`, named after its tasks and what it is made of. Raises
-    TaskError and RunError, and TypeError if the settings of a contestant cannot be serialized.
+    TaskError and RunError, and TypeError for what is no task, contestant or model, and if the
+    settings of a contestant cannot be serialized.
     """
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
     tasks = task if isinstance(task, Mapping) else {str(name): task}
+    _check_arguments(tasks, contestants, model, reader, draws)
+    options = RunOptions(workers=workers, limit=limit)
     pipelines = {name: _stages_of(name, contestant) for name, contestant in contestants.items()}
     arms: dict[str, Arm] = {}
     for task_name, one in tasks.items():
@@ -320,7 +323,7 @@ def evaluate(
     levels = {f"stages.{p}": [*map(_plain, values)] for p, values in (sweep or {}).items()}
     config = {"sweep": levels} if levels else {}
     plan = Plan(folder.name, tuple(arms.values()), config=config)
-    outcome = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))()
+    outcome = Study(plan, folder.parent, options)()
     if outcome.why:
         raise RunError(
             f"{outcome.why}; the records so far are in {folder}, and the same call goes on later"
@@ -361,13 +364,36 @@ def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> An
     return replace(thing, **{path[0]: inner})
 
 
+def _check_arguments(
+    tasks: Mapping[str, Task],
+    contestants: Mapping[str, Pipeline | Stage],
+    model: Model | None,
+    reader: Stage | None,
+    draws: int,
+) -> None:
+    """Raise TypeError for what is no task, contestant, model or reader, ValueError for draws."""
+    for task in tasks.values():
+        _require("task", task, "facts", "a task such as Folder('questions'), or a mapping of tasks")
+    _require("contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}")
+    if model is not None:
+        _require("model", model, "identity", "a model such as ChatAPI(...)")
+    if reader is not None and (fault := say_stage_fault(reader)):
+        raise TypeError(f"reader {fault}")
+    if not isinstance(draws, int) or draws < 1:
+        raise ValueError(f"draws is a whole number of 1 or more, found {draws!r}")
+
+
+def _require(name: str, given: object, member: str, wanted: str) -> None:
+    """Raise TypeError for an argument without the member by which such objects are known."""
+    if isinstance(given, type):
+        raise TypeError(f"{name} is the class {given.__name__}; write {given.__name__}(...)")
+    if not hasattr(given, member):
+        raise TypeError(f"{name} is to be {wanted}, found {given!r:.80}")
+
+
 def _stages_of(name: str, contestant: Pipeline | Stage) -> dict[str, Stage]:
+    if not isinstance(contestant, Pipeline) and (fault := say_stage_fault(contestant)):
+        raise TypeError(f"contestants[{name!r}] {fault}")
     given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
     stages = {slot: stage for slot, stage in given.items() if stage is not None}
-    for slot, stage in stages.items():
-        if not callable(stage):
-            raise TypeError(
-                f"contestants[{name!r}] is to be a stage or a Pipeline of stages, but its {slot!r}"
-                f" is {type(stage).__name__}"
-            )
     return stages

@@ -63,9 +63,13 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
     return list(roots.values())
 
 
-NO_MODEL_ALLOWED = NoModel(
-    "this stage declares `asks = False` but called the model; remove that line from its class"
-)
+def none_of(stage: Stage) -> NoModel:
+    """What a stage has that may call no model, or to whose pipeline none was given."""
+    if asks_model(stage):
+        return NoModel()
+    return NoModel(
+        "this stage declares `asks = False` but called the model; remove that line from its class"
+    )
 
 
 @dataclass(eq=False)
@@ -209,7 +213,7 @@ class Walk:
         models, progress = self.models, self.progress
         if progress.drain.is_set() and not any(entry.calls for entry in state.trace):
             raise Stopped
-        model = models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
+        model = models[id(node.model)] if node.model is not None else none_of(node.stage)
         recorder = RecordingModel(
             model, self.sample.id, progress.raise_if_stopped, lambda second: models[id(second)]
         )

@@ -189,8 +189,8 @@ class MadeTask(ABC):
 
 def require_some(n: int | None) -> None:
     """Raise TaskError for a number of questions below 1."""
-    if n is not None and n < 1:
-        raise TaskError(f"n is how many questions are made, 1 or more; found {n}")
+    if n is not None and (not isinstance(n, int) or n < 1):
+        raise TaskError(f"n is how many questions are made, 1 or more; found {n!r}")
 
 
 def checked_items(task: Task) -> Iterator[Item]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import (
+    SAMPLING,
     CallOptions,
     Messages,
     ModelError,
@@ -38,6 +39,7 @@ from looktwice.pipelines.models.wire import (
     wire_messages,
     wire_options,
 )
+from looktwice.pipelines.ranges import Ranged
 
 OPENAI = "https://api.openai.com/v1"
 PROBE_SECONDS = 10.0
@@ -53,7 +55,7 @@ def bearer(key: str | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class ChatAPI:
+class ChatAPI(Ranged):
     """The model `model` behind `url`/chat/completions; None leaves a setting to the server;
     `CallOptions` overrides it.
 
@@ -93,8 +95,10 @@ class ChatAPI:
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
+    ranges: ClassVar[tuple[str, ...]] = (*SAMPLING, "timeout > 0")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         taken = sorted(RESERVED_FIELDS & self.extra.keys())
         if taken:
             raise ValueError(
@@ -103,8 +107,6 @@ class ChatAPI:
             )
         refuse_keys(model=self.model, system=self.system, extra=self.extra)
         check_limits(self.in_flight, self.per_minute)
-        if self.timeout <= 0:
-            raise ValueError(f"timeout is above 0, found {self.timeout}")
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         if len(set(self.urls)) < len(self.urls):

@@ -31,6 +31,7 @@ from looktwice.pipelines.models.chat_template import (
     render_template,
     reply_text,
 )
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.runtime.hub import check_folder, from_hub, weights_name
 from looktwice.pipelines.runtime.networks import (
     Batcher,
@@ -143,7 +144,7 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class LocalVLM:
+class LocalVLM(Ranged):
     """Answers with a Hugging Face network (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several
     images a turn.
 
@@ -175,15 +176,11 @@ class LocalVLM:
     remote: ClassVar[bool] = (
         True  # its replies are worth keeping, and go through the same wrappers as a server's
     )
-
-    def __post_init__(self) -> None:
-        if self.batch < 1 or self.max_tokens < 1 or self.temperature < 0:
-            given = f"{self.batch}, {self.max_tokens} and {self.temperature}"
-            raise ValueError(
-                f"batch and max_tokens are 1 or more, temperature 0 or more; found {given}"
-            )
-        if self.max_pixels is not None and self.max_pixels < 1:
-            raise ValueError(f"max_pixels is 1 or more, found {self.max_pixels}")
+    ranges: ClassVar[tuple[str, ...]] = (
+        "temperature, top_p >= 0",
+        "top_p <= 1",
+        "batch, max_tokens, max_pixels >= 1",
+    )
 
     @cached_property
     def identity(self) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall, canonical
 from looktwice.pipelines.pipeline import calls_made
+from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
@@ -30,7 +31,6 @@ from looktwice.prompting.coordinates import (
     ToolError,
     find_new_regions,
 )
-from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.turns.ask import Ask, History, check_token_count
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, read_texts, text_of
 from looktwice.specialists.protocols import NoEvidence

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal, Self
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Model, Reply, canonical
 from looktwice.pipelines.pipeline import calls_made
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ShownImage
-from looktwice.prompting.ranges import Ranged
 from looktwice.prompting.wording.instructions import Parts
 
 LONGEST = 300  # characters of what a note holds of a model's words

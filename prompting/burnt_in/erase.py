@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from looktwice.pipelines.marks import Mask
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.ranges import Ranged
 
 REACH = 3.0  # pixels of the neighbourhood that a hidden pixel is made up from
 Region = NDArray[np.bool_]

@@ -17,11 +17,11 @@ from looktwice.pipelines.geometry import Affine, overlap, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.sample import Item
+from looktwice.pipelines.ranges import Ranged, check_ranges
+from looktwice.pipelines.sample import Item, naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
-from looktwice.prompting.ranges import Ranged, check_ranges, naming
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
 

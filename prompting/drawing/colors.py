@@ -58,7 +58,7 @@ def rgb(color: str) -> RGB:
 def check_color(color: str, *words: str, name: str = "") -> None:
     """Raise ValueError unless `color` is a CSS name, "#rrggbb", or one of the other `words` allowed
     for a setting."""
-    lower = color.lower()
+    lower = str(color).lower()
     if lower in ImageColor.colormap or re.fullmatch(r"#[0-9a-f]{6}", lower) or color in words:
         return
     also = "".join(f", or {word}" for word in words)

@@ -13,11 +13,11 @@ import numpy as np
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import BRIGHT, RGB, black_or_white, check_color, rgb
 from looktwice.prompting.drawing.text import SMALLEST, draw_text, render_text
-from looktwice.prompting.ranges import Ranged
 
 Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]

@@ -18,7 +18,8 @@ from looktwice.pipelines.geometry import PixelRect, Polygon, bounds, contains
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import check_marks
+from looktwice.pipelines.ranges import Ranged, check_ranges
+from looktwice.pipelines.sample import check_marks, naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
@@ -40,7 +41,6 @@ from looktwice.prompting.drawing.text import (
     render_text,
 )
 from looktwice.prompting.evidence import KEPT
-from looktwice.prompting.ranges import Ranged, check_ranges, naming
 
 MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
 FEW = 100  # labels, of which the one that has no room is named

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.marks import Mask, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import beside
@@ -28,7 +29,6 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue, hue_color, rgb
 from looktwice.prompting.drawing.shapes import raster
 from looktwice.prompting.evidence import Missing, handle_missing, project, show_evidence, with_views
-from looktwice.prompting.ranges import check_ranges
 from looktwice.specialists.protocols import (
     DepthEstimator,
     Matcher,

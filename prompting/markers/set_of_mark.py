@@ -17,7 +17,8 @@ from looktwice.pipelines.geometry import common_rect, iou
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.ranges import Ranged, check_ranges
+from looktwice.pipelines.sample import Sample, naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, golden_hue, readable_color, rgb
@@ -27,7 +28,6 @@ from looktwice.prompting.drawing.text import SMALLEST, plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
 from looktwice.prompting.grids.grids import column_letters
 from looktwice.prompting.markers.base import clip_pixels
-from looktwice.prompting.ranges import Ranged, check_ranges, naming
 from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.sharing import look_once

@@ -18,7 +18,7 @@ import numpy as np
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import check_marks
+from looktwice.pipelines.sample import check_marks, naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
@@ -26,7 +26,6 @@ from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers.base import NO_MARK, Label, Side, part_rect_of
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
-from looktwice.prompting.ranges import naming
 from looktwice.prompting.wording.instructions import Text, Wording, fill_in, listed
 
 

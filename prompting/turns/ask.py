@@ -19,10 +19,10 @@ from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, strip_thoughts
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.ranges import Ranged, check_ranges
 from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 

@@ -13,11 +13,11 @@ from typing import Literal
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model, strip_thoughts
 from looktwice.pipelines.pipeline import RecordingModel, calls_made
+from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.state import Call, Stage, State, WithoutModel
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing, shown_sources
 from looktwice.prompting.grids.grids import source_box
-from looktwice.prompting.ranges import Ranged, check_ranges
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import zoom_views

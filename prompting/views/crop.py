@@ -12,12 +12,13 @@ import numpy as np
 from looktwice.pipelines import transforms
 from looktwice.pipelines.geometry import PixelRect, Rect, bounds, contains, overlaps, rectangle
 from looktwice.pipelines.marks import Mark, bounding_box
+from looktwice.pipelines.ranges import check_ranges
+from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color
 from looktwice.prompting.drawing.placement import place_inset
-from looktwice.prompting.ranges import check_ranges, naming
 
 MAX_MEGAPIXELS = 100
 EPSILON = 1e-6

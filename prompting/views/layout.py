@@ -15,10 +15,11 @@ from PIL import Image, ImageDraw, ImageFont
 from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.ranges import check_ranges
+from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, rgb
-from looktwice.prompting.ranges import check_ranges, naming
 from looktwice.prompting.views.resize import resize_view
 
 _ORDINAL = re.compile(

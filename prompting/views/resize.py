@@ -20,9 +20,10 @@ from PIL import Image
 from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.ranges import Ranged
+from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.ranges import Ranged, naming
 
 Size = tuple[int, int]
 """Width and height in pixels."""

@@ -15,12 +15,12 @@ import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
+from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing, shown_sources
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
-from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.crop import Crop
 from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.sharing import look_once

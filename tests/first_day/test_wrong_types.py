@@ -1,6 +1,8 @@
 """A stage of one's own puts into the state what cannot be recorded: that sample fails alone, with a
 sentence."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval import Photos, evaluate
+from looktwice.eval import Facts, Photos, evaluate
+from looktwice.eval.readers import Robust
 from looktwice.eval.report import write_report
-from looktwice.pipelines import State
-from looktwice.pipelines.model import Model
+from looktwice.eval.tasks import TaskError
+from looktwice.eval.tasks.base import checked_items
+from looktwice.pipelines import ChatAPI, Item, Pipeline, Pocket, Sample, State
+from looktwice.pipelines.model import CallOptions, Model
+from looktwice.prompting import Ask, Circles
+from looktwice.specialists import Chance
 
 
 class Unspeakable(Exception):
@@ -59,14 +66,65 @@ def test_a_wrong_type_fails_its_own_sample_alone(tmp_path: Path) -> None:
         assert fault.split(",")[0] in text, wrong
 
 
-def test_a_contestant_that_cannot_be_called_is_refused_before_anything_is_run(
+PHOTOS, ASK, CHANCE = Photos("jigsaw", n=4), Pipeline({"a": Ask()}), {"c": Chance()}
+CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (evaluate, (PHOTOS, {"mine": 3}), {}, "contestants['mine'] is to be a stage"),
+    (evaluate, (PHOTOS, {"c": Chance}), {}, "is the class Chance; write Chance("),
+    (evaluate, (PHOTOS, [ASK]), {}, "contestants is to be a mapping"),
+    (evaluate, (PHOTOS, {"c": ASK}, "gpt"), {}, "model is to be a model such as"),
+    (evaluate, (PHOTOS, {"c": ASK}, Pocket), {}, "model is the class Pocket"),
+    (evaluate, ("mine", CHANCE), {}, "task is to be a task such as Folder("),
+    (evaluate, ([PHOTOS], CHANCE), {}, "task is to be a task such as Folder("),
+    (evaluate, (PHOTOS, CHANCE), {"reader": Robust}, "reader is the class Robust"),
+    (evaluate, (PHOTOS, CHANCE), {"draws": 0}, "draws is a whole number of 1 or more"),
+    (evaluate, (PHOTOS, CHANCE), {"limit": "3"}, "limit is a number, found '3'"),
+    (Pipeline, ([Ask()],), {}, "stages is a mapping of named stages"),
+    (Pipeline, ({"a": Ask},), {}, "stages['a'] is the class Ask"),
+    (ASK, ("a question",), {}, "a stage takes a State, such as State.start(sample), found str"),
+    (State.start, (next(iter(PHOTOS)),), {}, "takes a Sample, such as an Item's `sample`"),
+    (Circles, (), {"radius": "x"}, "radius is a number, found 'x'"),
+    (Circles, (), {"color": 3}, "3 is no colour"),
+    (ChatAPI, ("m",), {"temperature": "hot"}, "temperature is a number, found 'hot'"),
+    (ChatAPI, ("m",), {"max_tokens": -3}, "max_tokens >= 1 must hold, found max_tokens: -3"),
+    (CallOptions, (), {"temperature": -1}, "temperature >= 0 must hold"),
+    (Photos, ("jigsaw",), {"n": "4"}, "1 or more; found '4'"),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "named", "said"), CALLS)
+def test_a_call_with_a_wrong_type_says_what_is_wanted_before_anything_is_run(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Any,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
+    said: str,
 ) -> None:
-    with pytest.raises(
-        TypeError, match=r"contestants\['mine'\] is to be a stage .*, but its 'answer' is int"
-    ):
-        evaluate(Photos("jigsaw", n=4), {"mine": 3}, out=tmp_path / "none")  # type: ignore[dict-item]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((TypeError, ValueError, TaskError), match=re.escape(said)):
+        call(*given, **named)
     assert not list(tmp_path.iterdir())
+
+
+@dataclass(frozen=True)
+class NumberKeys:
+    facts = Facts("made", "mine")
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Item]:
+        sample = Sample("s0", "Which?", choices=("near", "far"))
+        yield Item(sample, 1)  # type: ignore[arg-type]
+
+
+def test_a_key_that_is_a_number_ends_check_and_run_alike(tmp_path: Path) -> None:
+    """It was written down, and then no command could read the run again."""
+    said = "sample s0: its key is a text, or None where it is hidden, found 1"
+    with pytest.raises(TaskError, match=said):
+        evaluate(NumberKeys(), CHANCE, out=tmp_path / "run")
+    with pytest.raises(TaskError, match=said):
+        next(checked_items(NumberKeys()))
 
 
 def test_numbers_of_numpy_that_are_floats_are_taken(tmp_path: Path) -> None:

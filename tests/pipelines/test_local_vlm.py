@@ -187,7 +187,7 @@ def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_
     ):
         with pytest.raises(ModelError, match=said):
             asked(QUESTIONS[0], options=options)
-    with pytest.raises(ValueError, match="max_pixels is 1 or more"):
+    with pytest.raises(ValueError, match="max_pixels >= 1 must hold, found max_pixels: 0"):
         LocalVLM("x", max_pixels=0)
 
 

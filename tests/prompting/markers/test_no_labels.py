@@ -101,7 +101,7 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
 def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
     with pytest.raises(ValueError, match="label is to be a Label or None, found 12; settings go"):
         Circles(12)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="radius is to be a number, found 'big'"):
+    with pytest.raises(TypeError, match="radius is a number, found 'big'"):
         Circles(radius="big")  # type: ignore[arg-type]
     with pytest.raises(PictureError, match=r"found Image; type Picture\.open\(path\) for a file"):
         Picture(Image.new("RGB", (4, 4)))  # type: ignore[arg-type]

@@ -1,14 +1,10 @@
-"""Checks that the numbers among a stage's settings lie in their ranges, and names the sample in
-what goes wrong."""
+"""Checks that the numbers among the settings of a stage or model lie in their ranges."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from contextlib import contextmanager
+from numbers import Real
 from typing import Any, ClassVar
-
-from looktwice.pipelines.sample import Sample
 
 __all__: list[str] = []
 
@@ -17,17 +13,15 @@ SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.l
 
 def check_ranges(settings: Any, *rules: str, prefix: str = "") -> None:
     """Raise ValueError for settings that break a rule such as "padding, margin >= 0" or
-    "low < high"; null breaks none."""
+    "low < high", and TypeError for one that is no number; null breaks none."""
     for rule in rules:
         *names, sign, bound = rule.replace(",", "").split()
         limit = getattr(settings, bound) if hasattr(settings, bound) else float(bound)
         for name in names:
             value = getattr(settings, name)
-            try:
-                holds = value is None or SIGNS[sign](value, limit)
-            except TypeError as exc:
-                raise ValueError(f"{prefix}{name} is to be a number, found {value!r}") from exc
-            if not holds:
+            if not isinstance(value, Real | None):
+                raise TypeError(f"{prefix}{name} is a number, found {value!r}")
+            if value is not None and not SIGNS[sign](value, limit):
                 raise ValueError(f"{prefix}{name} {sign} {bound} must hold, found {name}: {value}")
 
 
@@ -40,12 +34,3 @@ class Ranged:
     def __post_init__(self) -> None:
         for kind in type(self).__mro__:
             check_ranges(self, *vars(kind).get("ranges", ()))
-
-
-@contextmanager
-def naming(sample: Sample) -> Iterator[None]:
-    """Raise every ValueError again with the sample's id in front."""
-    try:
-        yield
-    except ValueError as exc:
-        raise ValueError(f"sample {sample.id}: {exc}") from exc
