@@ -1,4 +1,4 @@
-"""Writes the model card of Pocket, `docs/pocket.md`, and README's first table:
+"""Writes the model card of Pocket, `docs/pocket.md`, and what README says of the demo:
 `python docs/pocket.py [RUNS]`.
 
 It runs `configs/pocket.yaml` and `configs/quickstart.yaml` into that folder, `runs` by default, or
@@ -14,9 +14,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw
 
+from looktwice.eval import Results
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Pipeline, Pocket, Sample, State
 from looktwice.pipelines.models.pocket.network import FILE, shipped_weights
@@ -131,7 +133,7 @@ class Figures:
         return [name.removeprefix("kruskal_") for name in names if name.startswith("kruskal_")]
 
 
-def percent(row: Mapping[str, str]) -> str:
+def percent(row: Mapping[str, Any]) -> str:
     """A share with its interval."""
     value, low, high = (100 * float(row[name]) for name in ("value", "low", "high"))
     return f"{value:.1f} [{low:.1f}, {high:.1f}]"
@@ -270,50 +272,34 @@ def page(figures: Figures) -> str:
     return head + "".join(f"\n## {title}\n\n" + "\n".join(rows) + "\n" for title, rows in parts)
 
 
-ARMS = {
+DEMO = {
+    "marked": "a red ring of 28 pixels",
     "zoomed": "the same, and a zoom on it",
     "zoomed elsewhere": "the same, and a zoom on another place",
-    "reworded": "the same, choices in other words",
-    "grid": "the same, under a grid of 3 x 3",
     "unmarked": "no mark",
-}
-EFFECTS = {
-    ("mark.radius", "9"): "radius 9 against 28",
-    ("mark.color", "magenta"): "magenta against red",
-    ("mark.use", "Crosshairs"): "crosshairs against rings",
 }
 BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
 
-def demo_table(folder: Path) -> str:
-    """The table of README's first screen, from a run of `configs/quickstart.yaml`."""
-    figures = Figures(_read(folder / "report.csv"))
-    first = next(
-        row["contestant"] for row in figures.rows if row["contestant"].startswith("marked [")
-    )
-    asked = "what shape is marked? 60 things, half of 28 and half of 16 pixels"
-    lines = [f"| {asked} | right, % | difference, points | p |", "|---|---|---|---|"]
-    lines.append(f"| a red ring of 28 pixels | {percent(figures.row(first, 'shape'))} | | |")
-    for name, words in ARMS.items():
-        row = figures.row(name, "shape")
-        lines.append(
-            f"| {words} | {percent(row)} | {100 * float(row['delta']):+.1f} | {_p(row['p'])} |"
-        )
-    for row in _read(folder / "effects.csv"):
-        if words := EFFECTS.get((row["factor"], row["level"])):
-            low, high = (100 * float(row[name]) for name in ("low", "high"))
-            effect = f"{100 * float(row['effect']):+.1f} [{low:+.1f}, {high:+.1f}]"
-            lines.append(f"| {words}, over all other marks | | {effect} | {_p(row['p'])} |")
-    return "\n".join(lines) + "\n"
+def demo(folder: Path) -> str:
+    """What README says of a run of `configs/quickstart.yaml`: four rows of what was found on
+    shapes, and the sentences."""
+    task = Results.open(folder).finding.tasks[0]
+    rows = {row.label: row for row in task.rows}
+    n = vars(rows["marked"].accuracy)["n"]
+    head = f"what shape is marked? {n} questions"
+    lines = [f"| {head} | right, % [95 % interval] | difference, points |", "|---|---|---|"]
+    for label, words in DEMO.items():
+        row = rows[label]
+        change = "" if row.is_baseline else f"{100 * row.change:+.1f}{'*' * row.sure}"
+        lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
+    told = " ".join(task.sentences[:3])
+    return "\n".join((*lines, "", f"{told} `*`: sure at 5 % after Holm's correction.", ""))
 
 
 def _read(file: Path) -> list[dict[str, str]]:
     with file.open(encoding="utf-8", newline="") as opened:
         return list(csv.DictReader(opened))
-
-
-def _p(text: str) -> str:
-    return "< 0.0001" if float(text) < 1e-4 else f"{float(text):.4f}"
 
 
 MARKS: Mapping[str, Sequence[Stage]] = {
@@ -388,9 +374,9 @@ def main() -> None:
     )
     picture().save(HERE / "pocket" / "marks.webp", "WEBP", quality=80, method=6)
     readme = HERE.parent / "README.md"
-    table = demo_table(runs / "quickstart")
+    text = demo(runs / "quickstart")
     readme.write_text(
-        BLOCK.sub(lambda found: found[1] + table + found[2], readme.read_text("utf-8")), "utf-8"
+        BLOCK.sub(lambda block: block[1] + text + block[2], readme.read_text("utf-8")), "utf-8"
     )
 
 

@@ -47,7 +47,9 @@ PYTHON = {
     "Runs and tables": (
         *_of("eval.runs", "evaluate"),
         *_of("eval.display", "score_table Table"),
-        *_of("eval.scoring", "Row Scorer Verdict"),
+        *_of("eval.results", "Results"),
+        *_of("eval.analysis", "find Finding TaskFinding FoundRow"),
+        *_of("eval.scoring", "Row Scorer Metric Total Score PointScores Verdict"),
         *_of("eval.report", "write_report"),
         *_of("eval.records", "RunFolder Record"),
         *_of("pipelines.config", "load_plan build"),

@@ -1,3 +1,4 @@
+from .analysis import Finding as Finding, find as find
 from .display import score_table as score_table
 from .make import (
     Correspondence as Correspondence,

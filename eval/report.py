@@ -28,6 +28,14 @@ __all__ = ["write_report"]
 
 METHOD = (
     (
+        "What was found: an arm has a row where it differs in one setting from the baseline of its"
+        " task, or is another contestant at the baseline's setting. A difference is sure where its"
+        " p is below 5 % after Holm's correction over the comparisons on single tasks; where"
+        " contestants share several tasks, below 2.5 %, as are those over all tasks, which are"
+        " corrected by themselves. An interaction is told where some difference is sure, and its"
+        " own p is below 5 % after Holm's correction over the effects."
+    ),
+    (
         "accuracy is the mean score over the asked samples with ground truth: 1 for right, 0 for"
         " wrong, unreadable or failed; graded tasks have scores between. Accuracy answered is the"
         " mean score of the answers that are right or wrong, coverage the share of asked samples"

@@ -3,4 +3,6 @@ agents.
 
 Not here: single metrics and intervals (`scoring`), and how tables are printed (`display`)."""
 
-__all__: list[str] = []
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

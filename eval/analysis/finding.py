@@ -115,7 +115,8 @@ class Finding:
         changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
         if changes:
             more = counted(len(self.tasks) - TASKS, "more task")
-            told.append(f"On {more} {sum(row.sure for row in changes)} of {len(changes)} are sure.")
+            sure = sum(row.sure for row in changes)
+            told.append(f"On {more} {sure} of {counted(len(changes), 'change')} are sure.")
         return (*told, *self.notes)
 
     @property
@@ -277,13 +278,13 @@ def _list(task: TaskArms, level: str) -> str:
     """The best of a task on which the baseline was not asked, so that nothing is compared."""
     valued = [row for row in task.rows if row.accuracy][:NAMED]
     shares = [f"{row.label} {_share(row.accuracy)}" for row in valued if row.accuracy]
-    return f"On {task.task}, % right: {', '.join(shares) or 'none has a score'}{level}."
+    return f"On {task.title}, % right: {', '.join(shares) or 'none has a score'}{level}."
 
 
 def _headline(task: TaskArms, level: str) -> str:
     """The baseline against the arm without what is swept, or beside chance."""
     own, without = next(row for row in task.rows if row.is_baseline), task.without
-    beginning = f"On {task.task}, {task.name}"
+    beginning = f"On {task.title}, {task.name}"
     if own.accuracy is None:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
@@ -332,7 +333,7 @@ def _would_show(compared: Sequence[FoundRow]) -> str:
     differences = [row.difference for row in compared if row.difference]
     n = max(difference.n for difference in differences)
     size = median(difference.detectable for difference in differences)
-    return f" With {counted(n, 'sample')} a difference of some {100 * size:.0f} points would show."
+    return f" With {counted(n, 'sample')} some {100 * size:.0f} points or more would show."
 
 
 def _model(arm: PointScores) -> str:

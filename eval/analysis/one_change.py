@@ -51,12 +51,14 @@ class FoundRow:
 class TaskArms:
     """The arms of one task, or of all, and their rows by accuracy, the best first.
 
-    `base` is what they are compared with, else the first; `name` says its swept settings. `chance`
-    is the level of guessing in 0..1, `people` what people reach. `without` is the row of the arm
-    that lacks a stage whose settings are swept and is the baseline otherwise.
+    `title` names the run too where there are several. `base` is what they are compared with, else
+    the first; `name` says its swept settings. `chance` is the level of guessing in 0..1, `people`
+    what people reach. `without` is the row of the arm that lacks a stage whose settings are swept
+    and is the baseline otherwise.
     """
 
     task: str
+    title: str
     base: PointScores
     name: str
     lines: Sequence[tuple[PointScores, FoundRow]]
@@ -136,7 +138,9 @@ class OneChange:
         chance = level.value if level else None
         people = None if task else self.accuracies[base.point.id].people
         without = self.without(base, lines)
-        return TaskArms(task or base.task, base, name, lines, chance, people, without)
+        own = task or base.task
+        title = own if len(self.scored.scores) == 1 else f"{own} of {self.run.name}"
+        return TaskArms(own, title, base, name, lines, chance, people, without)
 
     def base_of(self, arms: Sequence[PointScores]) -> PointScores:
         """The arm that most of a task's arms are compared with, else the first."""

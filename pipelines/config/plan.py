@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import ConfigError, Faults
+from looktwice.pipelines.config.classes import ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion, expand_fragility
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope
@@ -65,10 +65,10 @@ def load_plan(
     """Load, override, expand, check and build a configuration. Raises ConfigError with every fault
     at once.
 
-    Besides its own folder and the paths among the overrides it may read what lies under the roots
-    in `allow`.
+    `plugins` are packages or .py files whose classes it may name, as behind `--plugin`. Besides its
+    own folder and the paths among the overrides it may read what lies under the roots in `allow`.
     """
-    config = read_config(Path(path), overrides, plugins, allow)
+    config = read_config(Path(path), overrides, [*map(load_plugin, plugins)], allow)
     return make_plan(config.node, config.scope, Path(path).stem, config.faults)
 
 

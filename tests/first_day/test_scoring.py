@@ -163,6 +163,8 @@ def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_withou
 
 def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:
     looktwice(*RUN)
+    table = score_table("runs/own", plugins=["mine.py"])  # as behind --plugin
+    assert table.csv == score_table("runs/own", plugins=["mine"]).csv
     (folder / "mine.py").write_text(MINE.replace('in "AB"', 'in "A"'))
     names = " ".join(f"--plugin {path}" for path in ("mine.py", "./mine.py", folder / "mine.py"))
     assert "reader: last_letter" in looktwice(

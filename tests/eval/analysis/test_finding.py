@@ -131,7 +131,7 @@ def test_nothing(study: Study) -> None:
         headline
         == "On shape, plain (radius 28) is right on 75 % [60, 86] of 40 samples; chance is 50 %."
     )
-    assert count.startswith("Of 2 variants none makes a sure difference. With 40 samples a")
+    assert count.startswith("Of 2 variants none makes a sure difference. With 40 samples some ")
     assert not finding.claims
     assert finding.flips == ()
 
@@ -194,6 +194,19 @@ def test_all_tasks_and_single_ones_are_two_families_with_half_of_the_level_each(
     for name in ("plain", "other"):
         study.arm(name, ALL, task="color")
     assert not study.finding().claims
+
+
+def test_of_two_runs_each_sentence_names_its_own(study: Study, tmp_path: Path) -> None:
+    study.arm("plain", ALL)
+    study.arm("other", HALF)
+    study.finding()
+    (tmp_path / "second").mkdir()
+    for file in study.made.path.iterdir():
+        (tmp_path / "second" / file.name).write_bytes(file.read_bytes())
+    both = find(score_table([study.made.path, tmp_path / "second"]))
+    assert [task.run for task in both.tasks] == ["run", "second"]
+    assert both.sentences[0].startswith("On shape of run, plain is right on 100 % [91, 100]")
+    assert both.sentences[2].startswith("On shape of second, plain")
 
 
 def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
