@@ -65,7 +65,8 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
     wide = min(LABEL, max(map(cell_len, labels)))
     bar = max(10, min(BAR, room - wide - BESIDE))
     for label, row in zip(labels, rows, strict=True):
-        yield _row(_fitted(label, wide), row, bar, task.chance)
+        short = label if cell_len(label) <= wide else f"{set_cell_size(label, wide - 1)}…"
+        yield _row(set_cell_size(short, wide), row, bar, task.chance)
     signs = []
     if any(row.difference for row in rows):
         signs.append("* sure at 5 % (Holm)")
@@ -75,11 +76,6 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
         signs.append(f"{len(task.rows) - len(rows)} more rows: --table full")
     if signs:
         yield Text(f" {'   '.join(signs)}", LESS, no_wrap=True)
-
-
-def _fitted(label: str, wide: int) -> str:
-    short = label if cell_len(label) <= wide else f"{set_cell_size(label, wide - 1)}…"
-    return set_cell_size(short, wide)
 
 
 def _row(label: str, row: FoundRow, bar: int, chance: float | None) -> Text:
