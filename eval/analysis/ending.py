@@ -33,6 +33,8 @@ class Ending:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """The lines. Rich calls this."""
         room = options.max_width - 1
+        if not self.finding.tasks:
+            yield from (line for note in self.finding.notes for line in _folded(note, room))
         for task in self.finding.tasks[:1]:
             headline, *others = (_folded(sentence, room) for sentence in self.sentences)
             table = list(_table(task, room))
@@ -62,7 +64,7 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
     wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:ROWS]
     rows = [row for row in task.rows if row in wanted]
     labels = [printable(row.label) for row in rows]
-    wide = min(LABEL, max(map(cell_len, labels)))
+    wide = min(LABEL, max(map(cell_len, labels), default=0))
     bar = max(10, min(BAR, room - wide - BESIDE))
     for label, row in zip(labels, rows, strict=True):
         short = label if cell_len(label) <= wide else f"{set_cell_size(label, wide - 1)}…"

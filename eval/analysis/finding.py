@@ -228,8 +228,9 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
         level += f"; chance is {100 * task.chance:.0f} %"
     if task.people is not None:
         level += f"; people reach {100 * task.people:.0f} %"
-    if task.base.point.baseline:
-        yield _headline(task, level)
+    own = next((row for row in rows if row.is_baseline), None)
+    if own is not None:
+        yield _headline(task, own, level)
         yield from _count(rows)
     else:
         yield _list(task, level)
@@ -281,10 +282,9 @@ def _list(task: TaskArms, level: str) -> str:
     return f"On {task.title}, % right: {', '.join(shares) or 'none has a score'}{level}."
 
 
-def _headline(task: TaskArms, level: str) -> str:
+def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
     """The baseline against the arm without what is swept, or beside chance."""
-    own, without = next(row for row in task.rows if row.is_baseline), task.without
-    beginning = f"On {task.title}, {task.name}"
+    beginning, without = f"On {task.title}, {task.name}", task.without
     if own.accuracy is None:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
