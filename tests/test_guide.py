@@ -1,5 +1,5 @@
-"""The guide tells the truth: its blocks run from top to bottom, and the output that it shows is
-what they print."""
+"""The guide and the pages of how to tell the truth: their blocks run from top to bottom, and the
+output that they show is what they print."""
 
 from __future__ import annotations
 
@@ -29,24 +29,31 @@ from tests.chat_server import ChatServer, chat_server
 from tests.paths import CONFIGS, DOCS
 
 URL = "http://127.0.0.1:8000/v1"
+PAGES = (
+    "guide.md",
+    *(f"howto/{name}.md" for name in ("changes", "contestants", "money", "data", "own", "python")),
+)
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """A block of the guide: its language, the file that it is, if it is one, its text, and its line
-    in the guide."""
+    """A block of a page: its language, the file that it is, if it is one, its text, and where it
+    stands."""
 
     language: str
     file: str
     text: str
-    line: int
+    place: str
 
 
 def blocks() -> list[Block]:
-    page = (DOCS / "guide.md").read_text(encoding="utf-8")
+    texts = {page: (DOCS / page).read_text(encoding="utf-8") for page in PAGES}
     return [
-        Block(m[1], m[2] or "", m[3], page[: m.start()].count("\n") + 1)
-        for m in BLOCK.finditer(page)
+        Block(
+            m[1], m[2] or "", m[3], f"docs/{page}, line {len(text[: m.start()].splitlines()) + 1}"
+        )
+        for page, text in texts.items()
+        for m in BLOCK.finditer(text)
     ]
 
 
@@ -70,7 +77,7 @@ class Reader:
         elif block.language == "sh":
             self.said = "".join(self.type(line) for line in block.text.splitlines())
         elif block.language == "python":
-            exec(compile(text, f"guide.md line {block.line}", "exec"), self.names)
+            exec(compile(text, block.place, "exec"), self.names)
 
     def type(self, line: str) -> str:
         """What a command prints. One that fails ends the test."""
@@ -140,7 +147,7 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
         try:
             reader.follow(block)
         except BaseException as exc:
-            exc.add_note(f"docs/guide.md, line {block.line}")
+            exc.add_note(block.place)
             raise
     assert reader.asked["looktwice run study.yaml --limit 5"] == 15
     assert reader.asked["looktwice run study.yaml --table full"] == 45
@@ -202,12 +209,7 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
 
 
 def test_the_table_of_papers_names_every_configuration_that_has_published_rows() -> None:
-    section = (
-        (DOCS / "guide.md")
-        .read_text(encoding="utf-8")
-        .split("## The papers' tables")[1]
-        .split("\n## ")[0]
-    )
+    section = (DOCS / "papers.md").read_text(encoding="utf-8")
     first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     named = {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
     shipped = {path.stem: load(path) for path in CONFIGS.glob("*.yaml")}

@@ -111,6 +111,7 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *DOCS.glob("*.md"),
+    *(DOCS / "howto").glob("*.md"),
     *(DOCS / "reference").glob("*.md"),
 ]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")

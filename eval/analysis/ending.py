@@ -33,6 +33,8 @@ class Ending:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """The lines. Rich calls this."""
         room = options.max_width - 1
+        if not self.finding.tasks:
+            yield from (line for note in self.finding.notes for line in _folded(note, room))
         for task in self.finding.tasks[:1]:
             headline, *others = (_folded(sentence, room) for sentence in self.sentences)
             table = list(_table(task, room))
@@ -62,10 +64,11 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
     wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:ROWS]
     rows = [row for row in task.rows if row in wanted]
     labels = [printable(row.label) for row in rows]
-    wide = min(LABEL, max(map(cell_len, labels)))
+    wide = min(LABEL, max(map(cell_len, labels), default=0))
     bar = max(10, min(BAR, room - wide - BESIDE))
     for label, row in zip(labels, rows, strict=True):
-        yield _row(_fitted(label, wide), row, bar, task.chance)
+        short = label if cell_len(label) <= wide else f"{set_cell_size(label, wide - 1)}…"
+        yield _row(set_cell_size(short, wide), row, bar, task.chance)
     signs = []
     if any(row.difference for row in rows):
         signs.append("* sure at 5 % (Holm)")
@@ -75,11 +78,6 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
         signs.append(f"{len(task.rows) - len(rows)} more rows: --table full")
     if signs:
         yield Text(f" {'   '.join(signs)}", LESS, no_wrap=True)
-
-
-def _fitted(label: str, wide: int) -> str:
-    short = label if cell_len(label) <= wide else f"{set_cell_size(label, wide - 1)}…"
-    return set_cell_size(short, wide)
 
 
 def _row(label: str, row: FoundRow, bar: int, chance: float | None) -> Text:

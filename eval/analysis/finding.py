@@ -32,7 +32,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.run_rows import headline_rows
-from looktwice.eval.scoring.verdict import PointScores, Verdict
+from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.counted import counted
@@ -63,7 +63,7 @@ class TaskFinding:
 
     `task` is "all tasks" of those that the baseline shares with others, where these are several.
     `baseline` names the baseline and its swept settings; `chance` is the level of guessing in 0..1;
-    `without` names the arm that lacks what is swept, where there is one.
+    `without` names the arm that lacks what is swept, where there is study.
     """
 
     run: str
@@ -111,13 +111,13 @@ class Finding:
     def sentences(self) -> tuple[str, ...]:
         """All that is told: of the first tasks every sentence, of others how many changes are
         sure; then the notes."""
-        told = [sentence for task in self.tasks[:TASKS] for sentence in task.sentences]
+        lines = [sentence for task in self.tasks[:TASKS] for sentence in task.sentences]
         changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
         if changes:
             more = counted(len(self.tasks) - TASKS, "more task")
             sure = sum(row.sure for row in changes)
-            told.append(f"On {more} {sure} of {counted(len(changes), 'change')} are sure.")
-        return (*told, *self.notes)
+            lines.append(f"On {more} {sure} of {counted(len(changes), 'change')} are sure.")
+        return (*lines, *self.notes)
 
     @property
     def rows(self) -> tuple[FoundRow, ...]:
@@ -144,14 +144,14 @@ def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
     drawn with the seed."""
     tasks, chosen, evidence = list[TaskFinding](), tuple[Flip, ...](), ""
     for run in scored.scores:
-        one = OneChange(scored, run)
-        for task in one.tables:
+        study = OneChange(scored, run)
+        for task in study.tables:
             without = task.without.label if task.without else ""
-            sentences = tuple(_sentences(one, task))
+            sentences = tuple(_sentences(study, task))
             name = run.name, task.task
             tasks.append(TaskFinding(*name, task.rows, sentences, task.name, task.chance, without))
         if not chosen:
-            chosen, evidence = _flips(one, flips, seed)
+            chosen, evidence = _flips(study, flips, seed)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
     return Finding(tuple(tasks), tuple(_beside(scored)), chosen, evidence)
 
@@ -182,9 +182,9 @@ def _beside(scored: Table) -> Iterator[str]:
         yield f"Cost (list price): {', '.join(costs[:NAMED])}{' ...' * (len(costs) > NAMED)}."
 
 
-def _flips(one: OneChange, count: int, seed: int) -> tuple[tuple[Flip, ...], str]:
+def _flips(study: OneChange, count: int, seed: int) -> tuple[tuple[Flip, ...], str]:
     """Samples that the largest sure change flips its own way, and how they were chosen."""
-    sure = [(task.base, *line) for task in one.tables for line in task.lines if line[1].sure]
+    sure = [(task.base, *line) for task in study.tables for line in task.lines if line[1].sure]
     sure = [line for line in sure if line[2].arm]  # what is over all tasks has no sample
     if not sure:
         return (), ""
@@ -221,31 +221,32 @@ def changes(task: TaskFinding) -> TextTable:
 # ---- in words
 
 
-def _sentences(one: OneChange, task: TaskArms) -> Iterator[str]:
+def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
     """The headline, how many changes are sure, interactions, and arms of which all failed."""
     rows, level = task.rows, ""
     if task.chance is not None:
         level += f"; chance is {100 * task.chance:.0f} %"
     if task.people is not None:
         level += f"; people reach {100 * task.people:.0f} %"
-    if task.base.point.baseline:
-        yield _headline(task, level)
+    own = next((row for row in rows if row.is_baseline), None)
+    if own is not None:
+        yield _headline(task, own, level)
         yield from _count(rows)
     else:
         yield _list(task, level)
-    if any(row.sure for table in one.tables for row in table.rows):
-        yield from _interactions(one, task)
+    if any(row.sure for table in study.tables for row in table.rows):
+        yield from _interactions(study, task)
     for row in rows:
         if row.failure and not row.is_baseline:
             yield f"{row.label}: every answer failed: {row.failure}."
 
 
-def _interactions(one: OneChange, task: TaskArms) -> Iterator[str]:
+def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
     """A sentence for the largest sure interaction of every two factors, with what the first
     change does at both levels of the second."""
     largest, base = dict[str, LevelEffect](), task.base.point
     place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
-    for line in sweep_effects(one.run):
+    for line in sweep_effects(study.run):
         is_here = (line.contestant, line.task) == place
         is_sure = line.p_holm is not None and line.p_holm < ALPHA
         if is_here and is_sure and BESIDE in line.factor:
@@ -253,7 +254,7 @@ def _interactions(one: OneChange, task: TaskArms) -> Iterator[str]:
             if before is None or abs(line.effect.value) > abs(before.effect.value):
                 largest[line.factor] = line
     for factor, line in sorted(largest.items(), key=lambda item: -abs(item[1].effect.value)):
-        names = [one.short(f"stages.{part}") for part in factor.split(BESIDE)]
+        names = [study.short(f"stages.{part}") for part in factor.split(BESIDE)]
         first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
         against = f"{names[1]} {line.against.split(BESIDE)[1]}"
         parts = -round(100 * line.parts[0]), round(100 * line.parts[1])
@@ -281,10 +282,9 @@ def _list(task: TaskArms, level: str) -> str:
     return f"On {task.title}, % right: {', '.join(shares) or 'none has a score'}{level}."
 
 
-def _headline(task: TaskArms, level: str) -> str:
+def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
     """The baseline against the arm without what is swept, or beside chance."""
-    own, without = next(row for row in task.rows if row.is_baseline), task.without
-    beginning = f"On {task.title}, {task.name}"
+    beginning, without = f"On {task.title}, {task.name}", task.without
     if own.accuracy is None:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
@@ -298,7 +298,8 @@ def _headline(task: TaskArms, level: str) -> str:
             f" {lacking}: no sure difference."
         )
     verb = "brings" if without.change < 0 else "takes"
-    model = _model(task.base)
+    node: Any = task.base.point.spec.get("model") or {}
+    model = node.get("model") or str(node.get("use", "it")).rpartition(".")[2]
     return f"{beginning} {verb} {model} from {lacking} ({without.label}) to {share}."
 
 
@@ -312,8 +313,8 @@ def _count(rows: Sequence[FoundRow]) -> Iterator[str]:
     if many == 1 and first.difference:
         kind = "better" if first.change > 0 else "worse"
         verb = f"is surely {kind} than" if sure else "makes no sure difference to"
-        told = f"{first.label} {verb} the baseline: {whole_points(first.difference)}."
-        yield told if sure else told + _would_show(compared)
+        result = f"{first.label} {verb} the baseline: {whole_points(first.difference)}."
+        yield result if sure else result + _would_show(compared)
     elif not sure:
         yield f"Of {many} variants none makes a sure difference.{_would_show(compared)}"
     else:
@@ -324,8 +325,7 @@ def _count(rows: Sequence[FoundRow]) -> Iterator[str]:
                 counts.append(f"{number} {'is' if number == 1 else 'are'} surely {kind}")
         largest = [f"{row.label} {round(100 * row.change):+d}" for row in sure[:NAMED]]
         more = f" and {len(sure) - NAMED} more" if len(sure) > NAMED else ""
-        told = f"{', '.join(largest)} points{more}"
-        yield f"Of {many} variants {' and '.join(counts)}: {told}."
+        yield f"Of {many} variants {' and '.join(counts)}: {', '.join(largest)} points{more}."
 
 
 def _would_show(compared: Sequence[FoundRow]) -> str:
@@ -334,9 +334,3 @@ def _would_show(compared: Sequence[FoundRow]) -> str:
     n = max(difference.n for difference in differences)
     size = median(difference.detectable for difference in differences)
     return f" With {counted(n, 'sample')} some {100 * size:.0f} points or more would show."
-
-
-def _model(arm: PointScores) -> str:
-    """How the arm's model is called."""
-    node: Any = arm.point.spec.get("model") or {}
-    return str(node.get("model") or str(node.get("use", "it")).rpartition(".")[2])

@@ -130,22 +130,27 @@ class OneChange:
         base, lines = self.base_of(arms), []
         for arm, label in self.labelled(base, arms):
             place = f"{arm.contestant} micro" if task else arm.point.id
-            lines.append((arm, self.row(arm, base, label, self.accuracies[place])))
+            if place in self.accuracies:  # of a table that shows some rows alone
+                lines.append((arm, self.row(arm, base, label, self.accuracies[place])))
         lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
         settings = [self.setting(base, [place]) for place in contestant_changes(base.point)]
         name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
         level = None if task else self.accuracies.get(f"{CHANCE} {base.task}")
         chance = level.value if level else None
-        people = None if task else self.accuracies[base.point.id].people
+        own_row = None if task else self.accuracies.get(base.point.id)
+        people = own_row.people if own_row else None
         without = self.without(base, lines)
         own = task or base.task
         title = own if len(self.scored.scores) == 1 else f"{own} of {self.run.name}"
         return TaskArms(own, title, base, name, lines, chance, people, without)
 
     def base_of(self, arms: Sequence[PointScores]) -> PointScores:
-        """The arm that most of a task's arms are compared with, else the first."""
-        counts = Counter(rival.point.id for arm in arms if (rival := self.rivals[arm.point.id]))
-        return self.run.by_id[counts.most_common(1)[0][0]] if counts else arms[0]
+        """The arm that most of a task's arms are compared with and that was asked, else the
+        first."""
+        by_id = {arm.point.id: arm for arm in arms}
+        rivals = (self.rivals[name] for name in by_id)
+        counts = Counter(r.point.id for r in rivals if r is not None and r.point.id in by_id)
+        return by_id[counts.most_common(1)[0][0]] if counts else arms[0]
 
     def labelled(
         self, base: PointScores, arms: Sequence[PointScores]

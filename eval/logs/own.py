@@ -65,9 +65,9 @@ def read_run(
         rows, names = [], dict[str, str]()
         for scores in points:
             for name, draws in scores.draws_asked.items():
-                told = named_fields(scores.samples[name].meta, named or {})
-                rows += [run_row(scores, name, scored, texts) | told for scored in draws]
-                names[told.get("sample", name)] = name
+                cells = named_fields(scores.samples[name].meta, named or {})
+                rows += [run_row(scores, name, scored, texts) | cells for scored in draws]
+                names[cells.get("sample", name)] = name
         ids = {scores.task: scores.point.recorded_as for scores in points}
         if rows:
             conversation = partial(transcript, ids, names)

@@ -229,10 +229,11 @@ class Results:
     def renamed(self, names: Mapping[str, str]) -> Results:
         """The same with other names of contestants, such as a paper has: {"plain [mark.radius=9]":
         "small ring"}. Raises RunError for a name that is not there."""
-        known = {row.contestant for row in self.table.rows}
+        contestants = {row.contestant for row in self.table.rows}
         for name in names:
-            if name not in known:
-                near = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+            if name not in contestants:
+                there = ", ".join(sorted(contestants))
+                near = did_you_mean(name, contestants) or f"; there are {there}"
                 raise RunError(f"no contestant {name!r} here{near}")
 
         def name_of(old: str) -> str:

@@ -178,14 +178,14 @@ class TriedPlan:
         sample = first.item.sample.id
         yield f"the first, {first.arm.contestant} on {first.arm.task_name}, of sample {sample}:"
         yield from outcome(self._shown(first))
-        told = defaultdict[str, list[str]](list)
+        arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
             for warning in _warnings(trial):
-                told[f"warning: {warning}"].append(label)
+                arms[f"warning: {warning}"].append(label)
             if trial.error and trial is not first:
-                told[f"FAILED: {trial.error.splitlines()[0]}"].append(f"{label} on {task}")
-        for warning, names in told.items():
+                arms[f"FAILED: {trial.error.splitlines()[0]}"].append(f"{label} on {task}")
+        for warning, names in arms.items():
             more = f" and {counted(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
             yield f"  {warning} ({names[0]}{more})"
 
@@ -241,9 +241,9 @@ class TriedPlan:
             )
         else:
             yield f"a run asks at most {whole}"
-            each = [f"{name} {amount.requests:,}" for name, amount in asking.items()]
+            counts = [f"{name} {amount.requests:,}" for name, amount in asking.items()]
             silence = f"; {', '.join(silent)} none" if silent else ""
-            yield f"  requests: {', '.join(each)}{silence}"
+            yield f"  requests: {', '.join(counts)}{silence}"
         for line in (*price_lines(self.plan.points), *self._guesses(samples)):
             yield f"  {line}"
 

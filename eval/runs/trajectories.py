@@ -102,10 +102,10 @@ def trajectories(
 
 def _chosen(points: Sequence[PointScores], names: Sequence[str]) -> list[PointScores]:
     """The arms whose conversations are written. Raises RunError for an unknown name."""
-    known = {name for arm in points for name in (arm.contestant, arm.point.contestant)}
+    labels = {name for arm in points for name in (arm.contestant, arm.point.contestant)}
     for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+        if name not in labels:
+            hint = did_you_mean(name, labels) or f"; there are {', '.join(sorted(labels))}"
             raise RunError(f"--contestant {name}: there is none{hint}")
     if names:
         return [a for a in points if {a.contestant, a.point.contestant} & {*names}]

@@ -352,7 +352,7 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
     if lacking:
         whole = ", ".join(f"`{part}`" for part in PARTS[wanted])
         raise ValueError(
-            f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)} (docs/guide.md"
+            f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)} (docs/howto/own.md"
             " shows one)"
         )
 

@@ -50,7 +50,7 @@ class Agent:
     """Shows the views and the prompt, and runs the tools that the model calls until it answers.
 
     `tools` maps the names by which the model calls them to tools of `prompting.agent` or classes of
-    your own (docs/guide.md shows one). `protocol` is the format of the calls: `NativeCalls`,
+    your own (docs/howto/own.md shows one). `protocol` is the format of the calls: `NativeCalls`,
     `TaggedCalls` or `PlainCalls`. `system` stands in front of the conversation, `{unit}` in it for
     the frame of coordinates. The model gives coordinates in the frame `coordinates` of the image
     that it was sent. `fit` is a stage that resizes every image before it is sent; tools work on the

@@ -267,3 +267,15 @@ def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(stu
     console = Console(width=80, file=StringIO())
     console.print(Ending(only))
     assert "   broken  all failed: OSError: no picture\n" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_where_the_baseline_was_not_asked_yet_nothing_is_compared(study: Study) -> None:
+    study.arm("plain", "")
+    study.arm("zoomed", ALL)
+    study.arm("worse", HALF)
+    finding = study.finding()
+    assert finding.sentences[0] == (
+        "On shape, % right: zoomed 100 % [91, 100], worse 50 % [35, 65]; chance is 50 %."
+    )
+    table = score_table(study.made.path)
+    assert find(table.where(contestant="worse")).rows[0].label == "worse"
