@@ -78,7 +78,7 @@ FORMATS = (
     Format("replies", lambda path, fields: "idx" in fields, read_replies),
     Format(
         "lmms-eval",
-        lambda path, fields: any(path.glob(SAMPLES)) or ending_of(path) == ".jsonl",
+        lambda path, fields: any(path.glob(SAMPLES)) or "doc" in fields or "doc_id" in fields,
         read_lmms_eval,
         write_file=write_lmms_eval,
         endings=(".jsonl",),
@@ -136,7 +136,7 @@ def load_log(path: Path, columns: Mapping[str, str]) -> list[Log]:
             f"{path} is no run folder and holds no {SAMPLES} of lmms-eval; name the files"
             " themselves"
         )
-    endings = ", ".join((".eval", ".json", ".jsonl", *ENDINGS))
+    endings = ", ".join((".eval", ".json", *ENDINGS))
     raise TaskError(
         f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or another that"
         f" ends with one of {endings}, and .gz behind text"
