@@ -47,7 +47,7 @@ PYTHON = {
     "Runs and tables": (
         *_of("eval.runs", "evaluate"),
         *_of("eval.display", "score_table Table"),
-        *_of("eval.scoring", "Row Scorer Verdict"),
+        *_of("eval.scoring", "Row Scorer PointScores ScoredRecord Score Metric Total Verdict"),
         *_of("eval.report", "write_report"),
         *_of("eval.records", "RunFolder Record"),
         *_of("pipelines.config", "load_plan build"),

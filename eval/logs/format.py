@@ -23,7 +23,7 @@ from looktwice.eval.logs.log import UNSCORED, Log, in_brackets, name_apart
 from looktwice.eval.logs.own import read_replies, read_run, read_with
 from looktwice.eval.logs.tables import ENDINGS, read_table, write_vlmevalkit
 from looktwice.eval.records.records import refuse_run_file
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import TaskError, suggest_among
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import read_file, write_file
@@ -92,6 +92,10 @@ FORMATS = (
     ),
 )
 """The formats of logs; where several suit, the first is meant. VLMEvalKit's is any table."""
+
+
+OF_RUNS = ("trajectories", "run")
+"""What `export` also writes, of runs alone: `runs.trajectories` and `runs.merge`."""
 
 
 def ending_of(path: Path) -> str:
@@ -173,7 +177,8 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
         if candidate.write or candidate.write_file
     }
     if form not in formats:
-        raise TaskError(f"--to {form}: the formats are {', '.join(formats)}")
+        known = [*formats, *OF_RUNS]
+        raise TaskError(f"--to {form}: no format of this name{suggest_among(form, known)}")
     _, _, _, write, write_one, endings = formats[form]
     named = name_apart([log.whole for log in logs])
     names = file_names([log.name for log in named])

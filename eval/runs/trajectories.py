@@ -45,9 +45,12 @@ def write_trajectories(
     """Write the file, Parquet if its name ends in .parquet, and say how many conversations it has.
 
     `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls. Raises
-    RunError for a verdict that there is none of, and where nothing is left to write.
+    RunError for a verdict that there is none of, for another ending, and where nothing is left to
+    write.
     """
     refuse_run_file(out)
+    if out.suffix not in (".jsonl", ".parquet"):
+        raise RunError(f"--out {out}: trajectories are written as .jsonl or .parquet")
     unknown = [name for name in only if name not in list(Verdict)]
     if unknown:
         raise RunError(

@@ -1,3 +1,11 @@
 from .metrics import AllRight as AllRight
 from .row import Row as Row
-from .verdict import Score as Score, Scorer as Scorer, Verdict as Verdict
+from .verdict import (
+    Metric as Metric,
+    PointScores as PointScores,
+    Score as Score,
+    ScoredRecord as ScoredRecord,
+    Scorer as Scorer,
+    Total as Total,
+    Verdict as Verdict,
+)
