@@ -235,7 +235,10 @@ def _shown(hint: Any) -> str:
 
 
 def _one_of(hint: Any) -> str:
-    """Ends a sentence about a setting with the words that it takes, where these are few."""
+    """Ends a sentence about a setting with the words that it takes, where these are few, or with
+    the word for a path."""
+    if hint is Path:
+        return ", a path"
     return f", one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
 
 
