@@ -269,7 +269,7 @@ def shared_errors() -> Iterator[str]:
     keys, points = load_key(folder / "val_answers.json"), []
     for file in ("llava_v1.5_7b", "llava_v1.5_13b", "QwenVLMax", "GPT4V"):
         samples, answers = {}, {}
-        for row in score_replies(load_replies(folder / f"{file}.jsonl.gz"), keys).rows:
+        for row in score_replies(load_replies(folder / f"{file}.jsonl.gz")[0], keys).rows:
             idx, is_right = row["sample"], row["value"] == 1
             score = Score(Verdict.RIGHT if is_right else Verdict.WRONG, float(is_right))
             samples[idx] = SampleRow("", "", row["key"], {"id": idx, "meta": {}, "images": []})

@@ -49,7 +49,7 @@ PYTHON = {
         *_of("eval.display", "score_table Table"),
         *_of("eval.results", "Results"),
         *_of("eval.analysis", "find Finding TaskFinding FoundRow"),
-        *_of("eval.scoring", "Row Scorer Metric Total Score PointScores Verdict"),
+        *_of("eval.scoring", "Row Scorer Metric Total Score PointScores ScoredRecord Verdict"),
         *_of("eval.report", "write_report"),
         *_of("eval.records", "RunFolder Record"),
         *_of("pipelines.config", "load_plan build"),

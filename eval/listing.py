@@ -97,9 +97,10 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         classes |= _classes(kind, plugins)
     short = {path: path.rpartition(".")[2] for path in classes}
     fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
-    if not fitting and name in (core := import_module("looktwice.pipelines")).__all__:
-        yield from _describe_type(getattr(core, name))
-        return
+    for room in ("looktwice.pipelines", "looktwice.eval.scoring"):
+        if not fitting and name in (core := import_module(room)).__all__:
+            yield from _describe_type(getattr(core, name), room)
+            return
     if not fitting:
         hint = did_you_mean(name, [*SAYS, *classes, *short.values()])
         raise ConfigError(
@@ -112,13 +113,14 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
     yield _documents()
 
 
-def _describe_type(cls: type) -> Iterator[str]:
-    """What an own stage, task or model is given and gives: fields and methods, a line each."""
+def _describe_type(cls: type, room: str) -> Iterator[str]:
+    """What an own stage, task, model or scorer is given and gives: fields and methods, a line
+    each."""
 
     def signature(function: Callable[..., Any]) -> str:
         return str(inspect.signature(function)).replace("'", "")
 
-    yield f"from looktwice.pipelines import {cls.__name__}\n"
+    yield f"from {room} import {cls.__name__}\n"
     if dataclasses.is_dataclass(cls):
         yield f"{cls.__name__}{signature(cls)}\n"
     yield f"{_docstring(cls)}\n"
@@ -130,9 +132,9 @@ def _describe_type(cls: type) -> Iterator[str]:
 
 
 def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
-    """A line for each thing of a kind: what to write after `use:`, or a file's name, and its first
-    sentence."""
-    texts = dict[str, str]()
+    """A line for each thing of a kind: what to write after `use:`, or a file's name, its first
+    sentence, and the settings that must be given."""
+    texts, needed = dict[str, str](), dict[str, list[str]]()
     if kind == "configs":
         for name, path in shipped().items():
             # the comment at the top, up to the command that runs it
@@ -144,9 +146,15 @@ def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         for name, cls in _classes(kind, plugins).items():
             if _kind(cls) == kind:
                 texts[name] = _docstring(cls)
+                needed[name] = [
+                    f.name
+                    for f in dataclasses.fields(cls)
+                    if f.init and default_of(f) is dataclasses.MISSING
+                ]
     width = max(map(len, texts), default=0)
     for name, text in texts.items():
-        yield f"{name:{width}}  {_first_sentence(text)}".rstrip()
+        needs = f" Needs {', '.join(needed[name])}." if needed.get(name) else ""
+        yield f"{name:{width}}  {_first_sentence(text)}{needs}".rstrip()
 
 
 def _docstring(thing: Any) -> str:

@@ -142,9 +142,12 @@ def _events(text: str) -> Iterator[Any]:
     try:
         yield from yaml.parse(text, Loader=LOADER)
     except yaml.MarkedYAMLError as exc:
-        if exc.problem_mark is None or "nesting depth" not in str(exc.problem):
+        mark = exc.problem_mark
+        if mark is not None and text.splitlines()[mark.line][mark.column :].startswith("\t"):
+            exc.problem = "found a tab; YAML is indented with spaces"
+        if mark is None or "nesting depth" not in str(exc.problem):
             raise
-        raise ValueError(TOO_DEEP.format(exc.problem_mark.line + 1)) from exc
+        raise ValueError(TOO_DEEP.format(mark.line + 1)) from exc
 
 
 def check_yaml(text: str) -> None:

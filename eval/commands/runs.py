@@ -15,6 +15,7 @@ from looktwice.eval.commands.options import (
     AllowedOfRun,
     By,
     CacheOfRun,
+    Columns,
     Judged,
     Only,
     OnlyCached,
@@ -41,7 +42,7 @@ def score(
         list[Path],
         typer.Argument(
             metavar="RUN...|FILE...",
-            help="Run folders; or recorded replies: JSONL, plain or .gz, toolkits' tables.",
+            help="Run folders; or recorded replies, in any format that `compare` reads.",
             autocompletion=complete_run,
         ),
     ],
@@ -53,6 +54,7 @@ def score(
     all_arms: AllArms = False,
     only: Only = None,
     table: TableKind = "short",
+    column: Columns = NONE,
     key: Annotated[Path | None, typer.Option(help="Files: a JSON file of answers by idx.")] = None,
     disagreements: Annotated[
         Path | None, typer.Option(help="Files: write where reader and label differ, with --reader.")
@@ -68,10 +70,14 @@ def score(
     ] = None,
 ) -> None:
     """Read and score runs, or recorded replies; no model is called."""
-    if key or disagreements or export or any(run.suffix and not run.is_dir() for run in runs):
+    columns = parse_columns(column)
+    logs = [run for run in runs if (any(run.glob("*.jsonl")) if run.is_dir() else run.suffix)]
+    logs = [log for log in logs if not (log / "points.yaml").exists()]
+    if key or disagreements or export or columns or logs:
         from looktwice.eval.logs.replies import replies_lines
 
-        for line in replies_lines(runs, reader, key, disagreements, export or (), plugin):
+        lines = replies_lines(runs, reader, key, disagreements, export or (), plugin, columns)
+        for line in lines:
             say(line)
         return
     print_table(_score(runs, reader, by, judge, plugin, all_arms, only), table)

@@ -68,15 +68,28 @@ def match(base: Log, log: Log) -> Matching:
     refused = sorted(mine for mine, _ in by.keys() - same.keys())
     if not same:
         raise TaskError(
-            f"{base.name} and {log.name} share no sample ({len(refused)} have one id and another"
-            f" key); ids are like {base.units['sample'].iloc[0]!r} and"
-            f" {log.units['sample'].iloc[0]!r}. Name the column of ids with --column"
-            " sample=COLUMN"
+            f"{base.name} and {log.name} share no sample{_say_apart(base, log, refused)}"
         )
     places = dict(sorted(same))
     left = [place for place in range(len(base.units)) if place not in places]
     right = sorted(set(range(len(log.units))).difference(places.values()))
     return Matching(places, Counter(same.values()), left, right, refused)
+
+
+def _say_apart(base: Log, log: Log, refused: Collection[int]) -> str:
+    """Why two logs may share no sample, and what to type."""
+    tasks = [list(dict.fromkeys(side.units["task"])) for side in (base, log)]
+    if "" not in (*tasks[0], *tasks[1]) and not {*tasks[0]} & {*tasks[1]}:
+        mine, theirs = (", ".join(names) for names in tasks)
+        return (
+            f": the tasks are {mine} there and {theirs} here; compare contestants that answer the"
+            " same task, or name another --baseline"
+        )
+    ids = [side.units["sample"].iloc[0] for side in (base, log)]
+    return (
+        f" ({len(refused)} have one id and another key); ids are like {ids[0]!r} and {ids[1]!r}."
+        " Name the column of ids with --column sample=COLUMN"
+    )
 
 
 def _match_ids(base: Log, log: Log) -> dict[int, int]:
@@ -284,8 +297,8 @@ def compare_logs(
 ) -> LogComparison:
     """Compare logs with the first, or with the one that is named; `only` those of these names.
 
-    Raises TaskError for fewer than two logs, for an unknown name, and for a log that shares no
-    sample with the baseline.
+    A log that shares no sample with it has no contrast, and is told. Raises TaskError for fewer
+    than two logs, for an unknown name, and where no log shares a sample with it.
     """
     named = name_apart(logs)
     names = [log.name for log in named]
@@ -293,9 +306,19 @@ def compare_logs(
         raise TaskError(f"a comparison needs two logs, found {', '.join(names) or 'none'}")
     place = place_of(baseline, names, "log") if baseline else 0
     wanted = {place_of(name, names, "log") for name in only} or set(range(len(named)))
+    base = named[place]
     others = [log for number, log in enumerate(named) if number in wanted - {place}]
-    ordered = [named[place], *others]
-    return LogComparison(tuple(ordered), tuple(match(ordered[0], log) for log in ordered[1:]))
+    matchings, refusals = list[Matching](), list[TaskError]()
+    for log in others:
+        try:
+            matchings.append(match(base, log))
+        except TaskError as exc:
+            refusals.append(exc)
+            alone = range(len(base.units)), range(len(log.units))
+            matchings.append(Matching({}, Counter(), *alone, refused=()))
+    if others and len(refusals) == len(others):
+        raise refusals[0]
+    return LogComparison((base, *others), tuple(matchings))
 
 
 def place_of(name: str, names: Sequence[str], kind: str) -> int:

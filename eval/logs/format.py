@@ -23,7 +23,7 @@ from looktwice.eval.logs.log import UNSCORED, Log, in_brackets, name_apart
 from looktwice.eval.logs.own import read_replies, read_run, read_with
 from looktwice.eval.logs.tables import ENDINGS, read_table, write_vlmevalkit
 from looktwice.eval.records.records import refuse_run_file
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import TaskError, suggest_among
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import read_file, write_file
@@ -78,7 +78,7 @@ FORMATS = (
     Format("replies", lambda path, fields: "idx" in fields, read_replies),
     Format(
         "lmms-eval",
-        lambda path, fields: any(path.glob(SAMPLES)) or ending_of(path) == ".jsonl",
+        lambda path, fields: any(path.glob(SAMPLES)) or "doc" in fields or "doc_id" in fields,
         read_lmms_eval,
         write_file=write_lmms_eval,
         endings=(".jsonl",),
@@ -92,6 +92,10 @@ FORMATS = (
     ),
 )
 """The formats of logs; where several suit, the first is meant. VLMEvalKit's is any table."""
+
+
+OF_RUNS = ("trajectories", "run")
+"""What `export` also writes, of runs alone: `runs.trajectories` and `runs.merge`."""
 
 
 def ending_of(path: Path) -> str:
@@ -137,7 +141,7 @@ def load_log(path: Path, columns: Mapping[str, str]) -> list[Log]:
             f"{path} is no run folder and holds no {SAMPLES} of lmms-eval; name the files"
             " themselves"
         )
-    endings = ", ".join((".eval", ".json", ".jsonl", *ENDINGS))
+    endings = ", ".join((".eval", ".json", *ENDINGS))
     raise TaskError(
         f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or another that"
         f" ends with one of {endings}, and .gz behind text"
@@ -174,7 +178,8 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
         if candidate.write or candidate.write_file
     }
     if form not in formats:
-        raise TaskError(f"--to {form}: the formats are {', '.join(formats)}")
+        known = [*formats, *OF_RUNS]
+        raise TaskError(f"--to {form}: no format of this name{suggest_among(form, known)}")
     _, _, _, write, write_one, endings = formats[form]
     named = name_apart([log.whole for log in logs])
     names = file_names([log.name for log in named])

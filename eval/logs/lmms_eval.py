@@ -61,11 +61,12 @@ def read_lmms_eval(path: Path, named: Mapping[str, str]) -> list[Log]:
     files, rows, task = sorted(path.glob(SAMPLES)) if path.is_dir() else [path], [], ""
     for file in files:
         task = re.sub(r"^.*_samples_", "", file.name.removesuffix(".gz").removesuffix(".jsonl"))
-        try:
-            for _, line in read_objects(file):
-                rows.append(_row(line, task, named.get("value", "")) | named_fields(line, named))
-        except TaskError as exc:
-            raise TaskError(f"{file}: {exc}") from exc
+        for number, line in read_objects(file):
+            try:
+                row = _row(line, task, named.get("value", ""))
+                rows.append(row | named_fields(line, named))
+            except TaskError as exc:
+                raise TaskError(f"{file} line {number}: {exc}") from exc
     if not rows:
         raise TaskError(f"{files[0]} holds no sample")
     name = files[0].resolve().parent.name if "_samples_" in files[0].name else task

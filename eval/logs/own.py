@@ -140,7 +140,8 @@ def read_replies(path: Path, named: Mapping[str, str]) -> list[Log]:
 
 
 def _reply_row(line: Mapping[str, Any], place: str) -> dict[str, Any]:
-    if not isinstance(line.get("idx"), str) or "reply" not in line:
+    idx = line.get("idx")
+    if not isinstance(idx, str | int) or "reply" not in line:
         raise TaskError(f"{place}: expected an object with idx and reply, found {sorted(line)}")
     if not isinstance(line.get("choices") or [], list):
         raise TaskError(f"{place}: choices is {line['choices']!r}; expected a list of texts")
@@ -153,8 +154,8 @@ def _reply_row(line: Mapping[str, Any], place: str) -> dict[str, Any]:
             f"{place}: answer is {key!r}; expected the key as '(A)', '(B)' ..., or 'hidden'"
         )
     return {
-        "task": subtask_of_idx(line["idx"]),
-        "sample": line["idx"],
+        "task": subtask_of_idx(str(idx)),
+        "sample": str(idx),
         "question": line.get("question") or "",
         "choices": tuple(map(str, line.get("choices") or ())),
         "key": "" if key == HIDDEN else key.strip("()"),
@@ -165,39 +166,41 @@ def _reply_row(line: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows of recorded replies with BLINK's choices where they bring none of their own, and an
-    idx where a toolkit has numbers.
+    """The rows of recorded replies with BLINK's choices where they bring none of their own, and
+    BLINK's idx where a toolkit numbers the questions of a subtask.
 
-    Raises TaskError for an unknown subtask, and for an idx that is none or comes twice.
+    Raises TaskError for an idx that comes twice, and for a reply with nothing to score it by: no
+    key, no value and no choices.
     """
     seen = set[str]()
     for row in with_known_choices(rows):
-        idx = row["sample"]
-        if not IDX.fullmatch(idx):
-            task = row["task"].strip().replace(" ", "_") or "unknown"
+        idx, task = row["sample"], row["task"].strip().replace(" ", "_")
+        if task in CHOICES and not IDX.fullmatch(idx):
             idx = f"{row.get('split') or 'val'}_{task}_{idx.removesuffix('.0')}"
-        if not IDX.fullmatch(idx):
-            raise TaskError(
-                f"{path}: the idx {row['sample']!r} is not SPLIT_SUBTASK_NUMBER, such as"
-                " val_Art_Style_1"
-            )
         if idx in seen:
             raise TaskError(f"{path}: the idx {idx!r} comes twice; keep one reply per item")
         seen.add(idx)
-        subtask, key = subtask_of_idx(idx), row["key"].strip("() ")
-        if not (choices := row["choices"] or CHOICES.get(subtask)):
-            raise TaskError(
-                f"{path}: {idx!r} has no choices, no letter as its key, and {subtask!r} is no"
-                f" subtask of BLINK{did_you_mean(subtask, CHOICES)}; there are"
-                f" {', '.join(sorted(CHOICES))}"
-            )
-        yield {
-            **row,
-            "sample": idx,
-            "task": subtask,
-            "key": key if re.fullmatch("[A-Z]", key) else "",
-            "choices": choices,
-        }
+        is_blinks = bool(IDX.fullmatch(idx))
+        subtask, key = subtask_of_idx(idx) if is_blinks else row["task"], row["key"].strip("() ")
+        choices = row["choices"] or CHOICES.get(subtask, ())
+        if not (choices or key) and row["verdict"] == UNSCORED:
+            raise TaskError(f"{path}: {_say_unscorable(idx, subtask)}")
+        if choices and not re.fullmatch("[A-Z]", key):
+            key = ""
+        yield {**row, "sample": idx, "task": subtask, "key": key, "choices": choices}
+
+
+def _say_unscorable(idx: str, subtask: str) -> str:
+    if not IDX.fullmatch(idx):
+        return (
+            f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
+            f" give --key FILE: then the idx is SPLIT_SUBTASK_NUMBER, and {idx!r} is not"
+            " SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1"
+        )
+    return (
+        f"{idx!r} has no choices, no key, and {subtask!r} is no subtask of"
+        f" BLINK{did_you_mean(subtask, CHOICES)}; there are {', '.join(sorted(CHOICES))}"
+    )
 
 
 def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -209,7 +212,10 @@ def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, 
         if LETTER.fullmatch(row["key"]):
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
     for row in rows:
-        choices = row["choices"]
+        choices, key = row["choices"], row["key"]
+        texts = [choice.casefold() for choice in choices]
+        if key.casefold() in texts and not LETTER.fullmatch(key):  # a key in words
+            row = {**row, "key": ascii_uppercase[texts.index(key.casefold())]}
         if not choices and LETTER.fullmatch(row["key"]):
             choices = CHOICES.get(subtask_of_idx(row["sample"])) or choices_in(row["question"])
             choices = choices or ("",) * (ord(last[row["task"]]) - ord("A") + 1)

@@ -17,7 +17,7 @@ from typing import Any
 
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.format import export_file, load_log
-from looktwice.eval.logs.log import Log, in_brackets, make_rows
+from looktwice.eval.logs.log import UNSCORED, Log, in_brackets, make_rows
 from looktwice.eval.logs.own import asked_columns, reply_texts, row_reader, run_row, with_choices
 from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
@@ -33,9 +33,13 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
+NO_COLUMNS: Mapping[str, str] = {}
 ABSENT, NOT_ASKED = "absent", "not asked"
 """The verdicts of an item of the key to which a file has no reply, which counts as not right, as
 the file claims to answer the key; and of a sample that a run did not ask."""
+VALUED = (Verdict.RIGHT, Verdict.WRONG, "")
+"""The verdicts that have a value also without a key, as a file recorded it; a graded one has no
+name."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,14 @@ class ScoredReplies:
     """The replies of one file, or of one contestant of a run, with their scores: rows of a log with
     `reason` and `detail`.
 
-    `by_reader` says that a reader found the answers; else they are the recorded labels.
+    `by_reader` says that a reader found the answers; else they are the recorded labels. Of
+    `recorded` rows the file itself says what they are worth.
     """
 
     name: str
     rows: Sequence[Mapping[str, Any]]
     by_reader: bool
+    recorded: int = 0
 
     @property
     def missing(self) -> int:
@@ -58,7 +64,7 @@ class ScoredReplies:
     @property
     def subtasks(self) -> set[str]:
         """The subtasks of BLINK whose items are here."""
-        return {subtask_of_idx(row["sample"]) for row in self.rows}
+        return {row["task"] for row in self.rows}
 
     @property
     def labelled(self) -> list[Mapping[str, Any]]:
@@ -70,8 +76,9 @@ class ScoredReplies:
         """What the answers with a key are worth, by subtask; none where all of one failed."""
         by_subtask: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for row in self.rows:
-            if row["key"] and row["verdict"] != NOT_ASKED and row["reason"] != UNJUDGED:
-                by_subtask[subtask_of_idx(row["sample"])].append(row)
+            has_value = row["key"] or row["verdict"] in VALUED
+            if has_value and row["verdict"] != NOT_ASKED and row["reason"] != UNJUDGED:
+                by_subtask[row["task"]].append(row)
         right = {}
         for subtask, rows in by_subtask.items():
             if any(row["verdict"] != Verdict.FAILED for row in rows):
@@ -84,7 +91,8 @@ class ScoredReplies:
     def readable(self) -> list[bool]:
         """Whether each reply gives an answer; where labels are scored, so do those that lack."""
         without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
-        return [row["verdict"] in ANSWERED for row in self.rows if row["verdict"] not in without]
+        answered = (*ANSWERED, *VALUED)
+        return [row["verdict"] in answered for row in self.rows if row["verdict"] not in without]
 
 
 def label_of(row: Mapping[str, Any]) -> str:
@@ -93,13 +101,16 @@ def label_of(row: Mapping[str, Any]) -> str:
     return match[1] or match[2] if match else ""
 
 
-def load_replies(file: Path) -> Log:
-    """The recorded replies of a file, in any format of logs: each has an idx and the texts of its
-    choices. Raises TaskError."""
-    (log, *_) = load_log(file, {})
-    rows = with_choices(file, log.rows.to_dict("records"))
-    name = re.sub(r"\.(jsonl|tsv|xlsx)$", "", file.name.removesuffix(".gz"))
-    return replace(log, name=name, rows=make_rows(list(rows)))
+def load_replies(file: Path, columns: Mapping[str, str] = NO_COLUMNS) -> list[Log]:
+    """The recorded replies of a file, in any format of logs, of each contestant: with the texts of
+    their choices, where they have any. Raises TaskError."""
+    logs = load_log(file, columns)
+    name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
+    for number, log in enumerate(logs):
+        rows = with_choices(file, log.whole.rows.to_dict("records"))
+        own = name if len(logs) == 1 else log.name
+        logs[number] = replace(log, name=own, rows=make_rows(list(rows)), read_whole=None)
+    return logs
 
 
 def score_replies(
@@ -109,21 +120,28 @@ def score_replies(
     the keys.
 
     `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader recorded
-    labels count, and replies without a key are left out; where there is no label, `Robust` reads.
+    labels count, and replies without a key are left out; where there is no label, the values that
+    the file records, unless `keys` are others, and `Robust` reads the rest.
     Raises TaskError where not one of the rows has a key, or one cannot
     be read.
     """
-    rows = log.rows.to_dict("records")
+    rows, own_keys = log.rows.to_dict("records"), keys is None
     if keys is None:
         keys = {row["sample"]: row["key"] for row in rows if row["key"]}
     with_key = [row for row in rows if row["sample"] in keys or not keys]
     if not with_key:
         example = f"{rows[0]['sample']!r} here, {next(iter(keys))!r} there"
         raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key ({example})")
-    if reader is None and not any(row["label"] for row in with_key):
+    labelled = any(row["label"] for row in with_key)
+    as_recorded = own_keys and reader is None and not labelled
+    if reader is None and not labelled:
         reader = Robust()
-    read, replies = row_reader(reader), list[dict[str, Any]]()
+    read, replies, recorded = row_reader(reader), list[dict[str, Any]](), 0
     for row in rows if reader else with_key:
+        if as_recorded and row["verdict"] != UNSCORED:
+            replies.append({**row, "reason": "", "detail": ""})
+            recorded += 1
+            continue
         row["key"] = keys.get(row["sample"], "").strip("()")
         replies.append(read(row))
         if replies[-1]["verdict"] == Verdict.FAILED:
@@ -133,8 +151,9 @@ def score_replies(
     absent = {"verdict": ABSENT, "value": 0.0, "answer": "", "reason": "empty"}
     for idx, key in keys.items():
         if subtask_of_idx(idx) in subtasks and idx not in present:
-            replies.append({**absent, "sample": idx, "key": key.strip("()")})
-    return ScoredReplies(log.name, replies, reader is not None)
+            about = {"sample": idx, "task": subtask_of_idx(idx), "key": key.strip("()")}
+            replies.append({**absent, **about})
+    return ScoredReplies(log.name, replies, reader is not None, recorded)
 
 
 def score_run_replies(
@@ -191,12 +210,14 @@ def replies_lines(
     disagreements: Path | None = None,
     exports: Sequence[Path] = (),
     plugins: Sequence[str] = (),
+    columns: Mapping[str, str] = NO_COLUMNS,
 ) -> Iterator[str]:
     """A line of figures per file and one for all of them; writes the list of disagreements where
     asked.
 
-    Without a reader the recorded labels are the answers, and `Robust` reads where there are none or
-    disagreements with them are asked for. `key` maps idx to "(X)"; without one the
+    Without a reader the recorded labels are the answers, or the recorded values count, and `Robust`
+    reads where there are none or disagreements with them are asked for. `columns` names columns of
+    tables, as for `read_logs`. `key` maps idx to "(X)"; without one the
     keys in the files count, where they are not hidden. A run folder counts as one file for each of
     its contestants, read with the reader or else as its configuration says. `exports` are files to
     write the answers into, in the format of their endings (see `format.FORMATS`); with several
@@ -207,13 +228,14 @@ def replies_lines(
     total: list[ScoredReplies] = []
     names = Counter(file.name for file in files)
     for file in files:
-        if file.is_dir():
+        if (file / "points.yaml").exists():
             contestants = score_run_replies(file, keys, stage, plugins)
         else:
-            log = load_replies(file)
-            if names[file.name] > 1:  # the folders tell them apart
-                log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
-            contestants = [score_replies(log, keys, stage)]
+            contestants = []
+            for log in load_replies(file, columns):
+                if names[file.name] > 1:  # the folders tell them apart
+                    log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
+                contestants.append(score_replies(log, keys, stage))
         alike = [path for path in exports if "{name}" not in str(path)]
         if alike and len(files) * len(contestants) > 1:
             many = f"{len(files)} files" if len(files) > 1 else f"{len(contestants)} contestants"
@@ -238,6 +260,8 @@ def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
     parts = _figures([scored], scored.by_reader)
     if scored.subtasks < CHOICES.keys():
         parts.append(f"subtasks={len(scored.subtasks)}/{len(CHOICES)}")
+    if scored.recorded:
+        parts.append(f"as_recorded={scored.recorded}")
     if scored.missing:
         parts.append(f"missing={scored.missing}")
     yield f"{scored.name}: {', '.join(parts)}"

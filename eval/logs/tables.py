@@ -21,14 +21,16 @@ from looktwice.eval.logs.log import (
 )
 from looktwice.eval.replies import subtask_of_idx
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.table_files import read_texts
+from looktwice.eval.tasks.files import as_text
+from looktwice.eval.tasks.table_files import read_objects, read_texts
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.disk import open_file, whole_file, write_file
+from looktwice.pipelines.json_input import read_json, write_json
 
 if TYPE_CHECKING:
     import pandas
 
-ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet")
+ENDINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "sample": ("sample", "sample_id", "id", "idx", "index", "question_id", "doc_id"),
     "value": ("value", "score", "hit", "correct", "is_correct", "right"),
@@ -36,7 +38,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "contestant": ("contestant", "model"),
     "variant": ("variant",),
     "reply": ("reply", "prediction", "response"),
-    "key": ("key", "target"),
+    "key": ("key", "target", "gold", "ground_truth"),
+    "choices": ("choices", "options"),
     "draw": ("draw", "epoch"),
     "accuracy": ("accuracy",),
     "label": ("official_label",),
@@ -54,7 +57,11 @@ def open_columns(path: Path) -> pandas.DataFrame:
     """A table as texts, empty where a cell is. Raises TaskError, also for one without a row."""
     import pandas
 
-    if path.suffix != ".parquet":
+    if ".jsonl" in path.suffixes:
+        lines = [line for _, line in read_objects(path)]
+        frame = pandas.DataFrame(lines).astype(object)
+        frame = frame.where(frame.notna(), "").map(_cell_text)
+    elif path.suffix != ".parquet":
         frame = pandas.DataFrame(list(read_texts(path)))
     else:
         try:
@@ -68,6 +75,19 @@ def open_columns(path: Path) -> pandas.DataFrame:
     if not len(frame):
         raise TaskError(f"{path} holds no row")
     return frame
+
+
+def _cell_text(value: object) -> str:
+    return write_json(value) if isinstance(value, list | dict) else as_text(value)
+
+
+def _choices(cell: str) -> tuple[str, ...]:
+    """The texts of choices that are a list in JSON; none in any other cell."""
+    try:
+        choices = read_json(cell)
+    except ValueError:
+        return ()
+    return tuple(map(str, choices)) if isinstance(choices, list) else ()
 
 
 def find_columns(
@@ -106,7 +126,8 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
     if "sample" not in columns or not {"value", "reply"} & columns.keys():
         raise TaskError(
             f"{path}: which column is the sample's id and which its value (or its reply, for"
-            " --reader)? Say --column sample=COLUMN --column value=COLUMN; the columns are"
+            " --reader)? Say --column sample=COLUMN --column value=COLUMN, or --column"
+            " reply=COLUMN --column key=COLUMN; the columns are"
             f" {', '.join(map(str, frame.columns))}"
         )
     chosen = {name: column for name, column in columns.items() if name in COLUMNS}
@@ -120,6 +141,8 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
             data["verdict"] = unscored.map({True: UNSCORED, False: ""})
     else:
         data = data.assign(verdict=UNSCORED)
+    if "choices" in data:
+        data["choices"] = data["choices"].map(_choices)
     for name in {"draw", "tokens", "cost"} & columns.keys():
         data[name] = read_numbers(data[name], columns[name], path)
     if vlmevalkit:

@@ -150,10 +150,15 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     for number, matching in enumerate(comparison.matchings, 1):
         log = comparison.logs[number]
         if log.name not in overall:
-            yield f"{log.name}: no sample has a value in both logs"
+            shares = "no sample has a value in both logs"
+            if not matching.places:
+                shares = f"it shares no sample with {base.name}, and is not compared with it"
+            yield f"{log.name}: {shares}"
         else:
             yield _sentence(overall[log.name])
-        yield f"  matched: {', '.join(f'{count} by {by}' for by, count in matching.counts.items())}"
+        if matching.places:
+            ways = ", ".join(f"{count} by {by}" for by, count in matching.counts.items())
+            yield f"  matched: {ways}"
         yield from _fell_out(comparison, number)
         if refused := matching.refused:
             names = _some(base.units["sample"].loc[list(refused)])

@@ -51,10 +51,12 @@ def write_trajectories(
     `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls.
     `contestants` are those that are written, by their names with or without their changes; else all
     but placebos, whose looks show another place or nothing, and those that failed on everything.
-    Raises RunError for a verdict or contestant that there is none of, and where nothing is left to
-    write.
+    Raises RunError for a verdict or contestant that there is none of, for another ending, and where
+    nothing is left to write.
     """
     refuse_run_file(out)
+    if out.suffix not in (".jsonl", ".parquet"):
+        raise RunError(f"--out {out}: trajectories are written as .jsonl or .parquet")
     unknown = [name for name in only if name not in list(Verdict)]
     if unknown:
         raise RunError(

@@ -4,6 +4,7 @@ from .verdict import (
     Metric as Metric,
     PointScores as PointScores,
     Score as Score,
+    ScoredRecord as ScoredRecord,
     Scorer as Scorer,
     Total as Total,
     Verdict as Verdict,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
@@ -100,7 +100,8 @@ class Binder:
             )
         for name, f in own_fields.items():
             if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
-                self.fault(place, f"{cls.__name__} needs the setting {name!r}")
+                wanted = _one_of(hints.get(name))
+                self.fault(place, f"{cls.__name__} needs the setting {name!r}{wanted}")
         values = {
             k: self.value(
                 v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, default_of(own_fields[k]))
@@ -231,6 +232,14 @@ def _shown(hint: Any) -> str:
         if isinstance(hint, type)
         else str(hint).replace("typing.", "").replace("collections.abc.", "")
     )
+
+
+def _one_of(hint: Any) -> str:
+    """Ends a sentence about a setting with the words that it takes, where these are few, or with
+    the word for a path."""
+    if hint is Path:
+        return ", a path"
+    return f", one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
 
 
 def _has_node(value: Any) -> bool:

@@ -20,9 +20,8 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring import Scorer
+from looktwice.eval.scoring import Metric, PointScores, Scorer
 from looktwice.eval.scoring.metrics import accuracy
-from looktwice.eval.scoring.verdict import Metric, PointScores
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines import Picture, Pipeline, Sample, Scripted
 from looktwice.pipelines.config import load_plan

@@ -563,3 +563,8 @@ def test_a_setting_of_the_only_task_is_reached_as_task_and_of_several_by_name(
 ) -> None:
     assert planned("", "tasks.jigsaw.n=3").points[0].task.n == 3
     assert "is tasks.jigsaw.n=8, say" in faults(planned, "", "task.n=8", base=TWO_TASKS)[0]
+
+
+def test_a_tab_is_called_a_tab(planned: Planned) -> None:
+    (fault,) = faults(planned, "stages:\n\tmark: null")
+    assert "found a tab; YAML is indented with spaces" in fault

@@ -156,12 +156,27 @@ def test_ids_that_come_twice_are_ids_within_a_task() -> None:
     assert compare_logs(logs).contrasts[0].paired.n == 4
 
 
+def test_a_log_that_shares_no_sample_is_told_and_the_others_are_compared() -> None:
+    """One arm on another task stopped the comparison of all."""
+    one, two = make_log("one", [1.0, 0.0]), make_log("two", [0.0, 0.0])
+    compared = compare_logs([one, make_log("far", [1.0], sample=["other"]), two])
+    assert [c.contestant for c in compared.contrasts] == ["two"]
+    assert "far: it shares no sample with one, and is not compared with it" in list(
+        summary_lines(compared)
+    )
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     one, two = make_log("one", [1.0]), make_log("two", [1.0], sample=["other"])
     namesakes = [one, make_log("x", [1.0]), make_log("x", [1.0])]
     for logs, base, said in (
         ([one], "", "two logs, found one"),
-        ([one, two], "", "share no sample"),
+        ([one, two], "", "share no sample .* Name the column of ids"),
+        (
+            [make_log(name, [1.0], task=[name], sample=[name]) for name in "ab"],
+            "",
+            "share no sample: the tasks are a there and b here; compare contestants that",
+        ),
         ([one, two], "on", "no log is named 'on'; did you mean 'one'"),
         (namesakes, "x", r"is named 'x'; did you mean 'x \(2\)'\?; there are"),
     ):

@@ -151,8 +151,12 @@ def test_results_for_the_hub(tmp_path: Path) -> None:
     assert {entry["dataset"]["id"] for entry in entries} == {"org/bench"}
     values = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
     assert values == {"x": 50.0, "y": 100.0}
-    with pytest.raises(TaskError, match="the formats are inspect"):
-        list(export_logs(read_logs(tmp_path / "a.csv"), "html", tmp_path))
+    for name, said in (
+        ("html", "html: no format of this name. There are inspect, .*, trajectories, run"),
+        ("trajectory", "did you mean 'trajectories'"),
+    ):
+        with pytest.raises(TaskError, match=said):
+            list(export_logs(read_logs(tmp_path / "a.csv"), name, tmp_path))
 
 
 def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from looktwice.eval.logs import read_logs
 from looktwice.eval.logs.log import Log, name_apart
+from looktwice.eval.logs.replies import replies_lines
 from looktwice.eval.readers import Robust
 from looktwice.eval.tasks import TaskError
 from tests.made_run import MadeRun
@@ -213,6 +214,48 @@ def test_rows_that_nobody_scored_are_read_where_others_have_a_value(
     assert log.read_by == "the log, for 1 of 2 rows by Robust"
 
 
+@pytest.mark.parametrize("name", UNSCORED_ROWS)
+def test_score_counts_what_a_file_records_and_reads_the_rest(tmp_path: Path, name: str) -> None:
+    """`hit` and the metrics of lmms-eval were ignored, and files without BLINK's ids refused."""
+    path = write(tmp_path / name, *UNSCORED_ROWS[name])
+    (line, _) = replies_lines([path])
+    assert "n=2, accuracy=100.00%, coverage=100.00%, " in line and "as_recorded=1" in line
+
+
+JSON_ROWS = [{"no": 0, "response": "(A)", "gold": "A"}, {"no": 1, "response": "(A)", "gold": "B"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns"),
+    [
+        ("m.jsonl", JSON_ROWS, {"sample": "no"}),
+        ("m.jsonl", [{"idx": n, "reply": "A", "answer": key} for n, key in enumerate("AB")], {}),
+        ("m.csv", ["no,ok", "0,yes", "1,no"], {"sample": "no", "value": "ok"}),
+        ("m.tsv", ["index\tanswer\tprediction", "0\tYes\tyes", "1\tNo\tYes"], {}),
+        (
+            "m.jsonl",
+            [
+                {"id": n, "options": ["a cat", "a dog"], "reply": "(A)", "key": key}
+                for n, key in enumerate(("A cat", "a dog"))
+            ],
+            {},
+        ),
+    ],
+)
+def test_compare_and_score_read_the_same_files(
+    tmp_path: Path, name: str, lines: list[Any], columns: dict[str, str]
+) -> None:
+    path = write(tmp_path / name, *lines)
+    assert cells(only(path, **columns), "value", None) == [1, 0]
+    (line, _) = replies_lines([path], columns=columns)
+    assert "n=2, accuracy=50.00%, coverage=100.00%, " in line
+
+
+def test_every_contestant_of_a_table_is_scored(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.csv", "id,model,ok,correct", "q0,a,,1", "q0,b,,0")
+    assert [line.partition(":")[0] for line in replies_lines([path])] == ["a", "b", "total"]
+
+
 def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
     line = {
         "schema_version": "0.3.0",
@@ -281,7 +324,7 @@ def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.Mon
         ("a.eval", b"", "not a zip"),
         ("a.json", b"{}", "expected a run folder, a log of inspect_ai"),
         ("a.json", b"{", "not JSON"),
-        ("a.jsonl", b"", "holds no sample"),
+        ("a.jsonl", b"", "holds no row"),
         ("a.jsonl", b"[1]\n", "expected an object"),
         ("a.jsonl", b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n', "says whether it is"),
         ("a.csv", b"", "is empty; a CSV begins with the names"),

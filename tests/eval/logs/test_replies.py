@@ -143,7 +143,7 @@ def test_what_is_exported_can_be_read_again(tmp_path: Path, ending: str) -> None
     file, out = write(tmp_path / "m.jsonl", EXPORTED), tmp_path / "out" / f"m.{ending}"
     lines = list(replies_lines([file], "robust", exports=[out]))
     assert lines[1] == f"exported: 3 in {out}"
-    again = load_replies(out).rows
+    again = load_replies(out)[0].rows
     assert again["sample"].tolist() == [held["idx"] for held in EXPORTED]
     assert again["reply"].tolist() == [held["reply"] for held in EXPORTED]
     assert [key.strip("()") for key in again["key"]] == ["B", "A", ""]
@@ -168,7 +168,7 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
     header = "index\tcategory\tquestion\tA\tB\tanswer\tprediction"
     table.write_text(f"{header}\n12\tArt Style\tWhich?\tx\ty\tB\tIt is y\n")
     columns = ["sample", "choices", "key", "reply"]
-    row = load_replies(table).rows[columns].iloc[0]
+    row = load_replies(table)[0].rows[columns].iloc[0]
     assert row.tolist() == ["val_Art_Style_12", ("x", "y"), "B", "It is y"]
     sample = {
         "doc_id": 3,
@@ -181,7 +181,7 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
         "blink_acc": {"id": "val_Counting_1", "gt_content": "D", "pred_parsed": "D"},
     }
     path = write(tmp_path / "20260801_samples_blink_counting.jsonl", [sample])
-    row = load_replies(path).rows[columns].iloc[0]
+    row = load_replies(path)[0].rows[columns].iloc[0]
     assert row.tolist() == ["val_Counting_1", ("0", "3", "2", "1"), "D", " (D) 1"]
     assert "accuracy=100.00%" in next(replies_lines([path], "robust"))
 
@@ -209,8 +209,8 @@ ONE = b'{"idx": "val_Jigsaw_1", "reply": "A"'
         ("m.tsv", b"a\tb\n1\t2\n", "which column is the sample's id"),
         ("m.tsv", b"index\tprediction\n\xff\t2\n", "line 2: not UTF-8"),
         ("m.xlsx", b"PK\x03\x04 cut", "cannot be read as an Excel table"),
-        ("m.jsonl", b'{"doc": {}, "resps": [["A"]]}', "the idx 'None' is not SPLIT_"),
-        ("m.jsonl", b"", "holds no sample"),
+        ("m.jsonl", b'{"doc": {}, "resps": [["A"]]}', "'None' is not SPLIT_"),
+        ("m.jsonl", b"", "holds no row"),
         ("m.jsonl", b"{bad\n", "line 1: not JSON"),
         ("m.jsonl", b'{"idx": "val_Jigsaw_1"}\n', "line 1: expected an object with idx and reply"),
         ("m.jsonl", b'{"idx": "Jigsaw", "reply": "A"}\n', "is not SPLIT_SUBTASK_NUMBER"),
@@ -311,7 +311,9 @@ def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, endi
     (_, before), (_, after) = figures(first), figures(again)
     assert before.pop("agreement") and before == after and before["n"] == "423"
     columns = ["sample", "key", "choices", "reply"]
-    source, once, twice = (load_replies(path).rows[columns] for path in (some_replies, out, more))
+    source, once, twice = (
+        load_replies(path)[0].rows[columns] for path in (some_replies, out, more)
+    )
     assert once.equals(source) and twice.equals(once)
 
 
@@ -377,4 +379,4 @@ def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) 
     ids, out = ["00", "7", "10"], tmp_path / "model.xlsx"
     rows = [{"sample": idx, "choices": ("x", "y"), "key": "A", "reply": "A"} for idx in ids]
     export_file(Log("m", make_rows(rows)), out)
-    assert load_replies(out).rows["sample"].str.rpartition("_")[2].tolist() == ids
+    assert load_replies(out)[0].rows["sample"].str.rpartition("_")[2].tolist() == ids
