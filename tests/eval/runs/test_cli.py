@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import COMMANDS, OLD, app, renew
+from looktwice.eval.commands.completion import (
+    complete_config,
+    complete_name,
+    complete_run,
+    complete_setting,
+)
 from looktwice.eval.records import RunFolder
 from looktwice.eval.scoring.row import COLUMNS
 from looktwice.pipelines.config import ConfigError, load_plan
@@ -232,3 +239,34 @@ def test_at_most_18_commands_are_listed_and_former_ones_still_answer() -> None:
     assert not any(f"\n  {name} " in listed for name in OLD)
     said = "`looktwice merge` has become `looktwice export nowhere --out x --as run`"
     assert said in looktwice("merge", "nowhere", "--out", "x", code=2)
+
+
+def test_view_takes_the_newest_run_and_opens_a_browser(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "there is no run in the folder runs" in looktwice("view", code=2)
+    opened = list[str]()
+    monkeypatch.setattr("webbrowser.open", opened.append)
+
+    def serve(page: Any, html: str, stages: Any, port: int, announce: Any) -> None:
+        announce(f"http://{page.runs[0].name}/")
+
+    monkeypatch.setattr("looktwice.eval.page.serving.serve_page", serve)
+    for name in ("older", "newer"):
+        looktwice("run", study, f"name={name}", "task.n=1")
+    assert "open http://newer/ in a browser" in looktwice("view", "--open")
+    looktwice("view", "runs/older")
+    assert opened == ["http://newer/"]
+
+
+def test_what_a_shell_completes(study: Path) -> None:
+    looktwice("run", study, "task.n=1")
+    assert complete_config("stu") == ["study.yaml"]
+    assert "blink_markers" in complete_config("blink_m")
+    assert complete_run("runs/st") == ["runs/study", "runs/study/"]
+    assert "Circles" in complete_name("Circ") and "stages" in complete_name("sta")
+    context = typer.Context(typer.main.get_command(app))
+    context.params = {"config": str(study)}
+    assert complete_setting(context, "task.") == ["task.kind=", "task.n="]
+    context.params = {"config": "no such file"}
+    assert complete_setting(context, "task.") == []
