@@ -213,8 +213,10 @@ def tell_thresholds(asked: Asked) -> None:
         raise RunError(f"direction is rising or falling, found {direction!r}")
     table = threshold_table(asked.scored.scores, Along.of(asked.settings))
     if not table.rows:
-        field = f"no sample has numbers in {along!r}"
-        raise RunError(field if along else "name a field with numbers: along=size")
+        samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
+        fields = ", ".join(sorted({name for row in samples for name in row.meta})) or "none"
+        lacks = f"no sample has numbers in {along!r}" if along else "name a field with numbers"
+        raise RunError(f"{lacks}, such as along=size; the fields are {fields}")
     print_text_table(table, "thresholds", NOTE)
 
 

@@ -99,6 +99,9 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
     for names in by:
         fields = {name: measured_parts(scores, name) for name in names.split(",")}
         values: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        in_meta = {name for row in scores.samples.values() for name in row.meta}
+        if not any(name in in_meta or measured for name, measured in fields.items()):
+            continue  # a field of other tasks
         for sample, row in scores.samples.items():
             parts = (
                 f"{name}={row.meta.get(name, measured.get(sample, ''))}"

@@ -147,7 +147,10 @@ def test_the_commands(study: Path) -> None:
     assert "chance, color" in looktwice("analyse", runs / "c", "thresholds", "along=size")
     for words, said in (
         (("analyse", folder, "thresholds"), "along=size"),
-        (("analyse", folder, "thresholds", "along=x"), "no sample has numbers in 'x'"),
+        (
+            ("analyse", folder, "thresholds", "along=x"),
+            "no sample has numbers in 'x', such as along=size; the fields are ",
+        ),
         (("run", study, *out, "choose.by=staircase"), "none was named"),
     ):
         assert said in looktwice(*words, code=2)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
+from looktwice.eval.display.table import score_table
 from looktwice.eval.records.judgements import Judgement, append, words_of
 from looktwice.eval.scoring import AllRight, Row, Scorer, Verdict
 from looktwice.eval.scoring.metrics import group_metric, right_by_draw
@@ -366,3 +367,14 @@ def test_the_macro_delta_is_the_mean_of_the_tasks(
         for name, delta in zip("tu", deltas, strict=True)
     ]
     assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
+
+
+def test_a_field_that_a_task_has_not_makes_no_slice_of_it(tmp_path: Path) -> None:
+    """It made one, named "level=", of the whole task."""
+    made = MadeRun(tmp_path / "run")
+    for task, meta in (("with", [{"level": "easy"}, {}]), ("without", [{}, {}])):
+        made.task(task, ["A", "B"], meta=meta)
+        made.answers(made.point("plain", task), ["A", "A"])
+    rows = score_table(made.write().path, by=["level"]).where(contestant="plain").rows
+    slices = sorted({(row.task, row.slice) for row in rows if row.slice})
+    assert slices == [("with", "level="), ("with", "level=easy")]
