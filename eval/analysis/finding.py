@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from random import Random
-from statistics import median
 from typing import Any
 
 from looktwice.eval.analysis.factors import ALL_TASKS, BESIDE, LevelEffect, sweep_effects
@@ -26,6 +25,7 @@ from looktwice.eval.display.text_tables import (
     TextTable,
     change_cell,
     format_cost,
+    format_p,
     percent,
     share_cell,
     table,
@@ -313,10 +313,10 @@ def _count(rows: Sequence[FoundRow]) -> Iterator[str]:
     if many == 1 and first.difference:
         kind = "better" if first.change > 0 else "worse"
         verb = f"is surely {kind} than" if sure else "makes no sure difference to"
-        result = f"{first.label} {verb} the baseline: {whole_points(first.difference)}."
-        yield result if sure else result + _would_show(compared)
+        yield f"{first.label} {verb} the baseline: {whole_points(first.difference)}."
     elif not sure:
-        yield f"Of {many} variants none makes a sure difference.{_would_show(compared)}"
+        least = format_p(min(1.0 if row.p_holm is None else row.p_holm for row in compared))
+        yield f"Of {many} variants none makes a sure difference; the least p is {least} (Holm)."
     else:
         better = sum(row.change > 0 for row in sure)
         counts = []
@@ -326,11 +326,3 @@ def _count(rows: Sequence[FoundRow]) -> Iterator[str]:
         largest = [f"{row.label} {round(100 * row.change):+d}" for row in sure[:NAMED]]
         more = f" and {len(sure) - NAMED} more" if len(sure) > NAMED else ""
         yield f"Of {many} variants {' and '.join(counts)}: {', '.join(largest)} points{more}."
-
-
-def _would_show(compared: Sequence[FoundRow]) -> str:
-    """What so many samples show with 80 % power."""
-    differences = [row.difference for row in compared if row.difference]
-    n = max(difference.n for difference in differences)
-    size = median(difference.detectable for difference in differences)
-    return f" With {counted(n, 'sample')} some {100 * size:.0f} points or more would show."

@@ -26,7 +26,8 @@ class FoundRow:
     """An arm beside the baseline of its task: `label` says what alone is different.
 
     `accuracy` and `difference`, to the baseline, are shares; None where every answer failed, of
-    which `failure` says why, or where nothing can be compared. `gained` and `lost` count samples.
+    which `failure` says why, or where nothing can be compared. `gained` and `lost` count samples;
+    `p_holm` is the p of the difference after Holm's correction.
     `arm` is the id of its point, empty for all tasks.
     """
 
@@ -37,6 +38,7 @@ class FoundRow:
     difference: Estimate | None = None
     gained: int = 0
     lost: int = 0
+    p_holm: float | None = None
     sure: bool = False
     is_baseline: bool = False
     failure: str = ""
@@ -240,6 +242,7 @@ class OneChange:
             difference,
             gained if difference else 0,
             lost if difference else 0,
+            scored.p_holm if difference else None,
             sure,
             arm is base and base.point.baseline,
             scored.failure,
