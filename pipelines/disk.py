@@ -143,7 +143,9 @@ def _events(text: str) -> Iterator[Any]:
         yield from yaml.parse(text, Loader=LOADER)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark
-        if mark is not None and text.splitlines()[mark.line][mark.column :].startswith("\t"):
+        # a mark behind the end is on no line
+        line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark is not None else ""
+        if mark is not None and line.startswith("\t", mark.column):
             exc.problem = "found a tab; YAML is indented with spaces"
         if mark is None or "nesting depth" not in str(exc.problem):
             raise
