@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo test check check-style check-types check-house format bench soak clean help
+.PHONY: demo docs test check check-style check-types check-house format bench soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -12,6 +12,7 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 help:
 	@echo 'make demo    install the core, and ask a small model that sees (configs/quickstart.yaml)'
+	@echo 'make docs    build the site into build/site, offline once its tools are there, with the report of the demo'
 	@echo 'make test    install the tools and run the tests (make test ARGS="-k name")'
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
@@ -45,6 +46,14 @@ $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 
 demo: $(VENV)/.core
 	$(VENV)/bin/looktwice run configs/quickstart.yaml $(ARGS)
+
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(VENV)/bin/looktwice run configs/quickstart.yaml --out build/site-runs
+	$(PY) docs/site/build_site.py build/site build/site-runs/quickstart/report.html
 
 test: $(VENV)/.dev
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40 $(ARGS)

@@ -157,7 +157,14 @@ def pages() -> dict[str, str]:
 
 
 def _index_page() -> str:
-    lines = ["# Reference", "", WRITTEN, ""]
+    lines = [
+        "# Reference",
+        "",
+        "Every key, class, setting and command, from the code itself.",
+        "",
+        WRITTEN,
+        "",
+    ]
     lines += ["- [The study's YAML](reference/study.md): every key, and the words of overlays."]
     lines += ["- [The command line](reference/commands.md): every command with its options."]
     lines += [

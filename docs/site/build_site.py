@@ -37,7 +37,11 @@ NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "The project": ("docs/map.md", "CONTRIBUTING.md", "CHANGELOG.md"),
 }
 """Every page by its path in the repository, as the site lists them."""
-NAMES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
+NAMES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+}
 CUT = {
     "docs/gallery.md": 2,
     "docs/dysm.md": 2,
@@ -46,6 +50,7 @@ CUT = {
 }
 """Pages that are cut, and down to headings of which level."""
 LISTED = "docs/reference.md"  # whose lists of classes stand on the pages of rooms, too
+EXAMPLE = '<a href="example.html">The whole report of the demo</a>, as its run wrote it.'
 LINK = re.compile(r"(?<!`)\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")
 FENCE = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
 CARD = re.compile(r"^\*\*(.+?)\.\*\* (.*?)(?=^\*\*|\Z)", re.MULTILINE | re.DOTALL)
@@ -145,7 +150,9 @@ def places(site: list[Page]) -> dict[tuple[str, str], str]:
         found.setdefault((page.source, ""), page.name)
         for number, _, words in headings(page.text):
             anchor = slug(words)
-            found.setdefault((page.source, anchor), f"{page.name}#{anchor}" * bool(number) or page.name)
+            found.setdefault(
+                (page.source, anchor), f"{page.name}#{anchor}" * bool(number) or page.name
+            )
     return found
 
 
@@ -193,25 +200,29 @@ def tree(names: tuple[str, ...], here: str, caption: str = "") -> str:
     return f"\n```{{toctree}}\n:hidden:\n{f':caption: {caption}' * bool(caption)}\n\n{lines}```\n"
 
 
-def write_sources(folder: Path) -> list[Page]:
-    """Writes the pages for Sphinx, what they show, and `llms.txt`; gives the pages."""
-    site, files = pages(), {"docs/site/site.css"}
+def write_sources(folder: Path, report: Path | None = None) -> None:
+    """Writes the pages for Sphinx, what they show, `llms.txt`, and a report as an example."""
+    site, files = pages(), set[str]()
     found = places(site)
     for page in site:
         text = linked(page, found, files)
         text = cards(text) if page.name.startswith("gallery/") else text
         text = FENCE.sub(r"```{code-block} \1\n:caption: \2\n", text)
         text += tree(page.children, page.name) if page.children else ""
+        if report and page.name in ("index.md", "report.md"):
+            head, _, rest = text.partition("\n## ")
+            text = f"{head}\n{EXAMPLE}\n\n## {rest}"
         if page.name == "index.md":
             for caption, sources in NAVIGATION.items():
                 text += tree(tuple(found[source, ""] for source in sources), "index.md", caption)
         text = text if page.is_listed else f"---\norphan: true\n---\n\n{text}"
         _put(folder / page.name, text.encode())
-    for source in files - {"docs/site/site.css"}:
+    for source in files:
         _put(folder / "files" / source.removeprefix("docs/"), (ROOT / source).read_bytes())
     _put(folder / "_static/site.css", (HERE / "site.css").read_bytes())
     _put(folder / "_extra/llms.txt", index_of(site, found).encode())
-    return site
+    if report:
+        _put(folder / "_extra/example.html", report.read_bytes())
 
 
 def index_of(site: list[Page], found: Mapping[tuple[str, str], str]) -> str:
@@ -237,9 +248,7 @@ def build(out: Path, report: Path | None = None) -> None:
     sources = out.with_name(f"{out.name}-sources")
     shutil.rmtree(sources, ignore_errors=True)
     shutil.rmtree(out, ignore_errors=True)
-    write_sources(sources)
-    if report:
-        _put(sources / "_extra/example.html", report.read_bytes())
+    write_sources(sources, report)
     options = ["-W", "--keep-going", "-q", "-c", str(sources), "-b", "html"]
     shutil.copy(HERE / "conf.py", sources / "conf.py")
     subprocess.run([sys.executable, "-m", "sphinx", *options, str(sources), str(out)], check=True)

@@ -1,7 +1,7 @@
 """What Sphinx is told of the site; `docs/site/build_site.py` writes the pages that it reads."""
 
 project = "looktwice"
-author = copyright = "The looktwice contributors"  # noqa: A001  # Sphinx's own names
+author = copyright = "The looktwice contributors"  # Sphinx's own names
 extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 6

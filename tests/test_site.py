@@ -1,0 +1,151 @@
+"""The site: every page of docs/ is in its navigation and opens with a sentence, every link leads to
+a page, and built without network it opens from disk with search. Building is skipped where Sphinx
+or Chromium is missing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.config.classes import load_plugin
+from tests.browser import CHROMIUM, Browser, open_browser
+from tests.paths import DOCS, ROOT
+
+SCRIPT = DOCS / "site" / "build_site.py"
+PARTS = ("sphinx", "myst_parser", "furo", "sphinx_design", "sphinx_copybutton")
+site = import_module(load_plugin(str(SCRIPT)))
+builds = pytest.mark.skipif(
+    CHROMIUM is None or not all(map(find_spec, PARTS)), reason="needs the extra docs and Chromium"
+)
+TALLEST = 12_000  # pixels of a page
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    site.write_sources(folder)
+    return folder
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = [path for paths in site.NAVIGATION.values() for path in paths]
+    written = {str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md")}
+    assert len(listed) == len(set(listed))
+    assert set(listed) == written | {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+
+
+OPENED = [page for page in site.pages() if not page.name.startswith("reference/")]
+
+
+@pytest.mark.parametrize("page", OPENED, ids=lambda page: page.name)
+def test_a_page_has_a_title_and_opens_with_a_sentence(page: Any) -> None:
+    assert page.text.startswith("# ")
+    assert re.search(r"[.:](?= |$)", page.opening), page.text[:200]
+
+
+def test_every_link_leads_to_a_page_or_a_file(sources: Path) -> None:
+    links = [
+        (page, link)
+        for page in sources.rglob("*.md")
+        for link in re.findall(r"(?<!`)\]\((?!https?:)([^)#\s]+)", page.read_text("utf-8"))
+    ]
+    assert len(links) > 500
+    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_a_link_that_leads_nowhere_is_told() -> None:
+    page = site.Page("here.md", "docs/here.md", "# Here\n\nSee [there](guide.md#nowhere).\n")
+    with pytest.raises(LookupError, match=re.escape("docs/here.md: no page for guide.md#nowhere")):
+        site.linked(page, site.places(site.pages()), set())
+
+
+def test_links_follow_a_page_that_is_cut(sources: Path) -> None:
+    folder = sources / "reference/prompting"
+    room = (folder / "promptingmarkers.md").read_text("utf-8")
+    assert "](promptingmarkerscircles.md)" in room
+    circles = (folder / "promptingmarkerscircles.md").read_text("utf-8")
+    assert "# prompting.markers.Circles" in circles and "\n## " not in circles
+    assert "](pointmarking.md)" in circles and "](promptingmarkers.md)" in circles
+
+
+def test_the_gallery_has_a_card_for_each_picture_line(sources: Path) -> None:
+    entries = len(re.findall(r"^\*\*", (DOCS / "gallery.md").read_text("utf-8"), re.MULTILINE))
+    texts = "".join(page.read_text("utf-8") for page in sources.glob("gallery/*.md"))
+    assert texts.count("{grid-item-card}") == entries > 60
+
+
+def test_the_list_for_language_models_names_every_page(sources: Path) -> None:
+    lines = (sources / "_extra/llms.txt").read_text().splitlines()
+    named = [line for line in lines if line.startswith("- [")]
+    assert len(named) == sum(map(len, site.NAVIGATION.values()))
+    assert all(line.endswith((".", ":")) for line in named)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built in a network namespace of its own where the system lets us."""
+    out = tmp_path_factory.mktemp("site") / "html"
+    report = out.with_name("report.html")
+    report.write_text("<!doctype html><title>a report</title>")
+    apart = [shutil.which("unshare") or "unshare", "-rn"]
+    fenced = shutil.which("unshare") and not subprocess.run([*apart, "true"]).returncode
+    command = [sys.executable, str(SCRIPT), str(out), str(report)]
+    done = subprocess.run(
+        [*(apart if fenced else ()), *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with open_browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@builds
+@pytest.mark.slow
+def test_every_page_opens_from_disk(built: Path, browser: Browser) -> None:
+    assert (built / "example.html").read_text() and (built / "llms.txt").read_text()
+    faults, pages = [], sorted(set(built.rglob("*.html")) - {built / "example.html"})
+    assert len(pages) > 200
+    for page in pages:
+        browser.open(page, "document.readyState === 'complete'")
+        height, pictures, text = browser.run(
+            "[document.documentElement.scrollHeight,"
+            " [...document.images].every(picture => picture.naturalWidth > 0),"
+            " (document.querySelector('article') ?? document.body).innerText]"
+        )
+        fetched = [url for url in browser.requests if not url.startswith(("file:", "data:"))]
+        if height > TALLEST or not pictures or "```" in text or fetched or browser.complaints:
+            faults.append((page.name, height, pictures, fetched, browser.complaints[:1]))
+    assert faults == []
+
+
+@builds
+@pytest.mark.slow
+def test_the_search_works_from_disk(built: Path, browser: Browser) -> None:
+    address = f"{(built / 'search.html').as_uri()}?q=staircase"
+    browser.open(address, "document.querySelectorAll('#search-results li').length > 0")
+    assert "Thresholds" in browser.text("#search-results")
+    assert browser.complaints == []
+
+
+@builds
+@pytest.mark.slow
+def test_every_link_of_the_site_is_alive(built: Path) -> None:
+    dead = []
+    for page in built.rglob("*.html"):
+        for link in re.findall(r'href="([^"#:?]+)[#"?]', page.read_text("utf-8")):
+            if not (page.parent / link).exists():
+                dead.append((page.name, link))
+    assert dead == []
