@@ -11,6 +11,7 @@ from typing import Any
 from looktwice.eval.analysis.analyses import ANALYSES, ReportTable
 from looktwice.eval.analysis.factors import effects_csv, sweep_table
 from looktwice.eval.analysis.finding import Finding, changes, find
+from looktwice.eval.analysis.found_on_page import page_evidence, show_finding
 from looktwice.eval.analysis.looking.measured import measurement_curves
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
@@ -209,7 +210,10 @@ def html_page(
     """The page of a table's runs, piece by piece: with what fits into a file, or `served` without
     words."""
     report = report or Report(scored)
-    data = page.data(scored.rows, whole=not served)
+    evidence = page_evidence(report.finding, page)
+    first = evidence.samples if evidence else ()
+    data = page.data(scored.rows, whole=not served, first=first)
+    data = show_finding(data, report.finding, page)
     lines = [*data.lines]
     for draw in (measurement_curves, threshold_lines):
         for run in scored.scores:
@@ -219,6 +223,7 @@ def html_page(
         data,
         notes=[*scored.notes, f"Read with: {report.readers}", *report.agreement],
         lines=lines,
+        evidence=evidence,
         grids=[*data.grids, *crossed_grids(scored.scores, scored.by)],
     )
     above = (ReportTable("Accuracy", report.overview), ReportTable("Over all tasks", report.means))

@@ -117,7 +117,7 @@ def make_no_twice(patch: pytest.MonkeyPatch) -> None:
     roughly."""
     made: dict[str, str] = {}
 
-    def once(picture: Picture, *look: int) -> str:
+    def once(picture: Picture, *look: Any) -> str:
         if picture.sha not in made:
             made[picture.sha] = thumbnail(picture, *look)
         return made[picture.sha]

@@ -103,6 +103,14 @@ def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
             urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10)
 
 
+def test_nothing_is_told_to_another_host(url: str) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(f"{url}/models", headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        opener.open(request, timeout=10)
+    assert b"pocket" in opener.open(f"{url}/models", timeout=10).read()
+
+
 def test_another_model_and_a_taken_port_are_said(url: str) -> None:
     taken = url.split(":")[2].split("/")[0]
     for words, says in (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
@@ -18,10 +18,13 @@ from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
-from looktwice.prompting.agent.episode import read_looks
+from looktwice.prompting.agent.episode import Look, read_looks
 
-THUMBNAIL = 256, 75
-"""The longest side of a thumbnail in pixels, and its quality as a JPEG."""
+THUMBNAIL: tuple[int, int, Literal["WebP"]] = 256, 80, "WebP"
+"""The longest side of a thumbnail in pixels, and its quality and kind."""
+
+Sources = Sequence[tuple[PagePicture, Picture]]
+"""A sample's own pictures, and their pixels."""
 
 
 @dataclass
@@ -32,19 +35,22 @@ class Conversations:
     folder: RunFolder
     messages: dict[str, PageTurn] = field(default_factory=dict)
 
-    def detail(self, record: Record, answer: PageAnswer) -> PageAnswer:
-        """The answer with what was said and shown, and how long it took."""
+    def detail(
+        self, record: Record, answer: PageAnswer, sources: Callable[[], Sources] = tuple
+    ) -> PageAnswer:
+        """The answer with what was said and shown, and how long it took; `sources` are asked for
+        where an agent looked at them."""
         last = record.last_reply or {}
         served = (last.get("served_by") or {}).items()
         return replace(
             answer,
             reply=last.get("text", ""),
-            turns=tuple(self._turns(record)),
+            turns=tuple(self._turns(record, sources)),
             seconds=record.timings.get("total"),
             served_by=", ".join(f"{name} {value}" for name, value in served if value),
         )
 
-    def _turns(self, record: Record) -> Iterator[PageTurn]:
+    def _turns(self, record: Record, sources: Callable[[], Sources]) -> Iterator[PageTurn]:
         """The turns that no earlier call has sent; a reply that is sent back is shown already."""
         earlier, reply = list[str](), PageTurn("", ())
         looks = read_looks(record.notes)
@@ -58,7 +64,8 @@ class Conversations:
             yield reply
             for look in looks:
                 if look.call == number:
-                    yield PageTurn("look", (look.words,))
+                    asked = place_look(look, sources()) if any(look.regions) else ()
+                    yield PageTurn("look", (look.words, *asked))
         for note in record.notes:
             if not note.startswith("look {"):
                 yield PageTurn("note", (note,))
@@ -105,6 +112,19 @@ def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any
     except (ValueError, TypeError, OverflowError):
         return ()
     return tuple(placed)
+
+
+def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
+    """The images that a look asked for a region of, each with a box around what it showed."""
+    for number, *edges in filter(None, look.regions):
+        if int(number) < len(sources):
+            picture, pixels = sources[int(number)]
+            width, height = pixels.size
+            left, top, right, bottom = (
+                round(edge / side, 4) for edge, side in zip(edges, (width, height) * 2, strict=True)
+            )
+            box = ("box", left, top, right - left, bottom - top, str(look.number))
+            yield PagePicture(picture.name, f"look {look.number} at {picture.caption}", (box,))
 
 
 def recorded_tasks(

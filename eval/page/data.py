@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from looktwice.eval.statistics.intervals import Estimate
+
 SPENT = ("seconds", "tokens_in", "tokens_out", "cost")
 """What an answer takes."""
 
@@ -88,8 +90,8 @@ class PageContestant:
     """Who answered: a label, told from all others; the run; and facts such as the model and how it
     decoded.
 
-    One contestant of a page is its `baseline`, with which the page compares first; else the first
-    one is.
+    One contestant of each run is its `baseline`, with which the page compares the run's others
+    first; without any, the first contestant of the page is.
     """
 
     label: str
@@ -101,12 +103,18 @@ class PageContestant:
 @dataclass(frozen=True)
 class PageLines:
     """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in
-    0..1."""
+    0..1.
+
+    `more` lines had no room. Along a number that samples `chose` by themselves, such as an agent's
+    looks, accuracy shows a selection, and not what the number does.
+    """
 
     factor: str
     task: str
     lines: Mapping[str, Sequence[tuple[float, float, float, float]]]
     chance: float | None = None
+    more: int = 0
+    chose: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,12 +130,53 @@ class PageGrid:
 
 
 @dataclass(frozen=True)
+class PageChange:
+    """A contestant beside the baseline of its task: `label` says what alone is different; shares in
+    0..1.
+
+    `difference` counts flips as better and worse, and is `sure` after correction; `failure` says
+    why every answer failed.
+    """
+
+    label: str
+    contestant: int
+    accuracy: Estimate | None
+    difference: Estimate | None = None
+    sure: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class PageFinding:
+    """What was found on one task (-1: all of them) against its baseline (None: it was not asked),
+    in rows of one change at a time."""
+
+    title: str
+    task: int
+    baseline: int | None
+    changes: Sequence[PageChange]
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class PageEvidence:
+    """Samples that a contestant flips against its rival, and how they were chosen."""
+
+    contestant: int
+    rival: int
+    samples: Sequence[int]
+    told: str
+    is_gained: bool
+
+
+@dataclass(frozen=True)
 class PageData:
     """All that a page shows. Whoever has contestants, samples and answers can make one: the page
     computes the rest.
 
     `answers` are by (number of the contestant, number of the sample), each with its draws in order;
     a pair without an entry was not asked. `thumbnails` are data URLs of pictures by name.
+    `finding` stands on the first screen, `sentences` above it, `about` beside the title.
     `provenance` is told as it is, under headings. `detailed` are the samples whose words are in
     `answers`, None for all; a page that is served fetches the others.
     """
@@ -143,3 +192,7 @@ class PageData:
     lines: Sequence[PageLines] = ()
     grids: Sequence[PageGrid] = ()
     detailed: frozenset[int] | None = None
+    finding: Sequence[PageFinding] = ()
+    sentences: Sequence[str] = ()
+    evidence: PageEvidence | None = None
+    about: str = ""

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, zip_longest
 from statistics import fmean
 from typing import Any
@@ -35,8 +36,8 @@ MOST_ANSWERS, MOST_CHARACTERS = 16_000, 7_400_000
 """Answers whose words a file holds, and the length of these words; samples on which contestants
 disagree come first."""
 
-MOST_PICTURES, MOST_PICTURE_CHARACTERS = 600, 9_000_000
-"""Thumbnails of a file, and the length of words and thumbnails together."""
+MOST_PICTURE_CHARACTERS = 9_000_000
+"""The length of words and thumbnails together."""
 
 TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
 
@@ -63,13 +64,16 @@ class RunPage:
             for scores in scored.points:
                 self._add(run, scores)
 
-    def data(self, rows: Sequence[Row], *, whole: bool = True) -> PageData:
+    def data(
+        self, rows: Sequence[Row], *, whole: bool = True, first: Sequence[int] = ()
+    ) -> PageData:
         """The data with the words and thumbnails that fit into a file; with `whole=False` without
         any.
 
-        `rows` are those of the runs' table, of which the curves of a sweep are made.
+        `rows` are those of the runs' table, of which the curves of a sweep are made. The samples
+        `first` are put into the file before others.
         """
-        thumbnails = self._fill_file() if whole else {}
+        thumbnails = self._fill_file(first) if whole else {}
         is_complete = whole and len(self._worded) == len(self.samples)
         return PageData(
             ", ".join(run.name for run in self.runs),
@@ -95,7 +99,8 @@ class RunPage:
                 for who, sample, place in self._find(run, record):
                     if sample in wanted:
                         answer = self.answers[who, sample][place]
-                        yield who, sample, place, conversations.detail(record, answer)
+                        sources = partial(self.own_pictures, sample)
+                        yield who, sample, place, conversations.detail(record, answer, sources)
 
     def replies(self) -> Iterator[tuple[int, str]]:
         """(sample, reply) of every call of every record, one record at a time."""
@@ -119,6 +124,15 @@ class RunPage:
                     marks = place_marks(row, place, picture.size)
                     pictures.append((PagePicture(sha, f"source {place + 1}", marks), picture))
         return pictures
+
+    def number_of_contestant(self, run: int, label: str) -> int:
+        """The number of a run's contestant by its label in tables."""
+        name = f"{label} ({self.runs[run].name})" if len(self.runs) > 1 else label
+        return list(self.contestants).index((run, name))
+
+    def number_of(self, scores: PointScores, sample: str) -> int:
+        """The number of a sample of an arm."""
+        return self._numbers[_key(scores.task, scores.samples[sample])]
 
     def stored(self, sha: str) -> Picture:
         """A picture that one of the runs kept; who looks at it gets a PictureError where it is
@@ -146,8 +160,8 @@ class RunPage:
         present = self.contestants.get((run, name)) or PageContestant(
             name, folder, False, _made_of(scores)
         )
-        is_base = scores.point.baseline and not scores.older and not run
-        if is_base and not any(who.baseline for who in self.contestants.values()):
+        is_base = scores.point.baseline and not scores.older
+        if is_base and not any(w.baseline for w in self.contestants.values() if w.run == folder):
             present = replace(present, baseline=True)
         self.contestants[run, name] = present
         self.tasks.setdefault(scores.task, PageTask(scores.task, _task_facts(scores)))
@@ -176,10 +190,11 @@ class RunPage:
                 number = self._numbers[_key(scores.task, row)]
                 yield who, number, sorted(draws).index(record.draw)
 
-    def _fill_file(self) -> dict[str, str]:
+    def _fill_file(self, wanted: Sequence[int]) -> dict[str, str]:
         """Put the words of as many samples into their answers as a file holds, then give the
         thumbnails that it still has room for."""
-        first, room, chosen = self._by_interest(), MOST_ANSWERS, list[int]()
+        first = list(dict.fromkeys([*wanted, *self._by_interest()]))
+        room, chosen = MOST_ANSWERS, list[int]()
         counts = Counter(sample for _, sample in self.answers)
         for number in first:
             room -= counts[number]
@@ -228,7 +243,7 @@ class RunPage:
         made: dict[str, str] = {}
         for number, names in sent.items():
             sources = self.rows[number].sample["images"]
-            is_full = length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES
+            is_full = length >= MOST_PICTURE_CHARACTERS
             if is_full and made.keys().isdisjoint(sources):  # what is not shown need not be read
                 shown = [PagePicture(sha, f"source {n}") for n, sha in enumerate(sources, 1)]
                 wanted = {}
@@ -240,7 +255,7 @@ class RunPage:
                     wanted.setdefault(name, self.stored(name))
             self.samples[number] = replace(self.samples[number], pictures=tuple(shown))
             for name, picture in wanted.items():
-                if length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES:
+                if length >= MOST_PICTURE_CHARACTERS:
                     break
                 with suppress(
                     PictureError

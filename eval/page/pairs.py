@@ -14,13 +14,14 @@ from statistics import fmean
 import numpy as np
 
 from looktwice.eval.page.data import SPENT, PageAnswer, PageData
-from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
+from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, correct
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
-"""Any two contestants are compared while pairs times samples, and pairs times tasks, stay below
-these; else each with the baseline alone. A bootstrap interval takes some milliseconds."""
+"""Any two contestants are compared while pairs times samples, and the tasks that pairs share, stay
+below these; else each with its baseline alone, and the page counts the others' flips without an
+interval. A bootstrap takes some milliseconds."""
 
 ALL = -1
 """The number of the task that stands for all of them."""
@@ -31,7 +32,8 @@ class ContestantScore:
     """A contestant on a task (ALL: on all of its own): its accuracy, and the mean of what an answer
     takes.
 
-    Accuracy over all tasks is the mean of the tasks' (macro); None where nothing was scored.
+    Accuracy over all tasks is that of all their samples, as is the difference of two contestants;
+    None where nothing was scored.
     """
 
     contestant: int
@@ -46,7 +48,7 @@ class ContestantPair:
     neither failed.
 
     `out` samples are in one of the two alone. `p_holm` and `p_bh` are corrected over the pairs of
-    the baseline on single tasks, or over those on ALL; else None.
+    a baseline on single tasks, or over those on ALL; else None.
     """
 
     contestant: int
@@ -66,8 +68,14 @@ class PageNumbers:
 
     @cached_property
     def baseline(self) -> int:
-        """The number of the contestant that others are compared with."""
+        """The number of the first contestant that others are compared with."""
         return next((i for i, who in enumerate(self.data.contestants) if who.baseline), 0)
+
+    @cached_property
+    def baselines(self) -> list[int]:
+        """Of each contestant the number of its run's baseline, else of the page's."""
+        of_runs = {who.run: n for n, who in enumerate(self.data.contestants) if who.baseline}
+        return [of_runs.get(who.run, self.baseline) for who in self.data.contestants]
 
     @cached_property
     def arms(self) -> list[ContestantScore]:
@@ -75,14 +83,16 @@ class PageNumbers:
         asked = defaultdict[tuple[int, int], list[PageAnswer]](list)
         for (who, sample), draws in self.data.answers.items():
             asked[who, self._task_of(sample)] += draws
-        tasks, arms = self._by_task(self._values()), list[ContestantScore]()
+        whole, arms = self._values(), list[ContestantScore]()
+        tasks = self._by_task(whole)
         for who in range(len(self.data.contestants)):
             mine = list[ContestantScore]()
             for task in sorted(task for other, task in asked if other == who):
                 accuracy = tasks[task].mean(who) if task in tasks else None
                 mine.append(ContestantScore(who, task, accuracy, _spent(asked[who, task])))
             if mine:
-                arms += [*mine, _over_tasks(who, mine, tasks)]
+                spent = [draw for arm in mine for draw in asked[who, arm.task]]
+                arms += [*mine, ContestantScore(who, ALL, whole.mean(who), _spent(spent))]
         return arms
 
     def _task_of(self, sample: int) -> int:
@@ -106,17 +116,22 @@ class PageNumbers:
     @cached_property
     def pairs(self) -> list[ContestantPair]:
         """Any two contestants on each task that both have, and on ALL; with many contestants the
-        baseline's alone."""
-        base, everybody = self.baseline, range(len(self.data.contestants))
-        chosen = [(who, base) for who in everybody if who != base]
-        rest = [(b, a) for a, b in combinations(everybody, 2) if base not in (a, b)]
-        samples, tasks = len(self.data.samples), len(self.data.tasks)
-        if len(rest) * samples <= MOST_COMPARED and len(rest) * tasks <= MOST_INTERVALS:
-            chosen += rest
+        baselines' alone."""
+        base, everybody = self.baselines, range(len(self.data.contestants))
         whole, pairs = self._values("failed"), list[ContestantPair]()
         by_task = self._by_task(whole)
+        chosen = [(who, base[who]) for who in everybody if who != base[who]]
+        rest = [(b, a) for a, b in combinations(everybody, 2) if a != base[b] and b != base[a]]
+        tasks_of = {
+            pair: [task for task, v in by_task.items() if v.has(*pair).any()]
+            for pair in (*chosen, *rest)
+        }
+        rest = [pair for pair in rest if tasks_of[pair]]
+        is_small = len(rest) * len(self.data.samples) <= MOST_COMPARED
+        if is_small and sum(len(tasks_of[pair]) for pair in rest) <= MOST_INTERVALS:
+            chosen += rest
         for who, rival in chosen:
-            shared = {task: v for task, v in by_task.items() if v.has(who, rival).any()}
+            shared = {task: by_task[task] for task in tasks_of[who, rival]}
             of_both = [self._task_of(sample) in shared for sample in whole.units]
             for task, values in (*shared.items(), (ALL, whole.where(np.array(of_both, bool)))):
                 if paired := values.pair(who, rival):
@@ -124,8 +139,8 @@ class PageNumbers:
                     pairs.append(ContestantPair(who, rival, task, paired, out))
         return correct(
             pairs,
-            lambda pair: pair.paired.p if pair.rival == base else None,
-            lambda pair: pair.task == ALL,
+            lambda pair: pair.paired.p if pair.rival == base[pair.contestant] else None,
+            lambda pair: (pair.rival, pair.task == ALL),
         )
 
     @cached_property
@@ -167,7 +182,7 @@ class PageNumbers:
             return sentence
         best, most = max(whole.items(), key=lambda pair: pair[1])
         who = f" of the {len(whole)} contestants with every task" * (len(whole) < len(names))
-        where = f" as the mean of {tasks}" * (len(self.data.tasks) > 1)
+        where = f" of all samples of {tasks}" * (len(self.data.tasks) > 1)
         return f"{sentence} {best} has the highest accuracy{who}, {100 * most:.1f} %{where}."
 
 
@@ -179,25 +194,6 @@ def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
         if any(counts):
             sums[name] = fsum(counts) / len(counts)
     return sums
-
-
-def _over_tasks(
-    who: int, arms: Sequence[ContestantScore], tasks: Mapping[int, Values[int, int]]
-) -> ContestantScore:
-    """The mean over tasks with its interval, and the mean of what an answer takes, weighted by
-    n."""
-    strata, sums = list[Stratum](), defaultdict[str, float](float)
-    for arm in arms:
-        if arm.accuracy:
-            values = tasks[arm.task].where(tasks[arm.task].has(who))
-            strata.append(Stratum(values[who], values.clusters.tolist()))
-            for name, spent in arm.sums.items():
-                sums[name] += spent * arm.accuracy.n
-    if not strata:
-        return ContestantScore(who, ALL, None)
-    accuracy = mean_of_shares([part._replace(weight=1 / len(strata)) for part in strata])
-    means = {name: spent / accuracy.n for name, spent in sums.items()}
-    return ContestantScore(who, ALL, accuracy, means)
 
 
 def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:

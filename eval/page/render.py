@@ -22,7 +22,7 @@ from looktwice.pipelines.models.keys import known_keys, mask_keys
 __all__ = ["render_page"]
 
 VENDORED = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
-OWN = ("page_state.js", "page_charts.js", "page_samples.js", "page.js")
+OWN = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
 NONE = "'none'"
 WORDS = {"question", "choices", "reply", "served_by", "parts"}
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
@@ -51,7 +51,10 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     numbers = PageNumbers(data)
     shown = {
         "title": data.title,
-        "summary": numbers.summary,
+        "summary": data.sentences or numbers.summary,
+        "about": data.about,
+        "is_served": served,
+        "counts": (len(data.contestants), len(data.samples)),
         "provenance": data.provenance,
         "contestants": [(who.label, who.facts) for who in data.contestants],
         "tasks": [(task.label, task.facts) for task in data.tasks],
@@ -85,6 +88,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
     return {
         "served": served,
         "baseline": numbers.baseline,
+        "baselines": numbers.baselines,
         "contestants": [who.label for who in data.contestants],
         "tasks": [task.label for task in data.tasks],
         "samples": (plain(replace(sample, group=""), texts) for sample in data.samples),
@@ -97,6 +101,8 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "is_whole": data.detailed is None,
         "arms": [plain(arm) for arm in numbers.arms],
         "pairs": [plain(pair) for pair in numbers.pairs],
+        "finding": plain(data.finding),
+        "evidence": plain(data.evidence),
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
         "grids": [vars(grid) for grid in data.grids],
         "thumbnails": data.thumbnails,

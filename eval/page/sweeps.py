@@ -71,7 +71,7 @@ def _curves_along(
         if points:
             level = levels.pop() if len(levels) == 1 else None
             shown = dict(islice(points.items(), MAX_LINES))
-            yield PageLines(_short(place, task), task, shown, level)
+            yield PageLines(_short(place, task), task, shown, level, len(points) - len(shown))
 
 
 def _concerns(place: str, point: PointRow) -> bool:

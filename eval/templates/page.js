@@ -1,32 +1,37 @@
 "use strict";
-// Starts the page: draws what the address asks for, listens to keys, and opens everything for printing.
+// Starts the page: draws what the address asks for, listens to keys, and sorts tables.
 
 const KEYS = {
   j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1),
   "/": () => document.getElementById("q").focus(), "?": () => document.getElementById("help").showModal(),
   d: () => go({ disagree: state.disagree ? "" : "1" }), g: () => changeFilter({ flip: nextFlip() }),
-  x: () => document.getElementById("clear").click(),
+  x: () => document.getElementById("clear").click(), b: () => compareOpen(), c: () => go({ sheet: state.sheet ? "" : "1" }),
 };
 const FLIPS = ["", "any", "gained", "lost"];
 const THEMES = ["", "light", "dark"];
-let drawn = {}; // what the charts were drawn for
+const ASKED = ["who", "flip", "verdict", "disagree", "q", "sample", "sheet"]; // of the address, so that it opens at the samples
+let drawn = {}; // what the rows of rivals and the charts were drawn for
 
 function nextFlip() {
   return FLIPS[(FLIPS.indexOf(state.flip) + 1) % FLIPS.length];
 }
 
 /** Draw what the state asks for; what it leaves alone stays. */
-function show() {
+async function show() {
   document.documentElement.dataset.theme = state.theme;
-  const base = chosen.base, task = chosen.task;
+  const { base } = state, { task } = chosen, isNew = drawn.base !== base || drawn.task !== task;
   drawMatrix(); // its links hold the other filters
-  if (drawn.base !== base || drawn.task !== task) drawForest();
-  drawn = { base, task };
+  drawFinding();
+  await drawEvidence();
+  if (isNew) drawRivals();
+  if (isNew && drawn.width) drawCharts();
+  drawn = { ...drawn, base, task };
   return showSamples();
 }
 
 function onKey(event) {
-  const typing = event.target.closest("input, select, textarea, dialog");
+  if (event.key === "b" && document.getElementById("large").open) return blink();
+  const typing = event.target.closest("input:not([type=checkbox]), select, textarea, dialog");
   if (event.key === "Escape" && typing) return event.target.blur();
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return undefined;
   const { top, bottom } = document.getElementById("samples").getBoundingClientRect();
@@ -43,6 +48,35 @@ function onClick(event) {
   if (place) document.getElementById(place).scrollIntoView();
 }
 
+/** Let a click on a column's title sort the rows of a table, by numbers where all begin with one. */
+function makeSortable(table) {
+  table.querySelectorAll("thead th").forEach((title, column) => {
+    const button = make("button", { type: "button", class: "sort" }, ...title.childNodes);
+    title.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const body = table.tBodies[0], rows = [...body.rows], sign = title.ariaSort === "descending" ? 1 : -1;
+      const cell = (row) => row.cells[column]?.innerText.trim() || "";
+      const number = (row) => parseFloat(cell(row).replace("−", "-").replace(/^[<$]\s*/, "").replaceAll(",", ""));
+      const isNumeric = rows.every((row) => !cell(row) || cell(row) === "-" || !Number.isNaN(number(row)));
+      const order = isNumeric ? (a, b) => (Number.isNaN(number(a)) ? -Infinity : number(a)) - (Number.isNaN(number(b)) ? -Infinity : number(b))
+        : (a, b) => -cell(a).localeCompare(cell(b), undefined, { numeric: true });
+      table.querySelectorAll("th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
+      title.setAttribute("aria-sort", sign < 0 ? "descending" : "ascending");
+      body.replaceChildren(...rows.sort((a, b) => sign * order(a, b)));
+    });
+  });
+}
+
+/** Keep the list of samples below the bar of filters, and charts as wide as the page. */
+function watchSizes() {
+  const root = document.documentElement, bar = document.getElementById("filters"), main = document.querySelector("main");
+  new ResizeObserver(() => root.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
+  new ResizeObserver(() => {
+    if (drawn.width !== main.clientWidth) drawCharts();
+    drawn.width = main.clientWidth;
+  }).observe(main);
+}
+
 async function start() {
   readAddress();
   setUpFilters();
@@ -52,12 +86,17 @@ async function start() {
   document.getElementById("theme").addEventListener("click", () =>
     go({ theme: THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length] }, true));
   document.getElementById("keys").addEventListener("click", KEYS["?"]);
-  window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
+  document.getElementById("blink").addEventListener("click", blink);
+  document.getElementById("selected").addEventListener("toggle", drawCharts);
+  document.querySelectorAll("#tables table").forEach(makeSortable);
+  const lacking = samples.filter((_, number) => lacksPictures(number)).length;
+  if (lacking) fill("lacking", `● ${lacking} of ${samples.length} samples lack pictures in this file: looktwice view RUN shows them.`);
+  drawCharts();
+  drawn.width = document.querySelector("main").clientWidth;
   await show();
-  for (const draw of [drawLines, drawGrids, drawCosts]) draw();
+  watchSizes();
   document.documentElement.dataset.ready = "1";
-  const asked = ["who", "flip", "verdict", "disagree", "q", "sample"].some((name) => state[name]);
-  if (asked) document.getElementById("samples").scrollIntoView();
+  if (ASKED.some((name) => state[name])) document.getElementById("samples").scrollIntoView();
 }
 
 start();

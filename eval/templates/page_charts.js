@@ -1,9 +1,10 @@
 "use strict";
-// The matrix of contestants and tasks, and the charts, drawn by Observable Plot.
+// What was found, the matrix of contestants and tasks, and the charts, drawn by Observable Plot.
 
 const COLORS = [0, 1, 2, 3, 4, 5, 6, 7].map((number) => `var(--k${number})`);
 const percent = (share) => (share === null || share === undefined ? "" : (100 * share).toFixed(1));
 const signed = (share) => `${share >= 0 ? "+" : "−"}${Math.abs(100 * share).toFixed(1)}`;
+const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /** An element with attributes, texts and children; a text is never read as HTML. */
 function make(tag, attributes = {}, ...children) {
@@ -19,19 +20,91 @@ function fill(id, ...children) {
   document.getElementById(id).replaceChildren(...children.filter(Boolean));
 }
 
+// ---- rows of one change at a time
+
+/** What was found: the first table beside its flips, those of other tasks below. */
+function drawFinding() {
+  const tables = data.finding.map((part) => changesTable(part.title, part.task, part.baseline, part.chance,
+    part.changes.map(({ contestant, difference, ...change }) => ({ ...change, who: contestant, pair: difference }))));
+  fill("found", tables[0]);
+  fill("found-more", ...tables.slice(1));
+}
+
+/** Every contestant of a task with its interval, beside a rival that was chosen, or where nothing tells what was found. */
+function drawRivals() {
+  if (data.finding.length && !state.base) return fill("rivals");
+  const rival = rivalOf(0), first = data.tasks.findIndex((_, number) => arms.has(`${rival},${number}`));
+  const task = chosen.task !== ALL || data.tasks.length === 1 || !hasAllTasks(rival) ? Math.max(chosen.task, first) : ALL, rows = [];
+  for (const [who, label] of data.contestants.entries()) {
+    const arm = arms.get(`${who},${task}`), pair = who === rivalOf(who) ? null : pairOf(who, rivalOf(who), task);
+    if (arm && arm.value !== null && (task !== ALL || hasAllTasks(who)) && (pair || who === rivalOf(who))) rows.push({ label, who, accuracy: arm, pair, sure: isSure(pair) });
+  }
+  rows.sort((one, two) => two.accuracy.value - one.accuracy.value);
+  return fill("rivals", rows.length > 1 ? changesTable(task === ALL ? "all samples" : data.tasks[task], task, chosen.base, null, rows) : null);
+}
+
+function isSure(pair) {
+  return pair !== null && pair.p !== null && (pair.p_holm === null ? pair.p : pair.p_holm) < 0.05;
+}
+
+/** A row for each change: its accuracy with interval as a bar, the difference in points, and links to what flipped. */
+function changesTable(title, task, base, chance, rows) {
+  const against = base === null ? "" : `; * surely different from ${rows.find((row) => row.who === base)?.label || data.contestants[base]} at 5 %`;
+  const caption = make("figcaption", {}, make("b", {}, title), `: % right with 95 % interval${against}`,
+    chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
+  const head = ["", "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
+  const scale = [0, 50, 100].map((tick) => placed(make("span", {}, String(tick)), { left: tick / 100 }));
+  head[1].append(make("div", { class: "scale", "aria-hidden": "true" }, ...scale));
+  const table = make("table", { class: "changes" }, make("thead", {}, make("tr", {}, ...head)),
+    make("tbody", {}, ...rows.map((row) => changeRow(row, task, base, chance))));
+  return make("figure", { class: "chart" }, caption, table);
+}
+
+function changeRow({ label, who, accuracy, pair, sure, failure }, task, base, chance) {
+  const rival = base === null ? data.baselines[who] : base;
+  const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[who] }), "data-open": "samples" }, label));
+  const row = make("tr", { class: who === rival ? "base" : sure ? "sure" : null }, name);
+  if (!accuracy) {
+    row.append(make("td", { colspan: "4", class: "soft" }, failure ? `every answer failed: ${failure}` : "no score"));
+    return row;
+  }
+  row.title = `${label}: ${percent(accuracy.value)} % [${percent(accuracy.low)}, ${percent(accuracy.high)}], n = ${accuracy.n}`
+    + (pair ? `\n${tellPair(pair)}` : "");
+  const bar = make("div", { class: "bar", "aria-hidden": "true" }, chance === null ? null : placed(make("i", { class: "chance" }), { left: chance }),
+    placed(make("i", { class: "range" }), { left: accuracy.low, width: accuracy.high - accuracy.low }), placed(make("i", { class: "value" }), { left: accuracy.value }));
+  const flips = make("td", { class: "n flips" });
+  if (pair) flips.append(...flipLinks(who, rival, task, pair));
+  row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value))),
+    make("td", { class: "n" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
+  return row;
+}
+
+/** Put an element at shares of its frame's width. */
+function placed(element, shares) {
+  for (const [side, share] of Object.entries(shares)) element.style[side] = `${100 * share}%`;
+  return element;
+}
+
+// ---- the matrix
+
 /** Contestants by tasks: accuracy, the difference to the chosen rival, and links to the samples that flipped. */
 function drawMatrix() {
-  const tasks = data.tasks.length > 1 ? [ALL, ...data.tasks.keys()] : [...data.tasks.keys()];
-  const head = tasks.map((task) => make("th", { scope: "col" }, task === ALL ? "mean of tasks" : breakable(data.tasks[task])));
+  const whole = data.contestants.filter((_, who) => hasAllTasks(who)).length > 1;
+  const tasks = data.tasks.length > 1 && whole ? [ALL, ...data.tasks.keys()] : [...data.tasks.keys()];
+  const head = tasks.map((task) => make("th", { scope: "col" }, task === ALL ? "all samples" : breakable(data.tasks[task])));
   const rows = data.contestants.map((label, who) => {
-    const name = make("th", { scope: "row" }, make("a", { href: linkTo({ who: label, sample: "" }) }, label));
-    const row = make("tr", { class: who === chosen.base ? "base" : null }, name);
+    const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: label }), "data-open": "samples" }, label));
+    const row = make("tr", { class: who === rivalOf(who) ? "base" : null }, name);
     row.append(...tasks.map((task) => matrixCell(who, task)));
     return row;
   });
   const table = make("table", { class: "matrix" }, make("thead", {}, make("tr", {}, make("th", {}, "contestant"), ...head)));
   table.append(make("tbody", {}, ...rows));
   fill("matrix", table);
+}
+
+function hasAllTasks(who) {
+  return data.tasks.every((_, task) => arms.has(`${who},${task}`));
 }
 
 /** A name that may be broken behind an underscore. */
@@ -42,145 +115,172 @@ function breakable(name) {
 }
 
 function matrixCell(who, task) {
-  const arm = arms.get(`${who},${task}`);
-  if (!arm || arm.value === null) return make("td", { class: "n soft" }, "–");
+  const arm = arms.get(`${who},${task}`), rival = rivalOf(who);
+  if (!arm || arm.value === null || (task === ALL && !hasAllTasks(who))) return make("td", { class: "n soft" }, "–");
   const cell = make("td", { class: "n" }, make("b", {}, percent(arm.value)));
-  const pair = who === chosen.base ? null : pairOf(who, chosen.base, task);
+  const pair = who === rival || (task === ALL && !hasAllTasks(rival)) ? null : pairOf(who, rival, task);
   const clusters = arm.clusters < arm.n ? ` in ${arm.clusters} clusters` : "";
   cell.title = `${percent(arm.low)} to ${percent(arm.high)} (95 %), n = ${arm.n}${clusters}`;
   if (!pair) return cell;
-  const sure = (pair.p_holm === null ? pair.p : pair.p_holm) < 0.05;
   cell.style.setProperty("--shade", `${Math.min(60, Math.abs(pair.value) * 200).toFixed(0)}%`);
   cell.classList.add(pair.value >= 0 ? "up" : "down");
   cell.title += `\n${tellPair(pair)}`;
-  const told = make("small", {}, `${signed(pair.value)}${sure ? "*" : ""} `);
-  for (const [flip, sign, count] of [["gained", "▲", pair.better], ["lost", "▼", pair.worse]]) {
-    told.append(count ? flipLink(who, task, flip, `${sign}${count}`) : make("span", { class: "soft" }, `${sign}0`), " ");
-  }
-  cell.append(told);
+  cell.append(make("small", {}, `${signed(pair.value)}${isSure(pair) ? "*" : ""} `, ...flipLinks(who, rival, task, pair)));
   return cell;
 }
 
-/** A link to the samples that a contestant gains from, or loses to, the chosen rival; the first of them is opened. */
-function flipLink(who, task, flip, text) {
-  const label = data.contestants[who], where = task === ALL ? "" : data.tasks[task];
-  const told = `${text.slice(1)} samples ${flip} by ${label}${where ? ` on ${where}` : ""}`;
-  const filters = { who: label, task: where, flip, verdict: "", disagree: "", q: "", sample: "" };
-  return make("a", { href: linkTo(filters), class: "flip", "aria-label": told, "data-open": "samples" }, text);
+const ANYTHING = { task: "", flip: "", verdict: "", disagree: "", q: "", sample: "" };
+
+/** Links to the samples that a contestant gains from, and loses to, its rival; the first of them is opened. */
+function flipLinks(who, rival, task, pair) {
+  return [["gained", "▲", pair.better], ["lost", "▼", pair.worse]].flatMap(([flip, sign, count]) => {
+    if (!count) return [make("span", { class: "soft flip" }, `${sign}0`), " "];
+    const label = data.contestants[who], where = task === ALL ? "" : data.tasks[task];
+    const told = `${count} samples ${flip} by ${label}${where ? ` on ${where}` : ""}`;
+    const base = rival === data.baselines[who] ? "" : data.contestants[rival];
+    const filters = { ...ANYTHING, who: label, base, task: where, flip };
+    return [make("a", { href: linkTo(filters), class: "flip", "aria-label": told, "data-open": "samples" }, `${sign}${count}`), " "];
+  });
 }
 
 function tellPair(pair) {
-  const p = pair.p < 0.0001 ? "p < 0.0001" : `p = ${pair.p.toFixed(4)}`;
-  const holm = pair.p_holm === null ? "" : `, ${pair.p_holm.toFixed(4)} after Holm`;
-  return `${signed(pair.value)} points [${signed(pair.low)}, ${signed(pair.high)}], n = ${pair.n} (${pair.out} left out), `
-    + `${pair.better} gained, ${pair.worse} lost, ${pair.test} ${p}${holm}`;
+  const p = pair.p === null ? "no test in this file" : `${pair.test} ${pair.p < 0.0001 ? "p < 0.0001" : `p = ${pair.p.toFixed(4)}`}`;
+  const holm = typeof pair.p_holm === "number" ? `, ${pair.p_holm.toFixed(4)} after Holm` : "";
+  const interval = pair.low === null ? " (its interval is not in this file)" : ` [${signed(pair.low)}, ${signed(pair.high)}]`;
+  const out = typeof pair.out === "number" ? ` (${pair.out} left out)` : "";
+  return `${signed(pair.value)} points${interval}, n = ${pair.n}${out}, ${pair.better} gained, ${pair.worse} lost, ${p}${holm}`;
 }
 
-/** The differences of all contestants to the chosen rival with their intervals, on the chosen task or on all. */
-function drawForest() {
-  const task = chosen.task;
-  const rows = data.contestants.map((label, who) => ({ label, pair: pairOf(who, chosen.base, task) }))
-    .filter((row) => row.pair).map(({ label, pair }) => ({ label, ...pair, told: `${label}: ${tellPair(pair)}` }));
-  const where = task === ALL ? "all samples" : data.tasks[task];
-  const title = `Difference to ${data.contestants[chosen.base]} on ${where}, percentage points with 95 % interval`;
-  if (!rows.length) return fill("forest");
-  fill("forest", figure(title, {
-    width: 860, height: 60 + 22 * rows.length, marginLeft: marginFor(rows.map((row) => row.label)), marginRight: 20,
-    x: { label: null, grid: true, transform: (share) => 100 * share }, y: { label: null, domain: rows.map((r) => r.label) },
-    marks: [
-      Plot.ruleX([0], { strokeOpacity: 0.6 }),
-      Plot.ruleY(rows, { y: "label", x1: "low", x2: "high", strokeWidth: 2, stroke: "var(--k0)" }),
-      Plot.dot(rows, { y: "label", x: "value", r: 4.5, fill: "var(--k0)", title: "told", tip: tips }),
-    ],
-  }, rows.map((row) => row.told)));
-}
+// ---- charts
 
 const tips = { fill: "var(--card)" };
+const LETTER = 7; // pixels, about
 
-function marginFor(labels) {
-  return Math.min(440, 20 + 6.4 * Math.max(...labels.map((label) => label.length)));
+/** How wide a chart may be, in pixels. */
+function roomFor(most) {
+  return Math.max(240, Math.min(most, document.getElementById("charts").clientWidth - 24));
 }
 
 /** A chart under its title, with the same figures in words for who cannot see it. */
 function figure(title, options, told) {
-  const drawn = Plot.plot({ width: 760, style: { background: "transparent", fontSize: "12px" }, ...options });
-  const svg = drawn.tagName === "figure" ? drawn.querySelector("svg:last-of-type") : drawn;
+  const drawn = Plot.plot({ style: { background: "transparent", fontSize: "12px" }, ...options });
+  const svg = drawn.tagName === "figure" ? drawn.querySelector(":scope > svg") : drawn;
   drawn.querySelectorAll("g[aria-label]").forEach((part) => part.removeAttribute("aria-label")); // the chart has one
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `${title}. ${told.slice(0, 40).join("; ")}`);
-  return make("figure", { class: "chart" }, make("figcaption", {}, title), drawn);
+  const made = make("figure", { class: "chart" }, make("figcaption", {}, title), drawn);
+  made.style.width = `${options.width + 24}px`;
+  return made;
 }
 
-function lineRows({ lines }) {
-  return lines.flatMap(([label, points]) => points.map(([x, value, low, high]) => ({ label, x, value, low, high })));
+/** Take away each text of the charts that would lie over an earlier one. */
+function declutter(id) {
+  for (const svg of document.getElementById(id).querySelectorAll("svg")) {
+    const kept = [];
+    for (const text of svg.querySelectorAll("text")) {
+      const box = text.getBoundingClientRect();
+      const hits = kept.some((b) => b.left < box.right && box.left < b.right && b.top < box.bottom && box.top < b.bottom);
+      if (hits) text.remove();
+      else kept.push(box);
+    }
+  }
 }
 
-/** Accuracy along a swept number, a chart for each number and task. */
-function drawLines() {
-  const share = { label: "accuracy %", grid: true, transform: (value) => 100 * value, domain: [0, 100] };
-  fill("lines", ...data.lines.map((chart) => {
-    const rows = lineRows(chart), { factor, task, chance } = chart;
-    const xs = rows.map((row) => row.x), wide = Math.min(...xs) > 0 && Math.max(...xs) / Math.min(...xs) >= 30;
+function drawCharts() {
+  const draws = [["lines", lineCharts(data.lines.filter((chart) => !chart.chose))], ["grids", gridCharts()], ["costs", costChart()]];
+  if (document.getElementById("selected").open) draws.push(["chosen", lineCharts(data.lines.filter((chart) => chart.chose))]);
+  for (const [id, charts] of draws) {
+    fill(id, ...charts);
+    declutter(id);
+  }
+  document.getElementById("selected").hidden = !data.lines.some((chart) => chart.chose);
+  document.getElementById("charts").hidden = !data.lines.length && !data.grids.length && !draws[2][1].length;
+}
+
+/** Accuracy along a number, a chart for each number and task; its lines stand three pixels beside one another. */
+function lineCharts(charts) {
+  const width = roomFor(760);
+  return charts.map(({ factor, task, chance, lines, more }) => {
+    const rows = lines.flatMap(([label, points]) => points.map(([x, value, low, high]) => ({ label, x, value, low, high })));
+    const xs = [...new Set(rows.map((row) => row.x))].sort((a, b) => a - b), wide = xs[0] > 0 && xs.at(-1) / xs[0] >= 30;
     const told = rows.map((row) => `${row.label} at ${row.x}: ${percent(row.value)}`);
-    const title = chance === null ? "" : ", dashed: chance";
-    return figure(`${task}: accuracy against ${factor}, with 95 % intervals${title}`, {
-      height: 320, x: { label: factor, type: wide ? "log" : "linear", inset: 14 }, y: share,
-      color: { legend: true, range: COLORS, domain: chart.lines.map(([label]) => label) },
-      symbol: { legend: false, domain: chart.lines.map(([label]) => label) },
-      marks: [
-        chance === null ? null : Plot.ruleY([chance], { strokeDasharray: "4 4", strokeOpacity: 0.7 }),
-        Plot.ruleX(rows, { x: "x", y1: "low", y2: "high", stroke: "label", strokeOpacity: 0.5 }),
-        Plot.line(rows, { x: "x", y: "value", stroke: "label", strokeWidth: 2 }),
-        Plot.dot(rows, {
-          x: "x", y: "value", fill: "label", symbol: "label", r: 4, tip: tips,
+    const beside = `${chance === null ? "" : "; dashed: chance"}${more ? `; and ${more} more lines, in the tables` : ""}`;
+    const marks = chance === null ? [] : [Plot.ruleY([chance], { strokeDasharray: "4 4", strokeOpacity: 0.7 })];
+    lines.forEach(([label], i) => {
+      const mine = rows.filter((row) => row.label === label), dx = 3 * (i - (lines.length - 1) / 2);
+      marks.push(
+        Plot.ruleX(mine, { x: "x", y1: "low", y2: "high", stroke: "label", strokeWidth: 1.5, strokeOpacity: 0.7, dx }),
+        Plot.line(mine, { x: "x", y: "value", stroke: "label", strokeWidth: 2, dx }),
+        Plot.dot(mine, {
+          x: "x", y: "value", fill: "label", symbol: "label", r: 4, dx, tip: tips,
           title: (row) => `${row.label}, ${factor} ${row.x}: ${percent(row.value)} % [${percent(row.low)}, ${percent(row.high)}]`,
         }),
-      ].filter(Boolean),
+      );
+    });
+    const domain = lines.map(([label]) => label);
+    return figure(`${task}: accuracy % against ${factor}, with 95 % intervals${beside}`, {
+      width, height: 320, marginBottom: 44, marginRight: 30,
+      x: { label: factor, type: wide ? "log" : "linear", inset: 14, labelAnchor: "center", labelArrow: "none", labelOffset: 40,
+        ticks: xs.length <= 12 ? xs : undefined, tickFormat: (x) => String(Number(x.toPrecision(4))) },
+      y: { label: null, grid: true, transform: (value) => 100 * value, domain: [0, 100] },
+      color: { range: COLORS, domain }, symbol: { legend: true, domain }, marks,
     }, told);
-  }));
+  });
 }
 
 /** Accuracy over two swept settings, a map for each contestant and task. */
-function drawGrids() {
-  fill("grids", ...data.grids.map((grid) => {
-    const { x, y, task, contestant } = grid;
-    const cells = grid.cells.map(([left, top, value, n]) => ({ x: String(left), y: String(top), value, n }));
+function gridCharts() {
+  const width = roomFor(380);
+  return data.grids.map(({ x, y, task, contestant, cells: given }) => {
+    const cells = given.map(([left, top, value, n]) => ({ x: String(left), y: String(top), value, n }));
     const told = cells.map((cell) => `${x} ${cell.x}, ${y} ${cell.y}: ${percent(cell.value)}`);
     const range = (name) => [...new Set(cells.map((cell) => cell[name]))];
-    return figure(`${contestant} on ${task}: accuracy % over ${x} and ${y}`, {
-      width: 380, height: 90 + 44 * range("y").length, marginLeft: marginFor(range("y")) + 20, marginBottom: 40, padding: 0.04,
-      x: { label: x, domain: range("x") }, y: { label: y, domain: range("y") },
+    const marginLeft = Math.min(width * 0.4, 24 + LETTER * Math.max(...range("y").map((label) => label.length)));
+    const letters = (room) => (label) => shortened(label, Math.max(2, Math.floor(room / LETTER)));
+    return figure(`${contestant} on ${task}: accuracy % over ${x} (across) and ${y} (down)`, {
+      width, height: 70 + 44 * range("y").length, marginLeft, marginBottom: 30, padding: 0.04,
+      x: { label: null, domain: range("x"), tickFormat: letters((width - marginLeft) / range("x").length - 4) },
+      y: { label: null, domain: range("y"), tickFormat: letters(marginLeft - 16) },
       color: { scheme: "YlGnBu", domain: [0, 1] },
       marks: [
         Plot.cell(cells, { x: "x", y: "y", fill: "value", tip: tips, title: (c) => `${percent(c.value)} %, n = ${c.n}` }),
-        Plot.text(cells, { x: "x", y: "y", text: (c) => percent(c.value), fill: (c) => (c.value > 0.55 ? "white" : "black") }),
+        Plot.text(cells, { x: "x", y: "y", text: (c) => percent(c.value), fill: (c) => (c.value > 0.68 ? "white" : "black") }),
       ],
     }, told);
-  }));
+  });
 }
 
 const PRICES = [["cost", "list price per answer"], ["tokens", "tokens per answer"], ["seconds", "seconds per answer"]];
 
-/** Accuracy against what an answer takes, a chart for each kind of price that differs between contestants. */
-function drawCosts() {
-  const rows = data.contestants.map((label, who) => {
-    const arm = arms.get(`${who},${ALL}`) || { sums: {} };
-    const tokens = (arm.sums.tokens_in || 0) + (arm.sums.tokens_out || 0);
-    return { label, ...arm, cost: arm.sums.cost || 0, tokens, seconds: arm.sums.seconds || 0 };
-  }).filter((row) => typeof row.value === "number");
-  fill("costs", ...PRICES.map(([name, title]) => {
-    const known = rows.filter((row) => row[name] > 0), xs = known.map((row) => row[name]);
-    if (new Set(xs).size < 2) return null;
-    const told = known.map((row) => `${row.label}: ${percent(row.value)} % at ${row[name]}`);
-    return figure(`Accuracy against ${title}`, {
-      width: 560, height: 320, marginRight: 40, marginTop: 30,
-      x: { label: title, type: Math.max(...xs) / Math.min(...xs) >= 30 ? "log" : "linear", grid: true, nice: true },
-      y: { label: "accuracy %", grid: true, transform: (share) => 100 * share },
-      marks: [
-        Plot.ruleX(known, { x: name, y1: "low", y2: "high", strokeOpacity: 0.35 }),
-        Plot.dot(known, { x: name, y: "value", r: 4.5, fill: "var(--k0)", title: (row, i) => told[i], tip: tips }),
-        known.length > 12 ? null : Plot.text(known, { x: name, y: "value", text: "label", dy: -11 }),
-      ].filter(Boolean),
-    }, told);
-  }));
+/** Accuracy against the first price by which the contestants of a task differ, and who gives most for less. */
+function costChart() {
+  const task = chosen.task === ALL && data.finding.length ? data.finding[0].task : chosen.task, width = roomFor(560);
+  const rows = data.contestants.flatMap((label, who) => {
+    const arm = arms.get(`${who},${task}`);
+    if (!arm || arm.value === null) return [];
+    const { cost = 0, seconds = 0, tokens_in: sent = 0, tokens_out: received = 0 } = arm.sums;
+    return [{ label, value: arm.value, cost, tokens: sent + received, seconds }];
+  });
+  const differs = (name) => {
+    const prices = rows.map((row) => row[name]).filter((price) => price > 0);
+    return prices.length > 1 && Math.max(...prices) > 1.5 * Math.min(...prices);
+  };
+  const price = PRICES.find(([name]) => differs(name));
+  if (!price) return [];
+  const [name, title] = price, known = rows.filter((row) => row[name] > 0).sort((a, b) => a[name] - b[name] || b.value - a.value);
+  const frontier = known.filter((row, i) => known.slice(0, i).every((cheaper) => cheaper.value < row.value));
+  const told = known.map((row) => `${row.label}: ${percent(row.value)} % at ${row[name]}`);
+  const where = task === ALL ? "all samples" : data.tasks[task], isRight = (row) => 2 * row[name] > known[0][name] + known.at(-1)[name];
+  return [figure(`Accuracy % on ${where} against ${title}; joined: none is better for less`, {
+    width, height: 320, marginRight: 40, marginTop: 30, marginBottom: 44,
+    x: { label: title, type: known.at(-1)[name] / known[0][name] >= 30 ? "log" : "linear", grid: true, nice: true, labelAnchor: "center",
+      labelArrow: "none", labelOffset: 40, ticks: 5 },
+    y: { label: null, grid: true, domain: [0, 100], transform: (share) => 100 * share },
+    marks: [
+      Plot.line(frontier, { x: name, y: "value", curve: "step-after", strokeOpacity: 0.6 }),
+      Plot.dot(known, { x: name, y: "value", r: 4.5, fill: "var(--k0)", title: (row) => told[known.indexOf(row)], tip: tips }),
+      Plot.text(frontier, { x: name, y: "value", text: (row) => shortened(row.label, 24), dy: -12, textAnchor: "start", filter: (row) => !isRight(row) }),
+      Plot.text(frontier, { x: name, y: "value", text: (row) => shortened(row.label, 24), dy: -12, textAnchor: "end", filter: isRight }),
+    ],
+  }, told)];
 }

@@ -1,5 +1,6 @@
 "use strict";
 // The browser of samples: filters, the list of what they leave, and one sample with all that was shown and said.
+// Pictures beside one another are in page_pictures.js.
 
 const STEP = 150; // samples of the list that are shown at once
 let shownCount = STEP;
@@ -10,15 +11,14 @@ function setUpFilters() {
     const kept = [...(first === null ? [] : [make("option", { value: "" }, first)]), ...names.map((n) => make("option", { value: n }, n))];
     document.getElementById(id).replaceChildren(...kept);
   };
-  const rivals = data.contestants.filter((_, who) => who === data.baseline || data.contestants.every((__, other) =>
-    other === who || other === data.baseline || pairOf(other, who, ALL) || !arms.has(`${other},${ALL}`)));
-  options("base", null, rivals);
+  options("base", severalBaselines ? "the baseline of each run" : null, data.contestants.filter((_, who) => arms.has(`${who},${ALL}`)));
   options("task", "all tasks", data.tasks);
   options("who", "anybody", data.contestants);
   for (const name of ["base", "task", "who", "flip", "verdict"]) {
     document.getElementById(name).addEventListener("change", (event) => changeFilter({ [name]: event.target.value }));
   }
   document.getElementById("disagree").addEventListener("change", (event) => changeFilter({ disagree: event.target.checked ? "1" : "" }));
+  document.getElementById("sheet").addEventListener("change", (event) => go({ sheet: event.target.checked ? "1" : "" }));
   document.getElementById("q").addEventListener("input", (event) => changeFilter({ q: event.target.value }, true));
   document.getElementById("clear").addEventListener("click", () => go({ ...EMPTY, base: state.base, theme: state.theme }));
 }
@@ -30,7 +30,8 @@ function changeFilter(changes, quiet = false) {
 
 function showFilters() {
   for (const name of ["task", "who", "flip", "verdict"]) document.getElementById(name).value = state[name];
-  document.getElementById("base").value = data.contestants[chosen.base];
+  document.getElementById("base").value = chosen.base === null ? "" : data.contestants[chosen.base];
+  document.getElementById("sheet").checked = Boolean(state.sheet);
   document.getElementById("disagree").checked = Boolean(state.disagree);
   const search = document.getElementById("q");
   if (search.value !== state.q) search.value = state.q;
@@ -39,24 +40,28 @@ function showFilters() {
 async function showSamples() {
   showFilters();
   const found = await filterSamples();
+  document.getElementById("browser").hidden = Boolean(state.sheet);
+  document.getElementById("contacts").hidden = !state.sheet;
+  fill("count", `${found.length} of ${samples.length} samples`);
+  if (state.sheet) return drawSheet(found);
   drawList(found);
-  await drawSample(found);
+  return drawSample(found);
 }
 
-/** The sample that the address names, else the first that the filters leave. */
+/** The sample that the address names, where the filters leave it, else the first that they leave. */
 function opened(found) {
-  return chosen.sample === null ? found[0] : chosen.sample;
+  return found.includes(chosen.sample) ? chosen.sample : found[0];
 }
 
 /** The list: every sample is a link, with the verdicts of all contestants in their order. */
 function drawList(found) {
   const open = opened(found), place = found.indexOf(open);
   shownCount = Math.max(shownCount, place + 1);
-  const many = data.contestants.length > 24;
   const items = found.slice(0, shownCount).map((number) => {
-    const strip = many ? "" : data.contestants.map((_, who) => SIGNS[verdictOf(who, number)]).join("");
-    const link = make("a", { href: linkTo({ sample: names[number] }), "aria-current": number === open ? "true" : null },
-      make("span", {}, samples[number].id), make("span", { class: "strip", "aria-hidden": "true" }, strip));
+    const dot = lacksPictures(number) ? make("span", { class: "dot", title: "some of its pictures are not in this file" }, " ●") : null;
+    const isOpen = number === open;
+    const link = make("a", { href: linkTo({ sample: names[number] }), "aria-current": isOpen ? "true" : null, tabindex: isOpen ? null : "-1" },
+      make("span", {}, samples[number].id, dot), make("span", { class: "strip", "aria-hidden": "true" }, verdictStrip(number)));
     return make("li", {}, link);
   });
   if (found.length > shownCount) {
@@ -65,8 +70,14 @@ function drawList(found) {
     items.push(make("li", {}, more));
   }
   fill("list", ...items);
-  fill("count", `${found.length} of ${samples.length} samples`);
   showInList(document.querySelector("#list [aria-current]"));
+}
+
+/** The verdicts of all contestants in their order; of very many how many are right. */
+function verdictStrip(number) {
+  const verdicts = data.contestants.map((_, who) => verdictOf(who, number));
+  if (verdicts.length <= 24) return verdicts.map((verdict) => SIGNS[verdict]).join("");
+  return `${verdicts.filter((verdict) => verdict === "r").length} of ${verdicts.filter((verdict) => verdict !== "-").length} right`;
 }
 
 /** Scroll the list, and never the page, to one of its links. */
@@ -87,7 +98,7 @@ async function step(by) {
 /** The panel of the open sample. */
 async function drawSample(found) {
   const number = opened(found);
-  const key = JSON.stringify([number, state.who, chosen.base]);
+  const key = JSON.stringify([number, state.who, state.base]);
   if (openSample === key) return;
   openSample = key;
   if (number === undefined) return fill("sample", make("p", { class: "soft" }, "No sample passes these filters."));
@@ -99,7 +110,9 @@ async function drawSample(found) {
     return make("li", { class: letter === sample.key ? "key" : null }, `(${letter}) ${text}`);
   });
   const link = make("a", { href: linkTo({ sample: names[number] }) }, `${task} / ${sample.id}`);
-  fill("sample", make("h3", { tabindex: "-1" }, link), make("p", { class: "question" }, sample.question),
+  const compare = make("button", { type: "button", id: "compare" }, "compare at natural size (b)");
+  compare.addEventListener("click", () => compareOpen());
+  fill("sample", make("h3", { tabindex: "-1" }, link), compare, make("p", { class: "question" }, sample.question),
     choices.length ? make("ul", { class: "choices" }, ...choices) : null,
     make("p", { class: "soft" }, "key: ", make("b", {}, sample.key === null ? "hidden" : sample.key)),
     data.served ? make("p", {}, make("a", { href: `stages?n=${number}`, target: "_blank" }, "the views after every stage")) : null,
@@ -115,12 +128,12 @@ async function wordsOf(number) {
 
 /** The answers to a sample: the chosen contestant and its rival first, then the others. */
 function cardsOf(number, known) {
-  const first = [chosen.who, chosen.base].filter((who) => who !== null);
+  const first = [chosen.who, chosen.who === null ? chosen.base : rivalOf(chosen.who)].filter((who) => who !== null);
   const order = [...new Set([...first, ...data.contestants.keys()])].filter((who) => answers[who][number]);
   return order.map((who) => {
-    const draws = answers[who][number], flip = flipOf(who, chosen.base, number);
+    const draws = answers[who][number], flip = flipOf(who, rivalOf(who), number);
     const told = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
-    const role = who === chosen.base ? make("span", { class: "note" }, " (compared with)") : null;
+    const role = who === rivalOf(who) ? make("span", { class: "note" }, " (compared with)") : null;
     const card = make("article", { class: "card" }, make("h4", {}, data.contestants[who], told, role));
     draws.forEach((draw, i) => card.append(...drawAnswer(draw, (known.words.get(who) || [])[i], known, draws.length > 1 ? i + 1 : 0)));
     return card;
@@ -141,7 +154,7 @@ function drawAnswer(draw, said, known, count) {
   const { reply, turns } = said;
   const sent = turns.flatMap(({ role, parts }, i) => parts.filter(isPicture)
     .map(({ name, caption }) => ({ name, caption: caption || `${role}, turn ${i + 1}`, marks: [] })));
-  made.push(strip(sent, known));
+  made.push(filmStrip(turns, draw, known) || strip(sent, known));
   if (known.texts[reply]) made.push(make("pre", { class: "reply", tabindex: "0", "aria-label": "reply" }, known.texts[reply]));
   const took = [[said.seconds, "s"], [said.tokens_in, "tokens in"], [said.tokens_out, "tokens out"], [said.cost, "list price"]]
     .filter(([value]) => value !== null).map(([value, unit]) => `${value} ${unit}`);
@@ -158,26 +171,4 @@ function isPicture(part) {
 function drawTurn({ role, parts }, known) {
   const shown = parts.map((part) => (isPicture(part) ? strip([part], known) : make("pre", { tabindex: "0" }, known.texts[part])));
   return [make("p", { class: "note" }, role), ...shown];
-}
-
-/** Pictures side by side with the marks over them. */
-function strip(pictures, known) {
-  if (!pictures.length) return null;
-  return make("div", { class: "pics" }, ...pictures.map(({ name, caption, marks }) => {
-    const source = data.served ? `picture/${name}` : data.thumbnails[name];
-    if (!source) return make("p", { class: "note" }, `${caption} (no picture in this file)`);
-    const image = make("img", { src: source, alt: caption || "picture", loading: "lazy" });
-    image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is gone")));
-    const box = make("div", { class: "pic" }, image, ...marks.map(drawMark));
-    return make("figure", {}, data.served ? make("a", { href: source, target: "_blank", rel: "noopener" }, box) : box,
-      caption ? make("figcaption", {}, caption) : null);
-  }));
-}
-
-function drawMark([kind, left, top, width, height, label]) {
-  const mark = make("i", { class: kind }, label ? make("b", {}, label) : "");
-  const share = (value) => `${100 * value}%`;
-  Object.assign(mark.style, { left: share(left), top: share(top) });
-  if (kind === "box") Object.assign(mark.style, { width: share(width), height: share(height) });
-  return mark;
 }

@@ -6,7 +6,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const ALL = -1;
 const VERDICTS = { r: "right", w: "wrong", u: "unreadable", f: "failed", h: "hidden" };
 const SIGNS = { r: "✓", w: "✗", u: "?", f: "!", h: "·", "-": "–" };
-const EMPTY = { task: "", who: "", base: "", flip: "", verdict: "", disagree: "", q: "", sample: "", theme: "" };
+const EMPTY = { task: "", who: "", base: "", flip: "", verdict: "", disagree: "", q: "", sample: "", theme: "", sheet: "", columns: "" };
 
 const samples = data.samples.map((sample) => ({
   ...sample, question: data.texts[sample.question], choices: sample.choices.map((n) => data.texts[n]),
@@ -37,15 +37,47 @@ function nameSamples() {
   });
 }
 
-/** What a contestant is compared to a rival on a task: of any two that were compared, in either direction. */
+/** What a contestant is compared to a rival on a task, in either direction; null where they share no sample. */
 function pairOf(who, rival, task) {
-  const found = pairs.get(`${who},${rival},${task}`);
-  if (found) return found;
-  const other = pairs.get(`${rival},${who},${task}`);
-  if (!other) return null;
+  const known = pairs.get(`${who},${rival},${task}`);
+  if (known) return known;
+  const turned = pairs.get(`${rival},${who},${task}`);
+  if (!turned) return countPair(who, rival, task);
   return {
-    ...other, value: -other.value, low: -other.high, high: -other.low, better: other.worse, worse: other.better,
+    ...turned, value: -turned.value, low: -turned.high, high: -turned.low, better: turned.worse, worse: turned.better,
   };
+}
+
+/** A pair that this file has no interval of: its flips, and McNemar's exact test where samples are right or wrong alone. */
+function countPair(who, rival, task) {
+  const place = `${who},${rival},${task}`, arm = arms.get(`${who},${task}`);
+  if (!arm || !arms.has(`${rival},${task}`)) return null;
+  const gaps = [];
+  let binary = arm.clusters === arm.n;
+  for (const [number, sample] of samples.entries()) {
+    const values = task === ALL || sample.task === task ? [valueOf(who, number), valueOf(rival, number)] : [null];
+    if (values.includes(null)) continue;
+    gaps.push(values[0] - values[1]);
+    binary &&= values.every((value) => value === 0 || value === 1);
+  }
+  const better = gaps.filter((gap) => gap > 1e-9).length, worse = gaps.filter((gap) => gap < -1e-9).length;
+  const pair = gaps.length ? {
+    value: gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length, low: null, high: null, n: gaps.length, out: null,
+    better, worse, test: "exact McNemar", p: binary ? mcnemar(better, worse) : null, p_holm: null,
+  } : null;
+  pairs.set(place, pair);
+  return pair;
+}
+
+/** The two-sided exact p of so many samples gained and lost. */
+function mcnemar(better, worse) {
+  const n = better + worse;
+  let term = 0.5 ** n, sum = 0;
+  for (let k = 0; k <= Math.min(better, worse); k += 1) {
+    sum += term;
+    term *= (n - k) / (k + 1);
+  }
+  return Math.min(1, 2 * sum);
 }
 
 /** The mean value over the draws that did not fail; null where there is none, or no key. */
@@ -77,12 +109,19 @@ function numberOf(list, name, fallback) {
   return found < 0 ? fallback : found;
 }
 
+const severalBaselines = new Set(data.baselines).size > 1;
+
 const chosen = {
-  get base() { return numberOf(data.contestants, state.base, data.baseline); },
+  get base() { return numberOf(data.contestants, state.base, severalBaselines ? null : data.baseline); },
   get who() { return numberOf(data.contestants, state.who, null); },
   get task() { return numberOf(data.tasks, state.task, ALL); },
   get sample() { return byName.has(state.sample) ? byName.get(state.sample) : null; },
 };
+
+/** With whom a contestant is compared: the chosen rival, else the baseline of its run. */
+function rivalOf(who) {
+  return chosen.base === null ? data.baselines[who] : chosen.base;
+}
 
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -123,11 +162,11 @@ async function filterSamples() {
 }
 
 function tellFilters() {
-  const { task, who, base } = chosen, everyone = data.contestants.map((_, number) => number);
+  const { task, who } = chosen, everyone = data.contestants.map((_, number) => number);
   const whose = who === null ? everyone : [who];
   const sign = { gained: 1, lost: -1 }[state.flip];
   const flips = (number) => whose.some((one) => {
-    const found = flipOf(one, base, number);
+    const found = flipOf(one, rivalOf(one), number);
     return sign ? found === sign : found !== 0;
   });
   const has = (number) => whose.some((one) => (answers[one][number] || []).some((d) => d.verdict === state.verdict[0]));

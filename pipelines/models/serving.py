@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
@@ -187,10 +187,19 @@ def answer(model: Model, name: str, raw: bytes) -> tuple[int, Json]:
     return 200, write_response(name, replies, options.logprobs is not None)
 
 
+@web.middleware
+async def _refuse_other_hosts(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A page in a browser may have led another name to this machine."""
+    if request.url.host not in LOOPBACK:
+        raise web.HTTPForbidden(text="ask 127.0.0.1")
+    return await handler(request)
+
+
 async def _serve(model: Model, name: str, port: int, started: Callable[[str], None]) -> None:
     async def chat(request: web.Request) -> web.Response:
-        # a page in a browser
-        if request.content_type != "application/json" or request.url.host not in LOOPBACK:
+        if request.content_type != "application/json":  # a page in a browser
             raise web.HTTPForbidden(text="send application/json to 127.0.0.1")
         status, body = await asyncio.to_thread(answer, model, name, await request.read())
         return web.json_response(body, status=status)
@@ -199,7 +208,7 @@ async def _serve(model: Model, name: str, port: int, started: Callable[[str], No
         model = {"id": name, "object": "model", "owned_by": "looktwice"}
         return web.json_response({"object": "list", "data": [model]})
 
-    app = web.Application(client_max_size=MOST_BYTES)
+    app = web.Application(client_max_size=MOST_BYTES, middlewares=[_refuse_other_hosts])
     app.router.add_post("/v1/chat/completions", chat)
     app.router.add_get("/v1/models", models)
     runner = web.AppRunner(app, access_log=None)

@@ -3,15 +3,19 @@ Skipped where none is."""
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from looktwice.eval.report import write_report
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture
+from looktwice.prompting.agent.episode import Look
 from tests.browser import CHROMIUM, Browser, open_browser
 from tests.made_run import MadeRun
 
@@ -24,6 +28,24 @@ SHADE = """() => {
   paint.drawImage(document.querySelector('#sample .card img'), 0, 0, 1, 1);
   return paint.getImageData(0, 0, 1, 1).data[0];
 }"""
+
+
+OUTSIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+OVERLAPS = """[...document.querySelectorAll('#charts svg')].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll('text')].map((text) => text.getBoundingClientRect());
+  return boxes.filter((a, i) => boxes.slice(0, i).some((b) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1))
+    .map((box) => box.x);
+})"""
+SMALLEST = """Math.min(...[...document.querySelectorAll('#charts svg text')]
+  .map((text) => text.getBoundingClientRect().height))"""
+BROKEN = """[...document.querySelectorAll('#tables td')].filter((cell) =>
+  cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.innerText)"""
+SMALL = """[...document.querySelectorAll('a.flip, button')]
+  .map((element) => element.getBoundingClientRect())
+  .filter((box) => box.width && (box.width < 23.9 || box.height < 23.9)).length"""
+LARGE = """[...document.querySelectorAll('#large img')]
+  .filter((image) => image.checkVisibility()).map((image) => image.src)"""
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +91,8 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: Path) -> None:
         page.resolve().as_uri()
     ]
     assert browser.complaints == []
-    assert "3 contestants answered 6 samples of 2 tasks" in browser.text("#summary")
-    assert browser.run("document.querySelectorAll('svg').length") > 0
+    assert "none makes a sure difference" in browser.text("#summary .lead")
+    assert browser.run("document.querySelectorAll('#found tbody tr').length") == 3
     assert shown(browser) == "6"
 
 
@@ -80,15 +102,15 @@ def test_it_opens_at_its_top_and_a_link_to_flips_at_the_samples(
 ) -> None:
     made = MadeRun(tmp_path)
     made.task("pick", ["A"] * 80)
-    for name, said in {"plain": "A" * 80, "other": "AB" * 40}.items():
+    for name, said in {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}.items():
         made.answers(made.point(name, "pick", baseline=name == "plain"), list(said))
     page = write_report([made.write().path], tmp_path).resolve().as_uri()
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    browser.send("Emulation.setDeviceMetricsOverride", **size)
+    resize(browser, width, height)
     try:
         browser.open(f"{page}#who=other&flip=lost")
         samples = "document.getElementById('samples').getBoundingClientRect()"
         assert abs(browser.run(f"{samples}.top")) < 10
+        assert browser.run(OUTSIDE) == 0, "nothing makes the page scroll sideways"
         browser.open(page)
         assert browser.run("document.body.scrollHeight > window.innerHeight")
         assert browser.run("window.scrollY") == 0
@@ -161,4 +183,122 @@ def test_another_rival_and_the_dark(browser: Browser, page: Path) -> None:
     browser.open(f"{page.resolve().as_uri()}#base=third&theme=dark")
     assert "+75.0" in browser.text(".matrix tbody tr:nth-child(1)")
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
-    assert "Difference to third" in browser.text("#forest")
+    assert "surely different from third" in browser.text("#rivals")
+
+
+SEEN = """[...document.querySelectorAll('#evidence img')].filter((image) => image.naturalWidth > 0
+  && image.getBoundingClientRect().bottom < innerHeight).length"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of three radii, of which `radius 9` loses 24 of 40 samples; an agent looks twice."""
+    folder = tmp_path_factory.mktemp("swept") / "study"
+    made = MadeRun(folder)
+    made.task("shape", ["A"] * 40)
+    for number, row in enumerate(made.samples):
+        source = Picture(np.full((32, 64, 3), 90 + number, np.uint8))
+        row.sample["images"].append(made.blobs.put(source.payload.data))
+    for radius, lost in {28: 2, 18: 4, 9: 26}.items():
+        changes = {"stages.mark.radius": radius}
+        point = made.point("marked", "shape", baseline=True, changes=changes)
+        _send(made, point, np.full((40, 40, 3), 4 * radius, np.uint8), lost)
+    regions = (0, 8.0, 4, 24.0, 20), (0, 16.0, 4, 32.0, 20)
+    looks = [Look(n, 0, "crop", "shown", {}, (n + 1,), (regions[n - 1],)) for n in (1, 2)]
+    notes = tuple(look.note for look in looks)
+    _send(made, made.point("agent", "shape"), np.full((40, 40, 3), 7, np.uint8), 0, notes)
+    return write_report([made.write().path], folder)
+
+
+def _send(
+    made: MadeRun, point: str, pixels: NDArray[np.uint8], lost: int, notes: tuple[str, ...] = ()
+) -> None:
+    """An answer to each of the 40 samples after a picture; the first `lost` are wrong."""
+    for number in range(40):
+        sent = made.blobs.put(Picture(pixels + np.uint8(number)).payload.data)
+        turn = {"role": "user", "parts": ["Which one?", {"picture": sent}]}
+        message = made.blobs.put(canonical(turn).encode())
+        reply = {"text": f"Answer: {'B' if number < lost else 'A'}"}
+        calls = ({"messages": [message], "draw": 0, "reply": reply},)
+        made.record(point, f"s{number}", calls=calls, pictures=(sent,), notes=notes)
+
+
+def resize(browser: Browser, width: int, height: int) -> None:
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.send("Emulation.setDeviceMetricsOverride", **size)
+
+
+def test_the_first_screen_tells_what_was_found(browser: Browser, study: Path) -> None:
+    resize(browser, 1440, 900)
+    browser.open(study)
+    lead = browser.text("#summary .lead")
+    assert "95 %" in lead and "radius 9 -60" in lead
+    labels = "[...document.querySelectorAll('#found tbody th')].map((label) => label.innerText)"
+    assert browser.run(labels) == ["agent", "marked", "radius 18", "radius 9"]
+    assert browser.run(SEEN) == 8, "four flips, each beside its baseline"
+    assert "samples of shape that radius 9 loses" in browser.text("#evidence")
+    assert browser.run(SMALL) == 0, "what is clicked is 24 pixels wide and high"
+    browser.click("#evidence a")
+    browser.wait("document.querySelector('#count').innerText.startsWith('24 ')")
+    assert "(no picture" not in browser.run("document.body.innerText")
+    assert browser.complaints == []
+
+
+def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: Path) -> None:
+    resize(browser, 390, 844)
+    try:
+        browser.open(study)
+        assert browser.run("document.querySelectorAll('#lines svg').length") > 0
+        assert browser.run(SMALLEST) >= 10
+        assert browser.run(OVERLAPS) == []
+        assert browser.run("document.querySelectorAll('#lines [class*=swatch] svg').length") == 1
+        assert browser.run(OUTSIDE) == 0
+        browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
+        assert browser.run(BROKEN) == []
+    finally:
+        browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: Path) -> None:
+    browser.open(study)
+    browser.run("document.querySelector('#tables details').open = true")
+    rows = "[...document.querySelector('#tables tbody').rows]"
+    for order, is_reverse in {"descending": True, "ascending": False}.items():
+        browser.click("#tables th:nth-child(2) .sort")
+        values = browser.run(f"{rows}.map((row) => parseFloat(row.cells[1].innerText))")
+        assert len(set(values)) > 2 and values == sorted(values, reverse=is_reverse)
+        assert browser.run("document.querySelector('#tables th:nth-child(2)').ariaSort") == order
+
+
+def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: Path) -> None:
+    browser.open(f"{study.resolve().as_uri()}#sheet=1&flip=lost&who=marked [mark.radius=9]")
+    browser.wait("document.querySelectorAll('#contacts img').length >= 18")
+    assert browser.run("document.querySelectorAll('#contacts tbody tr').length") == 24
+    browser.click("#contacts td:nth-child(3) button")
+    browser.wait("document.querySelector('#large').open")
+    both = browser.run(LARGE)
+    assert len(set(both)) == 2
+    for picture in (*both, *both):
+        browser.press("b")
+        assert browser.run(LARGE) == [picture]
+    assert browser.run("document.querySelector('#large img').naturalWidth") == 40
+
+
+def test_an_agents_looks_are_a_film_strip(browser: Browser, study: Path) -> None:
+    browser.open(f"{study.resolve().as_uri()}#who=agent&sample=shape/s0")
+    browser.wait("document.querySelector('.film') !== null")
+    boxes = "[...document.querySelectorAll('#sample .card:first-child .film .box')]"
+    assert browser.run(f"{boxes}.map((box) => box.style.left)") == ["12.5%", "25%"]
+    assert "look 1: crop" in browser.text(".film")
+
+
+def test_it_prints_on_few_pages(browser: Browser, study: Path) -> None:
+    browser.open(study)
+    printed = b64decode(browser.send("Page.printToPDF")["data"])
+    assert 1 <= len(re.findall(rb"/Type /Page\b", printed)) <= 4
+
+
+def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, study: Path) -> None:
+    browser.open(f"{study.resolve().as_uri()}#q=nowhere&sample=shape/s0")
+    assert shown(browser) == "0"
+    assert browser.text("#sample") == "No sample passes these filters."

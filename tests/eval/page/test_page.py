@@ -65,7 +65,7 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
     table = score_table(made.write().path)
     numbers = PageNumbers(page_of(table))
     who = [contestant.label for contestant in numbers.data.contestants]
-    tasks = [*(task.label for task in numbers.data.tasks), "macro"]
+    tasks = [*(task.label for task in numbers.data.tasks), "micro"]
     for arm in numbers.arms:
         about = {"contestant": who[arm.contestant], "task": tasks[arm.task]}
         (row,) = table.where(metric="accuracy", **about)
@@ -176,7 +176,9 @@ def test_what_a_full_file_does_not_show_is_not_read(
         read.append(sample)
         return (pictures[int(sample[1:])],)
 
-    monkeypatch.setattr(of_runs, "MOST_PICTURES", 1)
+    monkeypatch.setattr(
+        of_runs, "MOST_PICTURE_CHARACTERS", 4 * 120 + 1
+    )  # one has room beside words
     data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
     shown = [picture for sample in data.samples for picture in sample.pictures]

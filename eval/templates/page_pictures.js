@@ -1,0 +1,159 @@
+"use strict";
+// Pictures: a sample's, an agent's looks as a film strip, the contact sheet of samples by contestants, and two pictures
+// at their natural size, of which `b` shows one after the other.
+
+const SHEET_STEP = 24, MOST_COLUMNS = 6;
+let sheetRows = SHEET_STEP;
+
+/** Where a picture is: in this file, or at the server; nothing where it is in neither. */
+function sourceOf(name) {
+  return data.served ? `picture/${name}` : data.thumbnails[name];
+}
+
+/** Whether this file lacks words or pictures of a sample. */
+function lacksPictures(number) {
+  if (data.served) return false;
+  if (!data.is_whole && !words.has(number)) return true;
+  const sent = (words.get(number) || []).flatMap(([, draws]) => draws).flatMap(sentPictures);
+  return [...samples[number].pictures, ...sent].some(({ name }) => !sourceOf(name));
+}
+
+/** The pictures that a draw was sent, in their order. */
+function sentPictures({ turns }) {
+  return turns.filter(({ role }) => role !== "look").flatMap(({ parts }) => parts.filter(isPicture));
+}
+
+/** Pictures side by side with the marks over them; a click shows one at its natural size. */
+function strip(pictures, known) {
+  return pictures.length ? make("div", { class: "pics" }, ...pictures.map((picture) => drawPicture(picture))) : null;
+}
+
+function drawPicture({ name, caption, marks }, below = caption) {
+  const source = sourceOf(name);
+  if (!source) return make("p", { class: "note" }, `${caption} (no picture in this file)`);
+  const image = make("img", { src: source, alt: caption || "picture", loading: "lazy" });
+  image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is gone")));
+  const button = make("button", { type: "button", class: "pic", "aria-label": `${caption || "picture"} at its natural size` }, image, ...(marks || []).map(drawMark));
+  button.addEventListener("click", () => showLarge([{ title: caption || "picture", name }]));
+  return make("figure", {}, button, below ? make("figcaption", {}, below) : null);
+}
+
+function drawMark([kind, left, top, width, height, label]) {
+  const mark = make("i", { class: kind }, label ? make("b", {}, label) : "");
+  return placed(mark, kind === "box" ? { left, top, width, height } : { left, top });
+}
+
+/** What an agent looked at, one frame a look: the image with the box it asked for, and its words; at last the answer. */
+function filmStrip(turns, draw, known) {
+  const looks = turns.flatMap(({ role, parts }, i) => (role === "look" ? [{ parts, reply: turns.slice(0, i).findLast((turn) => turn.role === "reply") }] : []));
+  if (!looks.some(({ parts }) => parts.some(isPicture))) return null;
+  const told = (parts) => parts.filter((part) => !isPicture(part)).map((part) => known.texts[part]).join(" ");
+  const frames = looks.flatMap(({ parts, reply }) => [
+    make("li", {}, ...parts.filter(isPicture).map((picture) => drawPicture(picture)),
+      make("p", { class: "note" }, told(parts)), reply ? make("p", { class: "note line", title: told(reply.parts) }, told(reply.parts)) : null),
+  ]);
+  const last = sentPictures({ turns }).at(-1);
+  frames.push(make("li", {}, last ? drawPicture(last, "last image sent") : null, make("p", {}, make("b", {}, draw.answer || "no answer"))));
+  return make("ol", { class: "film" }, ...frames);
+}
+
+// ---- evidence and contact sheet
+
+/** An answer, by the words of its choice where it is a letter. */
+function tellAnswer(number, draw) {
+  const { choices } = samples[number], place = /^[A-Z]$/.test(draw.answer) ? draw.answer.charCodeAt(0) - 65 : -1;
+  return choices[place] || draw.answer || VERDICTS[draw.verdict];
+}
+
+/** One contestant's picture of a sample with its verdict; a click compares it with its rival's. */
+async function contact(number, who, rival) {
+  const draw = (answers[who][number] || [])[0];
+  if (!draw) return make("span", { class: "soft" }, "–");
+  const known = await wordsOf(number), said = (known.words.get(who) || [])[0];
+  const picture = said && sentPictures(said).at(-1), source = picture && sourceOf(picture.name);
+  const verdict = VERDICTS[draw.verdict], told = `${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`;
+  const shown = source ? make("img", { src: source, alt: `what ${data.contestants[who]} was sent`, loading: "lazy" })
+    : make("span", { class: "note", title: "no picture in this file" }, "●");
+  const button = make("button", { type: "button", class: `contact rim-${verdict}`, title: data.contestants[who] }, shown, make("span", { class: `v ${verdict}` }, told));
+  button.addEventListener("click", () => compareSample(number, who, rival));
+  return button;
+}
+
+/** Four flips of the largest sure change, the baseline's picture beside the change's. */
+async function drawEvidence() {
+  if (!data.evidence) return;
+  const { contestant, rival, samples: flipped, told, is_gained: isGained } = data.evidence;
+  const base = rival === data.baselines[contestant] ? "" : data.contestants[rival];
+  const all = make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[contestant], base, task: data.tasks[samples[flipped[0]].task],
+    flip: isGained ? "gained" : "lost" }), "data-open": "samples" }, "see all");
+  const shown = await Promise.all(flipped.map(async (number) => make("div", { class: "pair" },
+    await contact(number, rival, contestant), await contact(number, contestant, rival))));
+  fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, `${told} (left: the baseline) `, all), make("div", { class: "pairs" }, ...shown)));
+}
+
+/** The contestants of the contact sheet: those chosen, else the baseline, the filtered one, and the surest changes. */
+function sheetColumns() {
+  const given = state.columns.split(",").filter(Boolean).map(Number).filter((who) => who < data.contestants.length);
+  const rows = data.finding.flatMap(({ changes }) => changes), sure = rows.filter((row) => row.sure);
+  const likely = [chosen.base, chosen.who, data.baseline, ...[...sure, ...rows].map((row) => row.contestant), ...data.contestants.keys()];
+  return (given.length ? given : [...new Set(likely.filter((who) => who !== null))]).slice(0, MOST_COLUMNS);
+}
+
+/** Rows of samples by columns of contestants. */
+async function drawSheet(found) {
+  const columns = sheetColumns(), shown = found.slice(0, sheetRows);
+  const choice = data.contestants.map((label, who) => {
+    const box = make("input", { type: "checkbox", checked: columns.includes(who) });
+    box.addEventListener("change", () =>
+      go({ columns: (box.checked ? [...columns, who] : columns.filter((column) => column !== who)).slice(-MOST_COLUMNS).join(",") }, true));
+    return make("label", {}, box, ` ${label} `);
+  });
+  const isOpen = document.querySelector("#contacts details")?.open;
+  const rows = await Promise.all(shown.map(async (number) => make("tr", {},
+    make("th", { scope: "row" }, make("a", { href: linkTo({ sample: names[number], sheet: "" }) }, samples[number].id)),
+    ...await Promise.all(columns.map(async (who) => make("td", {}, await contact(number, who, rivalOf(who))))))));
+  const head = make("tr", {}, make("th", {}, "sample"), ...columns.map((who) => make("th", { scope: "col" }, data.contestants[who])));
+  const more = make("button", { type: "button" }, "show more");
+  more.addEventListener("click", () => { sheetRows += SHEET_STEP; drawSheet(found); });
+  fill("contacts", make("details", { open: isOpen }, make("summary", {}, `columns (at most ${MOST_COLUMNS})`), ...choice),
+    make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "contact sheet" },
+      make("table", { class: "sheet" }, make("thead", {}, head), make("tbody", {}, ...rows))),
+    found.length > sheetRows ? more : null);
+}
+
+// ---- natural size
+
+/** The open sample's pictures of the filtered contestant, or the first that differs, beside its rival's. */
+async function compareOpen() {
+  const number = opened(await filterSamples());
+  if (number === undefined) return undefined;
+  const asked = [...data.contestants.keys()].filter((who) => answers[who][number]);
+  const who = chosen.who !== null && asked.includes(chosen.who) ? chosen.who
+    : asked.find((one) => flipOf(one, rivalOf(one), number)) ?? asked.find((one) => one !== rivalOf(one)) ?? asked[0];
+  return compareSample(number, who, rivalOf(who));
+}
+
+async function compareSample(number, who, rival) {
+  const known = await wordsOf(number);
+  const shown = [...new Set([rival, who])].flatMap((one) => {
+    const said = (known.words.get(one) || [])[0], picture = said && sentPictures(said).at(-1), draw = (answers[one][number] || [])[0];
+    return picture && draw ? [{ title: `${data.contestants[one]}: ${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`, name: picture.name }] : [];
+  });
+  showLarge(shown.filter(({ name }) => sourceOf(name)));
+}
+
+function showLarge(pictures) {
+  const dialog = document.getElementById("large");
+  dialog.dataset.side = "";
+  fill("large-pictures", ...pictures.map(({ title, name }) =>
+    make("figure", {}, make("figcaption", {}, title), make("img", { src: sourceOf(name), alt: title }))));
+  if (!pictures.length) fill("large-pictures", make("p", {}, "no picture of it is in this file: looktwice view RUN shows it"));
+  document.getElementById("blink").hidden = pictures.length < 2;
+  if (!dialog.open) dialog.showModal();
+}
+
+/** Show one of the two pictures alone, then the other at the same place. */
+function blink() {
+  const dialog = document.getElementById("large");
+  if (!document.getElementById("blink").hidden) dialog.dataset.side = dialog.dataset.side === "0" ? "1" : "0";
+}
