@@ -22,7 +22,6 @@ async function show() {
   const { base } = state, { task } = chosen, isNew = drawn.base !== base || drawn.task !== task;
   drawMatrix(); // its links hold the other filters
   drawFinding();
-  await drawEvidence();
   if (isNew) drawRivals();
   if (isNew && drawn.width) drawCharts();
   drawn = { ...drawn, base, task };
@@ -94,6 +93,7 @@ async function start() {
   drawCharts();
   drawn.width = document.querySelector("main").clientWidth;
   await show();
+  await drawEvidence();
   watchSizes();
   document.documentElement.dataset.ready = "1";
   if (ASKED.some((name) => state[name])) document.getElementById("samples").scrollIntoView();

@@ -52,8 +52,9 @@ function changesTable(title, task, base, chance, rows) {
   const against = base === null ? "" : `; * surely different from ${rows.find((row) => row.who === base)?.label || data.contestants[base]} at 5 %`;
   const caption = make("figcaption", {}, make("b", {}, title), `: % right with 95 % interval${against}`,
     chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
-  const head = ["", "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
+  const head = ["change", "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
   const scale = [0, 50, 100].map((tick) => placed(make("span", {}, String(tick)), { left: tick / 100 }));
+  head[1].setAttribute("aria-label", "interval");
   head[1].append(make("div", { class: "scale", "aria-hidden": "true" }, ...scale));
   const table = make("table", { class: "changes" }, make("thead", {}, make("tr", {}, ...head)),
     make("tbody", {}, ...rows.map((row) => changeRow(row, task, base, chance))));

@@ -54,7 +54,7 @@ function filmStrip(turns, draw, known) {
   ]);
   const last = sentPictures({ turns }).at(-1);
   frames.push(make("li", {}, last ? drawPicture(last, "last image sent") : null, make("p", {}, make("b", {}, draw.answer || "no answer"))));
-  return make("ol", { class: "film" }, ...frames);
+  return make("ol", { class: "film", tabindex: "0", "aria-label": "looks" }, ...frames);
 }
 
 // ---- evidence and contact sheet

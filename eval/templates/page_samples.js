@@ -119,11 +119,18 @@ async function drawSample(found) {
     strip(known.pictures, known), make("div", { class: "cards" }, ...cardsOf(number, known)));
 }
 
+const fetched = new Map(); // by sample: the promise of its words
+
 /** The words and pictures of a sample: those of the page, or of the server that keeps them. */
 async function wordsOf(number) {
   if (!data.served) return { words: new Map(words.get(number) || []), pictures: samples[number].pictures, texts: data.texts };
-  const found = await (await fetch(`sample?n=${number}`)).json();
-  return { ...found, words: new Map(found.words) };
+  if (!fetched.has(number)) fetched.set(number, fetchWords(number));
+  return fetched.get(number);
+}
+
+async function fetchWords(number) {
+  const served = await (await fetch(`sample?n=${number}`)).json();
+  return { ...served, words: new Map(served.words) };
 }
 
 /** The answers to a sample: the chosen contestant and its rival first, then the others. */

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from looktwice.eval.page import pairs
 from looktwice.eval.report import write_report
+from looktwice.eval.statistics.paired import compare_paired
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture
 from looktwice.prompting.agent.episode import Look
@@ -302,3 +304,22 @@ def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, stud
     browser.open(f"{study.resolve().as_uri()}#q=nowhere&sample=shape/s0")
     assert shown(browser) == "0"
     assert browser.text("#sample") == "No sample passes these filters."
+
+
+def test_a_rival_of_which_the_file_has_no_interval_is_counted(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "MOST_INTERVALS", 0)
+    made, said = (
+        MadeRun(tmp_path),
+        {"plain": "A" * 12, "one": "AAABBBBBBBBB", "two": "B" * 11 + "A"},
+    )
+    made.task("pick", ["A"] * 12)
+    for name, letters in said.items():
+        made.answers(made.point(name, "pick", baseline=name == "plain"), list(letters))
+    browser.open(f"{write_report([made.write().path], tmp_path).resolve().as_uri()}#base=two")
+    values = [[letter == "A" for letter in said[name]] for name in ("one", "two")]
+    paired = compare_paired(*values)
+    told = browser.run("document.querySelector('.matrix tbody tr:nth-child(2) td').title")
+    assert f"+{100 * paired.value:.1f} points (its interval is not in this file), n = 12" in told
+    assert f"3 gained, 1 lost, exact McNemar p = {paired.p:.4f}" in told

@@ -233,3 +233,17 @@ def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:
     assert len(data.samples) == 2 and len(data.answers) == 4
     pair, _ = PageNumbers(data).pairs
     assert (pair.paired.n, pair.paired.better, pair.paired.worse) == (2, 1, 0)
+
+
+def test_each_run_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
+    paths = []
+    for name in ("first", "second"):
+        made = MadeRun(tmp_path / name)
+        made.task("t", ["A"] * 8)
+        made.answers(made.point("plain", "t", baseline=True), ["A"] * 8)
+        made.answers(made.point("other", "t"), ["B"] * 8)
+        paths.append(made.write().path)
+    numbers = PageNumbers(page_of(score_table(paths)))
+    assert numbers.baselines == [0, 0, 2, 2]
+    own = {(pair.contestant, pair.rival) for pair in numbers.pairs if pair.p_holm is not None}
+    assert own == {(1, 0), (3, 2)}
