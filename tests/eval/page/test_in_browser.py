@@ -298,6 +298,13 @@ def test_it_prints_on_few_pages(browser: Browser, study: Path) -> None:
     browser.open(study)
     printed = b64decode(browser.send("Page.printToPDF")["data"])
     assert 1 <= len(re.findall(rb"/Type /Page\b", printed)) <= 4
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    try:
+        parts = "['#samples', '#found', '#matrix', '#lines', '#method']"
+        heights = f"{parts}.map((part) => document.querySelector(part).clientHeight > 0)"
+        assert browser.run(heights) == [False, True, True, True, True]
+    finally:
+        browser.send("Emulation.setEmulatedMedia", media="")
 
 
 def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, study: Path) -> None:
