@@ -145,18 +145,18 @@ def _site(name: str) -> str:
 
 def places(site: list[Page]) -> dict[tuple[str, str], str]:
     """Where each heading of each file stands in the site."""
-    found: dict[tuple[str, str], str] = {}
+    homes: dict[tuple[str, str], str] = {}
     for page in site:
-        found.setdefault((page.source, ""), page.name)
+        homes.setdefault((page.source, ""), page.name)
         for number, _, words in headings(page.text):
             anchor = slug(words)
-            found.setdefault(
+            homes.setdefault(
                 (page.source, anchor), f"{page.name}#{anchor}" * bool(number) or page.name
             )
-    return found
+    return homes
 
 
-def linked(page: Page, found: Mapping[tuple[str, str], str], files: set[str]) -> str:
+def linked(page: Page, homes: Mapping[tuple[str, str], str], files: set[str]) -> str:
     """The text of a page with links that lead through the site; `files` takes what else it needs,
     by paths of the repository. Raises LookupError for a link that leads nowhere."""
     here = posixpath.dirname(page.name)
@@ -168,7 +168,7 @@ def linked(page: Page, found: Mapping[tuple[str, str], str], files: set[str]) ->
         source = posixpath.normpath(posixpath.join(posixpath.dirname(page.source), path))
         source = source if path else page.source
         if source.endswith(".md"):
-            target = found.get((source, anchor))
+            target = homes.get((source, anchor))
             if target is None:
                 raise LookupError(f"{page.source}: no page for {path}#{anchor}")
         else:
@@ -196,16 +196,17 @@ def cards(text: str) -> str:
 def tree(names: tuple[str, ...], here: str, caption: str = "") -> str:
     """A hidden table of contents."""
     folder = posixpath.dirname(here) or "."
-    lines = "".join(f"{posixpath.relpath(name, folder)}\n" for name in names if name != here)
+    links = [posixpath.relpath(name, folder) for name in names]
+    lines = "".join("What it is <self>\n" if link == here else f"{link}\n" for link in links)
     return f"\n```{{toctree}}\n:hidden:\n{f':caption: {caption}' * bool(caption)}\n\n{lines}```\n"
 
 
 def write_sources(folder: Path, report: Path | None = None) -> None:
     """Writes the pages for Sphinx, what they show, `llms.txt`, and a report as an example."""
     site, files = pages(), set[str]()
-    found = places(site)
+    homes = places(site)
     for page in site:
-        text = linked(page, found, files)
+        text = linked(page, homes, files)
         text = cards(text) if page.name.startswith("gallery/") else text
         text = FENCE.sub(r"```{code-block} \1\n:caption: \2\n", text)
         text += tree(page.children, page.name) if page.children else ""
@@ -214,24 +215,24 @@ def write_sources(folder: Path, report: Path | None = None) -> None:
             text = f"{head}\n{EXAMPLE}\n\n## {rest}"
         if page.name == "index.md":
             for caption, sources in NAVIGATION.items():
-                text += tree(tuple(found[source, ""] for source in sources), "index.md", caption)
+                text += tree(tuple(homes[source, ""] for source in sources), "index.md", caption)
         text = text if page.is_listed else f"---\norphan: true\n---\n\n{text}"
         _put(folder / page.name, text.encode())
     for source in files:
         _put(folder / "files" / source.removeprefix("docs/"), (ROOT / source).read_bytes())
     _put(folder / "_static/site.css", (HERE / "site.css").read_bytes())
-    _put(folder / "_extra/llms.txt", index_of(site, found).encode())
+    _put(folder / "_extra/llms.txt", index_of(site, homes).encode())
     if report:
         _put(folder / "_extra/example.html", report.read_bytes())
 
 
-def index_of(site: list[Page], found: Mapping[tuple[str, str], str]) -> str:
+def index_of(site: list[Page], homes: Mapping[tuple[str, str], str]) -> str:
     """`llms.txt`: every page of the navigation as Markdown, with its first sentence."""
     by_name = {page.name: page for page in site}
     lines = ["# looktwice", "", f"> {by_name['index.md'].opening}"]
     for caption, sources in NAVIGATION.items():
         lines += ["", f"## {caption}", ""]
-        for page in (by_name[found[source, ""]] for source in sources):
+        for page in (by_name[homes[source, ""]] for source in sources):
             sentence = re.split(r"(?<=[.!?]) ", page.opening)[0]
             lines.append(f"- [{page.title}](_sources/{page.name}.txt): {sentence}")
     return "\n".join((*lines, ""))
