@@ -243,13 +243,15 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
 
 def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
     """A sentence for the largest sure interaction of every two factors, with what the first
-    change does at both levels of the second."""
-    largest, base = dict[str, LevelEffect](), task.base.point
+    change does at both levels of the second; other factors are named, as it is a mean over them."""
+    largest, factors, base = dict[str, LevelEffect](), dict[str, str](), task.base.point
     place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
     for line in sweep_effects(study.run):
         is_here = (line.contestant, line.task) == place
         is_sure = line.p_holm is not None and line.p_holm < ALPHA
-        if is_here and is_sure and BESIDE in line.factor:
+        if is_here and BESIDE not in line.factor:
+            factors[line.factor] = study.short(f"stages.{line.factor}")
+        elif is_here and is_sure:
             before = largest.get(line.factor)
             if before is None or abs(line.effect.value) > abs(before.effect.value):
                 largest[line.factor] = line
@@ -258,9 +260,11 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
         first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
         against = f"{names[1]} {line.against.split(BESIDE)[1]}"
         parts = -round(100 * line.parts[0]), round(100 * line.parts[1])
+        others = " and ".join(name for name in factors.values() if name not in names)
+        over = f" over every {others}," if others else ""
         yield (
             f"{names[0].capitalize()} and {names[1]} interact ({whole_points(line.effect)}):"
-            f" {first} does {parts[0]:+d} with {against}, {parts[1]:+d} with {second}."
+            f"{over} {first} does {parts[0]:+d} with {against}, {parts[1]:+d} with {second}."
         )
 
 

@@ -2,8 +2,8 @@
 
 A marker is two small classes, see `Disc` and `Dots`: a shape, which says how far a pixel is from
 its outline, and the stage, whose fields are the settings and whose `shape` gives the shape at a
-scale. Colour, halo, scaling and labels come with `PointMarking`. To add a marker, write both here
-and name the stage in `__init__.pyi`.
+scale. Colour, halo, scaling and labels come with `PointMarking`. To add a marker, write both in
+a file beside this one and name the stage in `__init__.pyi`.
 """
 
 from __future__ import annotations

@@ -121,6 +121,22 @@ def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Stu
     )
 
 
+def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) -> None:
+    for color in ("red", "magenta"):
+        study.arm("plain", ALL, radius=28, color=color, use="Circles")
+        study.arm("plain", HALF, radius=28, color=color, use="Crosshairs")
+        study.arm("plain", HALF, radius=9, color=color, use="Circles")
+        study.arm("plain", HALF, radius=9, color=color, use="Crosshairs")
+    finding = study.finding(
+        sweep={
+            "stages.mark.radius": [28, 9],
+            "stages.mark.color": ["red", "magenta"],
+            "stages.mark.use": ["Circles", "Crosshairs"],
+        }
+    )
+    assert "): over every color, radius 9 does -50 with style Circles, +0" in finding.sentences[2]
+
+
 def test_nothing(study: Study) -> None:
     study.arm("plain", "A" * 30 + "B" * 10, radius=28)
     study.arm("plain", "A" * 28 + "B" * 10 + "AA", radius=9)
