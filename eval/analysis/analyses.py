@@ -69,9 +69,11 @@ class Analysis:
         if not found.rows:
             return []
         note = self.note if isinstance(self.note, str) else self.note(scored)
-        zeros = [line.partition(": ") for line in scored.unchanged if self.unchanged]
-        facts = tuple((kind, line) for kind, _, line in zeros)
-        return [ReportTable(self.title, found, self.wrap, note, facts)]
+        facts = list[tuple[str, str]]()
+        for line in scored.unchanged if self.unchanged else ():
+            kind, _, sentence = line.partition(": ")
+            facts.append((kind, sentence))
+        return [ReportTable(self.title, found, self.wrap, note, tuple(facts))]
 
 
 def lines(
