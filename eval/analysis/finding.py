@@ -235,10 +235,12 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
         yield _headline(task, own, level)
         yield from _count(rows)
     else:
-        # nothing was compared: the best that were asked
-        valued = [row for row in rows if row.accuracy][:NAMED]
-        shares = ", ".join(f"{row.label} {_share(row.accuracy)}" for row in valued if row.accuracy)
-        yield f"On {task.title}, % right: {shares or 'none has a score'}{level}."
+        shares = list[str]()  # nothing was compared: the best that were asked
+        for row in rows:
+            if row.accuracy:
+                shares.append(f"{row.label} {_share(row.accuracy)}")
+        best = ", ".join(shares[:NAMED]) or "none has a score"
+        yield f"On {task.title}, % right: {best}{level}."
     if any(row.sure for table in study.tables for row in table.rows):
         yield from _interactions(study, task)
     for row in rows:
