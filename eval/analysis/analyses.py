@@ -15,7 +15,7 @@ from looktwice.eval.analysis import contestants, fragility, ranks, steadiness
 from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
 from looktwice.eval.analysis.factors import effect_note, factor_table, sweep_table
 from looktwice.eval.analysis.looking import measured, turns
-from looktwice.eval.analysis.looking.contribution import contribution_tables
+from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
 from looktwice.eval.display.score_tables import (
     benchmark_metric_table,
     failure_table,
@@ -101,7 +101,9 @@ def _crossed(scored: Table) -> Iterator[ReportTable]:
 
 def _contribution(scored: Table) -> Iterator[ReportTable]:
     for run in scored.scores:
-        for title, note, shown in contribution_tables(run):
+        for certificate in certificates(run):
+            title = f"What the tool contributes on {certificate.arms['full'].task}"
+            shown, note = contribution_table(certificate, run), " ".join(certificate.verdict)
             yield ReportTable(title, shown, True, note)
 
 
