@@ -15,7 +15,7 @@ from looktwice.eval.analysis import contestants, fragility, ranks, steadiness
 from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
 from looktwice.eval.analysis.factors import effect_note, factor_table, sweep_table
 from looktwice.eval.analysis.looking import measured, turns
-from looktwice.eval.analysis.looking.contribution import contribution_tables
+from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
 from looktwice.eval.display.score_tables import (
     benchmark_metric_table,
     failure_table,
@@ -69,9 +69,11 @@ class Analysis:
         if not found.rows:
             return []
         note = self.note if isinstance(self.note, str) else self.note(scored)
-        zeros = [line.partition(": ") for line in scored.unchanged if self.unchanged]
-        facts = tuple((kind, line) for kind, _, line in zeros)
-        return [ReportTable(self.title, found, self.wrap, note, facts)]
+        facts = list[tuple[str, str]]()
+        for line in scored.unchanged if self.unchanged else ():
+            kind, _, sentence = line.partition(": ")
+            facts.append((kind, sentence))
+        return [ReportTable(self.title, found, self.wrap, note, tuple(facts))]
 
 
 def lines(
@@ -99,7 +101,9 @@ def _crossed(scored: Table) -> Iterator[ReportTable]:
 
 def _contribution(scored: Table) -> Iterator[ReportTable]:
     for run in scored.scores:
-        for title, note, shown in contribution_tables(run):
+        for certificate in certificates(run):
+            title = f"What the tool contributes on {certificate.arms['full'].task}"
+            shown, note = contribution_table(certificate, run), " ".join(certificate.verdict)
             yield ReportTable(title, shown, True, note)
 
 

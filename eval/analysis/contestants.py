@@ -426,13 +426,11 @@ def published_table(scored: Table) -> TextTable:
             lines.append(_Who(name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
             gaps = {task: to_people(row, 2) for task, row in rows.items()}
             lines += [_Who(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
-    return table(_published_columns(scored.scores, given), lines)
-
-
-def _published_columns(runs: Sequence[RunScores], given: Mapping[str, Any]) -> list[Column[_Who]]:
-    asked = {arm.point.task: arm.point.facts.get("errata") for run in runs for arm in run.points}
+    errata = {
+        arm.point.task: arm.point.facts.get("errata") for run in scored.scores for arm in run.points
+    }
     columns: list[Column[_Who]] = [Column("who", "who", text), Column("source", "source", text)]
-    for task in sorted(given, key=lambda task: [*asked, task].index(task)):
-        title = f"{task}\nsee its errata" if asked.get(task) else task
+    for task in sorted(given, key=lambda task: [*errata, task].index(task)):
+        title = f"{task}\nsee its errata" if errata.get(task) else task
         columns.append(Column(title, partial(_Who.cell, task=task)))
-    return columns
+    return table(columns, lines)

@@ -4,7 +4,7 @@ contestants whose numbers differ; paired effects over all else."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
@@ -110,17 +110,19 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     factors = list[tuple[str, Weigh]]()
     for chosen in (*combinations(swept, 1), *combinations(swept, 2)):
         numbers, places = zip(*chosen, strict=True)
-        name = BESIDE.join(place.removeprefix("stages.") for place in places)
-        factors.append((name, partial(_weigh_levels, numbers)))
+        factors.append((_join_places(BESIDE, places), partial(_weigh_levels, numbers)))
     for change in map(flat_changes, each):
-        name = " + ".join(place.removeprefix("stages.") for place in change)
-        factors.append((name, partial(_weigh_change, change)))
+        factors.append((_join_places(" + ", change), partial(_weigh_change, change)))
     arms = defaultdict[str, dict[tuple[str, str], PointScores]](dict)
     for scores in run.points if factors else ():
         setting = scores.point.task, canonical(scores.point.changes)
         arms[scores.point.contestant].setdefault(setting, scores)
     lines = [e for who, own in arms.items() for e in _effects(who, [*own.values()], sweep, factors)]
     return correct(lines, lambda line: line.effect.p, lambda line: line.task == ALL_TASKS)
+
+
+def _join_places(separator: str, places: Iterable[str]) -> str:
+    return separator.join(place.removeprefix("stages.") for place in places)
 
 
 def _effects(
@@ -211,15 +213,13 @@ def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
         levels[factor].append(_level(place[len(factor) + 1 :], value))
     cell = tuple(", ".join(parts) or AS_IT_IS for parts in levels.values())
     for level, (factor, values) in zip(cell, sweep.items(), strict=True):
-        if level not in (AS_IT_IS, *map(partial(_named, factor), values)):
+        names = [AS_IT_IS]
+        for value in values:
+            parts = flat_changes({factor: value}).items()
+            names.append(", ".join(_level(place[len(factor) + 1 :], part) for place, part in parts))
+        if level not in names:
             return None
     return cell
-
-
-def _named(factor: str, value: Any) -> str:
-    """How a level of a factor is called."""
-    changes = flat_changes({factor: value})
-    return ", ".join(_level(place[len(factor) + 1 :], level) for place, level in changes.items())
 
 
 def _level(name: str, value: Any) -> str:

@@ -111,7 +111,9 @@ class Finding:
     def sentences(self) -> tuple[str, ...]:
         """All that is told: of the first tasks every sentence, of others how many changes are
         sure; then the notes."""
-        lines = [sentence for task in self.tasks[:TASKS] for sentence in task.sentences]
+        lines = list[str]()
+        for task in self.tasks[:TASKS]:
+            lines += task.sentences
         changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
         if changes:
             more = counted(len(self.tasks) - TASKS, "more task")
@@ -233,7 +235,12 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
         yield _headline(task, own, level)
         yield from _count(rows)
     else:
-        yield _list(task, level)
+        shares = list[str]()  # nothing was compared: the best that were asked
+        for row in rows:
+            if row.accuracy:
+                shares.append(f"{row.label} {_share(row.accuracy)}")
+        best = ", ".join(shares[:NAMED]) or "none has a score"
+        yield f"On {task.title}, % right: {best}{level}."
     if any(row.sure for table in study.tables for row in table.rows):
         yield from _interactions(study, task)
     for row in rows:
@@ -277,13 +284,6 @@ def whole_points(estimate: Estimate) -> str:
 def _share(estimate: Estimate) -> str:
     low, high = 100 * estimate.low, 100 * estimate.high
     return f"{100 * estimate.value:.0f} % [{low:.0f}, {high:.0f}]"
-
-
-def _list(task: TaskArms, level: str) -> str:
-    """The best of a task on which the baseline was not asked, so that nothing is compared."""
-    valued = [row for row in task.rows if row.accuracy][:NAMED]
-    shares = [f"{row.label} {_share(row.accuracy)}" for row in valued if row.accuracy]
-    return f"On {task.title}, % right: {', '.join(shares) or 'none has a score'}{level}."
 
 
 def _headline(task: TaskArms, own: FoundRow, level: str) -> str:

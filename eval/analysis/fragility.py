@@ -120,7 +120,8 @@ class Fragility:
         codes = cluster_codes([*clusters.values()], len(clusters))
         values = Values(means, tuple(draws), tuple(clusters), codes)
         first = next(iter(draws.values()))
-        counts = np.array([len(drawn) if len(drawn) > 1 else np.nan for drawn in first])
+        counts = np.array([*map(len, first)], np.float64)
+        counts[counts < 2] = np.nan
         repeats = 2 * counts / (counts - 1) * (squares[0] - means[0] ** 2)
         return cls(contestant, task, values, squares, repeats, resamples)
 

@@ -117,8 +117,7 @@ class OneChange:
             if arm.all and not arm.older:
                 tasks[arm.contestant][arm.point.task_id] = arm
         whole = {t for mine in tasks.values() for t, arm in mine.items() if arm.point.baseline}
-        shared = [mine for mine in tasks.values() if mine.keys() == whole]
-        arms = [next(iter(mine.values())) for mine in shared]
+        arms = [next(iter(mine.values())) for mine in tasks.values() if mine.keys() == whole]
         return arms if len(whole) > 1 and len(arms) > 1 else []
 
     @property
@@ -150,8 +149,10 @@ class OneChange:
         """The arm that most of a task's arms are compared with and that was asked, else the
         first."""
         by_id = {arm.point.id: arm for arm in arms}
-        rivals = (self.rivals[name] for name in by_id)
-        counts = Counter(r.point.id for r in rivals if r is not None and r.point.id in by_id)
+        counts = Counter[str]()
+        for rival in map(self.rivals.__getitem__, by_id):
+            if rival is not None and rival.point.id in by_id:
+                counts[rival.point.id] += 1
         return by_id[counts.most_common(1)[0][0]] if counts else arms[0]
 
     def labelled(

@@ -160,10 +160,10 @@ def position_table(scored: Table) -> TextTable:
             if entry.draw == 0 and len(letters) > 1 and {entry.answer, row.answer} <= {*letters}:
                 own[scores.contestant, row.n_choices].append((pair[0], pair[1]))
         chosen |= own
-    lines = [
-        _Letters(*place, position_bias(*zip(*pairs, strict=True)))
-        for place, pairs in chosen.items()
-    ]
+    lines, named = list[_Letters](), set[str]()
+    for place, pairs in chosen.items():
+        lines.append(_Letters(*place, position_bias(*zip(*pairs, strict=True))))
+        named |= lines[-1].bias.chosen.keys()
     columns: list[Column[_Letters]] = [
         Column("contestant", "contestant", text),
         Column("choices", "choices"),
@@ -171,7 +171,7 @@ def position_table(scored: Table) -> TextTable:
         Column("p", "bias.p", format_p),
         Column("n", "bias.n"),
     ]
-    for letter in sorted({letter for line in lines for letter in line.bias.chosen}):
+    for letter in sorted(named):
         shares = partial(_Letters.shares, letter=letter)
         columns.insert(-3, Column(f"{letter} %\n(key)", shares))
     return table(columns, lines)

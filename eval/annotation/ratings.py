@@ -141,9 +141,11 @@ def _share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
         return ""
     whole, parts = sum(part[0].weight for part in strata.values()), []
     for part in strata.values():
-        values = [float(hits[item.item]) for item in part]
-        samples = [(item.task, item.sample) for item in part]
-        parts.append(Stratum(np.array(values), samples, part[0].weight / whole))
+        values, samples = list[float](), list[tuple[str, str]]()
+        for item in part:
+            values.append(hits[item.item])
+            samples.append((item.task, item.sample))
+        parts.append(Stratum(np.array(values, float), samples, part[0].weight / whole))
     share = mean_of_shares(parts)
     return f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 

@@ -229,10 +229,16 @@ def view(
 
     from looktwice.eval.page.of_runs import RunPage
     from looktwice.eval.page.serving import serve_page
+    from looktwice.eval.records.records import RunError
     from looktwice.eval.report import html_page
     from looktwice.eval.runs.show import sample_page
 
-    scored = _score(runs or [_newest_run()], reader, by, judge, plugin, all_arms)
+    if not runs:
+        records = list(Path("runs").glob("*/records.jsonl"))
+        if not records:
+            raise RunError("there is no run in the folder runs; name the folder of one")
+        runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
+    scored = _score(runs, reader, by, judge, plugin, all_arms)
     page = RunPage(scored.scores, _images(scored, plugin))
     html = "".join(html_page(scored, page, served=True))
 
@@ -242,16 +248,6 @@ def view(
             webbrowser.open(address)
 
     serve_page(page, html, partial(sample_page, plugins=plugin), port, announce)
-
-
-def _newest_run() -> Path:
-    """The run in the folder `runs` whose records are the newest. Raises RunError."""
-    from looktwice.eval.records.records import RunError
-
-    records = list(Path("runs").glob("*/records.jsonl"))
-    if not records:
-        raise RunError("there is no run in the folder runs; name the folder of one")
-    return max(records, key=lambda path: path.stat().st_mtime).parent
 
 
 def show(

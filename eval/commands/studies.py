@@ -141,7 +141,10 @@ def run(
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
 
     plan = _load(config, overrides, plugin, allow)
-    part = _parse_shard(shard)
+    number, _, shards = shard.partition("/")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
+        raise typer.BadParameter(f"--shard {shard}: expected i/n with 1 <= i <= n, such as 2/8")
+    part = int(number), int(shards)
     options = RunOptions(workers, limit, part, again == "nothing", budget, max_requests)
     most = parse_size(cache_size) if cache_size else None
     steering = make_steering(plan.config)
@@ -170,13 +173,6 @@ def run(
         say(line)
     if outcome.why or outcome.failed or outcome.stopped:
         raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
-
-
-def _parse_shard(text: str) -> tuple[int, int]:
-    number, _, shards = text.partition("/")
-    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
-        raise typer.BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
-    return int(number), int(shards)
 
 
 def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:

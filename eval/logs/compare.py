@@ -64,7 +64,12 @@ def match(base: Log, log: Log) -> Matching:
             contents = [_content(units, way == BY_PICTURES) for units in sides]
             by |= dict.fromkeys(_partners(*contents).items(), way)
     keys = [units["key"].map(letter_or_text).tolist() for units in (base.units, log.units)]
-    same = {pair: way for pair, way in by.items() if _may_agree(keys[0][pair[0]], keys[1][pair[1]])}
+    same = dict[tuple[int, int], str]()
+    for pair, way in by.items():
+        key, rival = keys[0][pair[0]], keys[1][pair[1]]
+        # one that is not told, or told as a letter here and in words there, may agree
+        if not key or not rival or key == rival or (len(key) == 1) != (len(rival) == 1):
+            same[pair] = way
     refused = sorted(mine for mine, _ in by.keys() - same.keys())
     if not same:
         raise TaskError(
@@ -80,10 +85,9 @@ def _say_apart(base: Log, log: Log, refused: Collection[int]) -> str:
     """Why two logs may share no sample, and what to type."""
     tasks = [list(dict.fromkeys(side.units["task"])) for side in (base, log)]
     if "" not in (*tasks[0], *tasks[1]) and not {*tasks[0]} & {*tasks[1]}:
-        mine, theirs = (", ".join(names) for names in tasks)
         return (
-            f": the tasks are {mine} there and {theirs} here; compare contestants that answer the"
-            " same task, or name another --baseline"
+            f": the tasks are {', '.join(tasks[0])} there and {', '.join(tasks[1])} here; compare"
+            " contestants that answer the same task, or name another --baseline"
         )
     ids = [side.units["sample"].iloc[0] for side in (base, log)]
     return (
@@ -130,12 +134,6 @@ def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
     if not with_pictures:
         return (words + "\0" + choices).where(words != "", "")
     return (pictures + "\0" + words + "\0" + choices).where((words != "") & (pictures != ""), "")
-
-
-def _may_agree(key: str, other: str) -> bool:
-    """Whether two keys agree; one that is not told, or told as a letter here and in words there,
-    may."""
-    return not key or not other or key == other or (len(key) == 1) != (len(other) == 1)
 
 
 def reasons_alone(

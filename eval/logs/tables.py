@@ -60,7 +60,9 @@ def open_columns(path: Path) -> pandas.DataFrame:
     if ".jsonl" in path.suffixes:
         lines = [line for _, line in read_objects(path)]
         frame = pandas.DataFrame(lines).astype(object)
-        frame = frame.where(frame.notna(), "").map(_cell_text)
+        frame = frame.where(frame.notna(), "").map(
+            lambda cell: write_json(cell) if isinstance(cell, list | dict) else as_text(cell)
+        )
     elif path.suffix != ".parquet":
         frame = pandas.DataFrame(list(read_texts(path)))
     else:
@@ -75,10 +77,6 @@ def open_columns(path: Path) -> pandas.DataFrame:
     if not len(frame):
         raise TaskError(f"{path} holds no row")
     return frame
-
-
-def _cell_text(value: object) -> str:
-    return write_json(value) if isinstance(value, list | dict) else as_text(value)
 
 
 def _choices(cell: str) -> tuple[str, ...]:

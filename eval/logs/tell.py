@@ -163,7 +163,7 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
         if refused := matching.refused:
             names = _some(base.units["sample"].loc[list(refused)])
             yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
-        alone = [place for place in matching.left if place not in set(matching.refused)]
+        alone = sorted(set(matching.left) - set(matching.refused))
         for one, other, places in ((base, log, alone), (log, base, matching.right)):
             if places:
                 names = _some(one.units["sample"].loc[list(places)])

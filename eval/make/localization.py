@@ -146,9 +146,15 @@ class Localization(MadeFromFiles):
     ) -> Item:
         rng = seeded_rng("localization", self.seed, identifier)
         name, true = objects[int(rng.integers(len(objects)))]
-        size = image_size(file)
+        size = width, height = image_size(file)
         others = [box for kind, box in objects if kind == name and box != true]
-        true = _clip(true, size)
+        if min(true[:2]) < -SLACK or true[2] > width + SLACK or true[3] > height + SLACK:
+            raise TaskError(
+                f"its box {true} lies outside the image of {width}x{height}: the JSON is of other"
+                " images"
+            )
+        left, top = max(0.0, true[0]), max(0.0, true[1])
+        true = left, top, min(float(width), true[2]), min(float(height), true[3])
         pair = [true, self._noisy(rng, true, size, others)]
         letter = deal_evenly(number, "AB", "letter", "localization", self.seed)
         boxes = pair if letter == "A" else pair[::-1]
@@ -192,12 +198,3 @@ class Localization(MadeFromFiles):
             )
         files = [file_inside(root, name) for name in names]
         return next((file for file in files if file.is_file()), files[0])
-
-
-def _clip(box: Rect, size: tuple[int, int]) -> Rect:
-    width, height = size
-    if min(box[:2]) < -SLACK or box[2] > width + SLACK or box[3] > height + SLACK:
-        raise TaskError(
-            f"its box {box} lies outside the image of {width}x{height}: the JSON is of other images"
-        )
-    return max(0.0, box[0]), max(0.0, box[1]), min(float(width), box[2]), min(float(height), box[3])

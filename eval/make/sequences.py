@@ -233,6 +233,10 @@ class Sequences(MadeFromFiles):
             yield make_item(base, words, drawn.files, choices, letter, **meta)
 
 
+def _shuffle(rng: Generator, choices: Many[str]) -> list[str]:
+    return [choices[number] for number in rng.permutation(len(choices))]
+
+
 def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]:
     """Four choices with the right group at `place`: `None` and groups of other images are the
     others."""
@@ -245,13 +249,13 @@ def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[st
         wrong += map(_join_numbers, combinations(numbers, size))
     if right in wrong:
         wrong.remove(right)
-    wrong = [wrong[number] for number in rng.permutation(len(wrong))]
+    wrong = _shuffle(rng, wrong)
     wrong = (wrong if right == "None" else ["None", *wrong])[:3]
     if len(wrong) < 3:
         raise TaskError(
             f"a sequence of {count} images has no four groups to choose from; leave it out"
         )
-    choices = [wrong[number] for number in rng.permutation(3)]
+    choices = _shuffle(rng, wrong)
     choices.insert(place, right)
     return tuple(choices)
 

@@ -182,7 +182,7 @@ def count_requests(
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
     for trial in trials:
-        looks = looks or may_look_again(trial.arm)
+        looks = looks or _holds(trial.arm, "looktwice.prompting.agent.agent", "Agent")
         task = trial.arm.task_id
         for request in trial.requests:
             most, answered, _ = asked.get((task, request.key), (0, set(), request))
@@ -203,11 +203,6 @@ def count_requests(
         price=total("price") if any(request.price is not None for _, request in left) else None,
         looks=looks,
     )
-
-
-def may_look_again(arm: Arm) -> bool:
-    """Whether an agent is among the stages."""
-    return _holds(arm, "looktwice.prompting.agent.agent", "Agent")
 
 
 def _holds(arm: Arm, module: str, name: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from looktwice.eval.records.judgements import append, judgements
-from looktwice.eval.records.records import Key, Record, RunError, RunFolder
+from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.counted import counted
@@ -54,14 +54,16 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     facts, missing = _combine_facts(every)
     old, (records, samples, judged, twice) = _last(earlier), _last(every)
     with RunWriter(out) as writer:
+        points = list[PointRow]()
         for run in runs:
             _copy_blobs(run, writer)
+            points += run.points.values()
         for row in _new(old.samples, samples):
             writer.sample(row)
         for record in _new(old.records, records):
             writer.record(record)
         append(out, *_new(old.judged, judged))
-        writer.points([point for run in runs for point in run.points.values()])
+        writer.points(points)
         writer.yaml("run.yaml", facts)
     if all(reads := [allowed_to(run.path) for run in runs]):
         allow(out, [out / "points.yaml"], set().union(*reads))

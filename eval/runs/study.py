@@ -302,9 +302,8 @@ def evaluate(
     """
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
     tasks = task if isinstance(task, Mapping) else {str(name): task}
-    _check_arguments(tasks, contestants, model, reader, draws)
+    pipelines = _checked_stages(tasks, contestants, model, reader, draws)
     options = RunOptions(workers=workers, limit=limit)
-    pipelines = {name: _stages_of(name, contestant) for name, contestant in contestants.items()}
     arms: dict[str, Arm] = {}
     for task_name, one in tasks.items():
         for number, (name, given) in enumerate(pipelines.items()):
@@ -364,14 +363,15 @@ def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> An
     return replace(thing, **{path[0]: inner})
 
 
-def _check_arguments(
+def _checked_stages(
     tasks: Mapping[str, Task],
     contestants: Mapping[str, Pipeline | Stage],
     model: Model | None,
     reader: Stage | None,
     draws: int,
-) -> None:
-    """Raise TypeError for what is no task, contestant, model or reader, ValueError for draws."""
+) -> dict[str, dict[str, Stage]]:
+    """The stages of each contestant. Raises TypeError for what is no task, contestant, model or
+    reader, ValueError for draws."""
     for task in tasks.values():
         _require("task", task, "facts", "a task such as Folder('questions'), or a mapping of tasks")
     _require("contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}")
@@ -381,6 +381,13 @@ def _check_arguments(
         raise TypeError(f"reader {fault}")
     if not isinstance(draws, int) or draws < 1:
         raise ValueError(f"draws is a whole number of 1 or more, found {draws!r}")
+    pipelines = dict[str, dict[str, Stage]]()
+    for name, contestant in contestants.items():
+        if not isinstance(contestant, Pipeline) and (fault := say_stage_fault(contestant)):
+            raise TypeError(f"contestants[{name!r}] {fault}")
+        given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
+        pipelines[name] = {slot: stage for slot, stage in given.items() if stage is not None}
+    return pipelines
 
 
 def _require(name: str, given: object, member: str, wanted: str) -> None:
@@ -389,11 +396,3 @@ def _require(name: str, given: object, member: str, wanted: str) -> None:
         raise TypeError(f"{name} is the class {given.__name__}; write {given.__name__}(...)")
     if not hasattr(given, member):
         raise TypeError(f"{name} is to be {wanted}, found {given!r:.80}")
-
-
-def _stages_of(name: str, contestant: Pipeline | Stage) -> dict[str, Stage]:
-    if not isinstance(contestant, Pipeline) and (fault := say_stage_fault(contestant)):
-        raise TypeError(f"contestants[{name!r}] {fault}")
-    given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
-    stages = {slot: stage for slot, stage in given.items() if stage is not None}
-    return stages

@@ -104,7 +104,9 @@ def trajectories(
 
 def _chosen(points: Sequence[PointScores], names: Sequence[str]) -> list[PointScores]:
     """The arms whose conversations are written. Raises RunError for an unknown name."""
-    labels = {name for arm in points for name in (arm.contestant, arm.point.contestant)}
+    labels = set[str]()
+    for arm in points:
+        labels |= {arm.contestant, arm.point.contestant}
     for name in names:
         if name not in labels:
             hint = did_you_mean(name, labels) or f"; there are {', '.join(sorted(labels))}"

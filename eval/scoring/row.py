@@ -243,8 +243,12 @@ def micro_row(rows: Sequence[Row]) -> Row:
     What several variants ask again is of one cluster, as are questions of several tasks about one
     picture.
     """
-    valued = [row for row in rows if row.value is not None and row.n]
-    n, names = sum(row.n for row in valued), {row.task_name for row in valued}
+    valued, names, n = list[Row](), set[str](), 0
+    for row in rows:
+        if row.value is not None and row.n:
+            valued.append(row)
+            names.add(row.task_name)
+            n += row.n
     total = replace(_sum_rows(rows), task="micro", n_tasks=len(names), n=n)
     if not n:
         return total

@@ -54,7 +54,7 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
     by_contestant: dict[str, list[PointScores]] = defaultdict(list)
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
-    rows: list[Row] = []
+    rows, beside = list[Row](), list[Row]()
     for arms in by_contestant.values():
         own: list[Row] = []
         for arm in arms:
@@ -67,11 +67,19 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
             for part, sliced in _slices(arm, by):
                 plain = empty_row(run, arm, part)
                 rows += [*measure(sliced, plain), *metric_rows(sliced, plain)]
-    turns = (fill(empty_row(run, arm), metric) for arm, metric in turn_metrics(run))
-    rows = [*correct_p_values(rows), *circular_rows(run), *turns, *_level_rows(run, by)]
+    rows = [*correct_p_values(rows), *circular_rows(run)]
+    for arm, metric in turn_metrics(run):
+        rows.append(fill(empty_row(run, arm), metric))
+    rows += _level_rows(run, by)
     whole = len({scores.point.task for scores in run.points})
-    rows = [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in rows]
-    return _beside_people(rows, published_people(run))
+    people = published_people(run)
+    for row in rows:
+        if row.task in ("macro", "micro"):
+            row = replace(row, of_tasks=whole)
+        levels = [people[name] for name in published_names(row) if name in people]
+        is_known = levels and not row.slice
+        beside.append(replace(row, people=levels[0] / 100) if is_known else row)
+    return beside
 
 
 def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
@@ -198,16 +206,6 @@ def published_names(row: Row) -> tuple[str, ...]:
     if row.metric == "accuracy":
         return (row.task_name or row.task,)
     return (f"{row.task_name}.{row.metric}", *(() if row.point else (row.metric,)))
-
-
-def _beside_people(rows: Sequence[Row], people: Mapping[str, float]) -> list[Row]:
-    """The rows, those that are no slice with what people reach there."""
-    beside = []
-    for row in rows:
-        levels = [people[name] for name in published_names(row) if name in people]
-        is_known = levels and not row.slice
-        beside.append(replace(row, people=levels[0] / 100) if is_known else row)
-    return beside
 
 
 # ---- the metrics of benchmarks, judges and stages

@@ -102,7 +102,11 @@ class RecordScorer:
             else:
                 result = ReadResult(answer=second.answer, read=True, judge=second.judge)
                 result, score = self._compare(record, row, result)
-        usages = [(call.get("reply") or {}).get("usage") or {} for call in record.calls]
+        tokens_in = tokens_out = 0
+        for call in record.calls:
+            usage = (call.get("reply") or {}).get("usage") or {}
+            tokens_in += usage.get("tokens_in", 0)
+            tokens_out += usage.get("tokens_out", 0)
         confidence = {} if record.confidence is None else {"confidence": record.confidence}
         return ScoredRecord(
             sample=row.id,  # the one that all arms share
@@ -112,8 +116,8 @@ class RecordScorer:
             reason=result.reason,
             detail=result.detail,
             read=result.read,
-            tokens_in=sum(usage.get("tokens_in", 0) for usage in usages),
-            tokens_out=sum(usage.get("tokens_out", 0) for usage in usages),
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
             cost=cost_of(record, self.prices),
             calls=len(record.calls),
             judge=result.judge,

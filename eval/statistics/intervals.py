@@ -299,9 +299,8 @@ def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:
     """
     if not strata:
         raise ValueError("a mean of shares needs at least one stratum")
-    whole = _common_codes(strata)
-    count = 1 + max(int(codes.max()) for codes in whole)
-    together = _linked(whole, count)
+    whole, together = _link_clusters(strata)
+    count = len(together)
     moved, alike = np.zeros((2, count)), np.zeros((2, len(strata)))
     value = 0.0
     for stratum, codes in zip(strata, whole, strict=True):
@@ -345,23 +344,19 @@ def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -
     return max(fewest, min(room / squares, room / variance * quantiles**2))
 
 
-def _common_codes(strata: Sequence[Stratum]) -> list[NDArray[np.int64]]:
-    """The number of each value's cluster, the same in all strata."""
+def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """The number of each value's cluster, the same in all strata; and for each cluster the number
+    of a set of strata: those that share clusters, directly or by others, are in one."""
     known: dict[object, int] = {}
     whole = []
     for number, stratum in enumerate(strata):
         alone = [(number, unit) for unit in range(len(stratum.values))]
         names = alone if stratum.clusters is None else stratum.clusters
         whole.append(np.array([known.setdefault(name, len(known)) for name in names]))
-    return whole
-
-
-def _linked(whole: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """For each cluster the number of a set of strata: those that share clusters, directly or by
-    others, are in one."""
+    count = 1 + max(int(codes.max()) for codes in whole)
     sets, owners = np.arange(len(whole)), np.full(count, -1)
     for number, codes in enumerate(whole):
         met = owners[codes]
         sets[np.isin(sets, sets[met[met >= 0]])] = number
         owners[codes] = number
-    return np.asarray(sets[owners])
+    return whole, np.asarray(sets[owners])

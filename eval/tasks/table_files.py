@@ -170,7 +170,13 @@ class TextTable:
             if (header and not start) or not record:  # the names, or an empty line
                 continue
             try:
-                yield start, _row(header, record)
+                if header and len(record) != len(header):
+                    raise ValueError(
+                        f"{len(record)} cells under {len(header)} columns; the file may be cut"
+                        " short, or its quotes may be broken"
+                    )
+                row = dict(zip(header, record, strict=True)) if header else json_object(record)
+                yield start, row
             except ValueError as exc:
                 raise TaskError(f"{self.file} line {number}: {exc}") from exc
 
@@ -202,17 +208,6 @@ class TextTable:
         except (csv.Error, OSError, EOFError, ValueError, zlib.error) as exc:
             why = f"not UTF-8 ({exc.reason})" if isinstance(exc, UnicodeDecodeError) else exc
             raise TaskError(f"{self.file} line {number}: {why}") from exc
-
-
-def _row(header: Sequence[str], record: Any) -> Row:
-    if not header:
-        return json_object(record)
-    if len(record) != len(header):
-        raise ValueError(
-            f"{len(record)} cells under {len(header)} columns; the file may be cut short, or its"
-            " quotes may be broken"
-        )
-    return dict(zip(header, record, strict=True))
 
 
 def json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -209,15 +209,17 @@ def expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
 def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
     """What an arm says to a sample with a key in the draws that did not fail, choices as their
     texts."""
-    asked = arm.not_failed(name)
     words = (
         choice.casefold() if isinstance(choice, str) else canonical(choice)
         for choice in row.sample["choices"]
     )
     choices = dict(zip(ascii_uppercase, words, strict=False))
-    spoken = [entry.answer for entry in asked if entry.answer is not None]
-    answers = Counter(choices.get(answer.strip(), answer) for answer in spoken)
-    key, right = str(row.answer), sum(entry.verdict is Verdict.RIGHT for entry in asked)
+    asked, answers, right = arm.not_failed(name), Counter[str](), 0
+    for entry in asked:
+        right += entry.verdict is Verdict.RIGHT
+        if entry.answer is not None:
+            answers[choices.get(entry.answer.strip(), entry.answer)] += 1
+    key = str(row.answer)
     texts, question = tuple(choices.values()), row.sample["question"]
     accepts = cache(partial(arm.accepts, row))
     return BlindQuestion(

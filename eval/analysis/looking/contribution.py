@@ -8,7 +8,7 @@ of the gain needs more than it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -213,13 +213,6 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         Column("tokens\nper sample", tokens, "{:,.0f}".format),
     )
     return table(columns, arms).without_empty()
-
-
-def contribution_tables(run: RunScores) -> Iterator[tuple[str, str, TextTable]]:
-    """Title, sentences and table of every certificate of a run."""
-    for certificate in certificates(run):
-        title = f"What the tool contributes on {certificate.arms['full'].task}"
-        yield title, " ".join(certificate.verdict), contribution_table(certificate, run)
 
 
 def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:

@@ -266,12 +266,11 @@ def routes(run: RunScores) -> Iterator[Route]:
         confidence, task = confidence_of(start), start.point.task_id
         if not confidence:
             continue
-        others = [
-            (arm, is_specialist(arm))
-            for arm in run.points
-            if arm.point.task_id == task and arm is not start and arm.comparable
-        ]
-        plans: list[tuple[PointScores, ...]] = [(arm,) for arm, _ in others]
+        others, plans = list[tuple[PointScores, bool]](), list[tuple[PointScores, ...]]()
+        for arm in run.points:
+            if arm.point.task_id == task and arm is not start and arm.comparable:
+                others.append((arm, is_specialist(arm)))
+                plans.append((arm,))
         for (model, own), (expert, is_expert) in product(others, others):
             plans += [(model, expert)] if is_expert and not own else []
         for plan in plans:

@@ -133,11 +133,13 @@ class Tastes:
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESS))
         if not self.wrong:
             return Learnt(means, firmness, np.zeros((0, len(MEANS))), 0.0)
-        counts = [(offer.given, self.questions[offer.question].draws) for offer in self.wrong]
+        counts, group = list[tuple[int, int]](), list[int]()
+        for offer in self.wrong:
+            counts.append((offer.given, self.questions[offer.question].draws))
+            group.append(self.groups[self._group(offer)])
         kinds, kind = np.unique(np.array(counts, np.int64), axis=0, return_inverse=True)
         table = np.zeros((len(self.groups), len(kinds)), np.int64)
-        group = np.array([self.groups[self._group(offer)] for offer in self.wrong], np.int64)
-        np.add.at(table, (group, np.asarray(kind.reshape(-1), np.int64)), 1)
+        np.add.at(table, (np.array(group, np.int64), np.asarray(kind.reshape(-1), np.int64)), 1)
         patterns, pattern, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         chance = _beta_binomial(kinds[:, 0], kinds[:, 1])
         for _ in range(ROUNDS):

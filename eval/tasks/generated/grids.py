@@ -84,7 +84,8 @@ def draw_grids(params: SceneParameters) -> Iterator[Scene]:
     Otherwise first the answer is drawn, among those that these grids allow, and then a question
     that has it.
     """
-    rows, columns, number = (params.levels[name] for name in ("rows", "columns", "grids"))
+    levels = params.levels
+    rows, columns, number = levels["rows"], levels["columns"], levels["grids"]
     places = list(product(range(rows), range(columns)))
     grids: list[Grid] = []
     for _ in range(number):

@@ -183,7 +183,16 @@ def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
         base = random_pattern(params, params.whole(2, 10))
         options = [base]
         if params.official:
-            options += [tuple(_change_all(params, element) for element in base) for _ in range(3)]
+            levels = params.levels
+            for _ in range(3):
+                changed = []
+                for element in base:
+                    turn = _turn(params)
+                    kind = params.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
+                    size, aspect = element.size * levels["size"], levels["aspect_ratio"]
+                    turned = replace(element, rotation=element.rotation + turn)
+                    changed.append(replace(turned, kind=kind, size=size, aspect=aspect))
+                options.append(tuple(changed))
         else:
             first, second = _split_changes(params, base)
             corners = CORNERS if second else tuple((times, 0) for times in range(4))
@@ -198,13 +207,6 @@ def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
 
 def _turn(params: SceneParameters) -> Any:
     return params.levels["rotation"] + params.whole(-JITTER, JITTER)
-
-
-def _change_all(params: SceneParameters, element: Element) -> Element:
-    levels, turn = params.levels, _turn(params)
-    kind = params.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
-    size, aspect = element.size * levels["size"], levels["aspect_ratio"]
-    return replace(element, kind=kind, rotation=element.rotation + turn, size=size, aspect=aspect)
 
 
 def _apply(pattern: Pattern, changes: Sequence[Change], times: int) -> Pattern:

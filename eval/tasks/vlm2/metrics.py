@@ -52,8 +52,10 @@ class PairScorer(SubtaskScorer):
         samples = scores.keyed
         pairs = group_by(samples, "pair")
         sides: dict[str, dict[str, list[str]]] = {"T": {}, "F": {}}
-        for pair, name in ((pair, name) for pair, names in pairs.items() for name in names):
-            sides.setdefault(samples[name].answer or "", {}).setdefault(pair, []).append(name)
+        for pair, names in pairs.items():
+            for name in names:
+                side = sides.setdefault(samples[name].answer or "", {})
+                side.setdefault(pair, []).append(name)
         true, false = sides["T"], sides["F"]
         complete = true.keys() & false.keys()
         both: dict[str, float] = {}
