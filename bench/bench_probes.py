@@ -29,7 +29,7 @@ from looktwice.eval.probes.linear import fit_probe
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.statistics import bootstrap_mean
+from looktwice.eval.statistics.intervals import bootstrap_mean
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.models.internals import Layer
 from tests.paths import CONFIGS

@@ -20,9 +20,10 @@ from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import load_key
 from looktwice.eval.scoring.row import Row, fill, macro_row
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Verdict
-from looktwice.eval.statistics import bootstrap_mean, cohens_kappa, compare_paired, mean_difference
-from looktwice.eval.statistics.intervals import share_interval, wilson
-from looktwice.eval.statistics.paired import benjamini_hochberg, holm
+from looktwice.eval.statistics import compare_paired
+from looktwice.eval.statistics.answers import cohens_kappa
+from looktwice.eval.statistics.intervals import bootstrap_mean, share_interval, wilson
+from looktwice.eval.statistics.paired import benjamini_hochberg, holm, mean_difference
 from tests.paths import DATA
 
 Floats = NDArray[np.float64]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Affine", "Rect"]
+__all__: list[str] = []
 
 Rect = tuple[float, float, float, float]
 """An upright box as left, top, right and bottom edge (xyxy)."""

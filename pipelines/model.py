@@ -25,7 +25,6 @@ __all__ = [
     "Model",
     "ModelError",
     "Reply",
-    "Tool",
     "ToolCall",
     "Usage",
 ]

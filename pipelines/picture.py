@@ -24,7 +24,7 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
 
-__all__ = ["Picture", "PictureError", "Pixels"]
+__all__ = ["Picture", "Pixels"]
 
 JPEG = "image/jpeg"
 PASSED_THROUGH = {"JPEG": JPEG, "PNG": "image/png", "WEBP": "image/webp"}

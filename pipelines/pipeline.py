@@ -24,7 +24,7 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
-__all__ = ["Pipeline", "StageFailed"]
+__all__ = ["Pipeline"]
 
 
 @dataclass(frozen=True)

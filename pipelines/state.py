@@ -20,7 +20,7 @@ from looktwice.pipelines.picture import thumbnail
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Stage", "State", "WithoutModel", "remark"]
+__all__ = ["Stage", "State", "WithoutModel"]
 
 Measurement = float | str | None
 """What is measured once: a number, or a category in words; None where there is nothing."""

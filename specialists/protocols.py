@@ -36,12 +36,10 @@ __all__ = [
     "FaceDetector",
     "FeatureExtractor",
     "GeneratedImageDetector",
-    "IdentityEmbedder",
     "ImageSimilarity",
     "Matcher",
     "NoEvidence",
     "ReflectanceEstimator",
-    "ScalarMap",
     "Segmenter",
 ]
 

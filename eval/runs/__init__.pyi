@@ -1,3 +1,2 @@
-from .merge import merge as merge
 from .predict import RunOptions as RunOptions
 from .study import Study as Study, evaluate as evaluate

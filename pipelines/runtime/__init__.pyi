@@ -1,2 +1,2 @@
-from .networks import WeightsError as WeightsError, close_networks as close_networks
+from .networks import close_networks as close_networks
 from .stores import use_result_store as use_result_store

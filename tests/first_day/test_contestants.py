@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.config import build, identity, load_plan
-from looktwice.pipelines.config.spec import Arm, spec
+from looktwice.pipelines.config import build, load_plan
+from looktwice.pipelines.config.spec import Arm, identity, spec
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View

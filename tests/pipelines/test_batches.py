@@ -26,12 +26,13 @@ from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     FetchError,
     Place,
+    WeightsError,
     open_shared,
     weights_file,
     weights_hash,

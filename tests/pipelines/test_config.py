@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.config import ConfigError, Plan, build, identity, load_plan
+from looktwice.pipelines.config import ConfigError, Plan, build, load_plan
 from looktwice.pipelines.config.classes import Faults, load_plugin, locate
 from looktwice.pipelines.config.load import load, resolve
-from looktwice.pipelines.config.spec import digest, spec
+from looktwice.pipelines.config.spec import digest, identity, spec
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask

@@ -25,10 +25,10 @@ from looktwice.pipelines.model import (
     Usage,
     message_json,
 )
-from looktwice.pipelines.models import ChatAPI, Replay, Scripted, wrap
+from looktwice.pipelines.models import ChatAPI, Replay, Scripted
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Limited, Pace, Ration
-from looktwice.pipelines.models.wrappers import Metered, Retried, UsageCount
+from looktwice.pipelines.models.wrappers import Metered, Retried, UsageCount, wrap
 from looktwice.pipelines.pipeline import RecordingModel
 from tests.chat_server import chat_server
 

@@ -12,7 +12,7 @@ import yaml
 from looktwice.eval.analysis.factors import ALL_TASKS, LevelEffect, sweep_effects, sweep_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.statistics import bootstrap_mean
+from looktwice.eval.statistics.intervals import bootstrap_mean
 from tests.made_run import MadeRun, facts
 
 SWEEP: dict[str, list[Any]] = {

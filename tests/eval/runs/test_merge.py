@@ -14,7 +14,7 @@ import yaml
 
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.judgements import Judgement, append
-from looktwice.eval.runs import merge
+from looktwice.eval.runs.merge import merge
 from looktwice.eval.scoring.score import score_run
 from looktwice.pipelines.picture import to_png
 from tests.made_run import MadeRun

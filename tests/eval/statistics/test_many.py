@@ -16,15 +16,17 @@ from statsmodels.stats.inter_rater import (
     fleiss_kappa as their_fleiss,
 )
 
-from looktwice.eval.statistics import cohens_kappa, fleiss_kappa, mean_difference, pass_at_k
 from looktwice.eval.statistics.answers import (
+    cohens_kappa,
+    fleiss_kappa,
     majority_value,
+    pass_at_k,
     position_bias,
     split_variance,
     swap_over_halves,
     swap_over_settings,
 )
-from looktwice.eval.statistics.paired import Cell, contrast
+from looktwice.eval.statistics.paired import Cell, contrast, mean_difference
 
 RANDOM = np.random.default_rng(11)
 

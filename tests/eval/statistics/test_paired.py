@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, bootstrap, multinomial, norm
 from statsmodels.stats.multitest import multipletests
 
-from looktwice.eval.statistics import bootstrap_mean, compare_paired, mean_difference
-from looktwice.eval.statistics.intervals import cluster_codes, wilson
+from looktwice.eval.statistics import compare_paired
+from looktwice.eval.statistics.intervals import bootstrap_mean, cluster_codes, wilson
 from looktwice.eval.statistics.paired import (
     FLIP,
     MCNEMAR,
     benjamini_hochberg,
     holm,
     mcnemar_p,
+    mean_difference,
     minimum_detectable,
     sign_flip_p,
 )

@@ -16,10 +16,10 @@ from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.readers import Marked, Robust
 from looktwice.eval.tasks import NearSighted
-from looktwice.pipelines.config import build, identity
+from looktwice.pipelines.config import build
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.model import (
     CallOptions,
@@ -33,7 +33,7 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import Pipeline, StageFailed
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.transforms import turned_size

@@ -17,8 +17,8 @@ from scipy.stats import chisquare
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record
-from looktwice.pipelines.config import build, identity
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config import build
+from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.models import Scripted

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from looktwice.pipelines.config import build, identity
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config import build
+from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View

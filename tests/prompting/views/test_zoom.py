@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.records import Record
 from looktwice.pipelines import transforms
-from looktwice.pipelines.config import build, identity
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config import build
+from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.geometry import Affine, bounds, contains, overlaps, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, mark_from_dict
 from looktwice.pipelines.model import Message, Model

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 
-from looktwice.pipelines.config import ConfigError, build, identity
+from looktwice.pipelines.config import ConfigError, build
 from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.marks import Mark, Mask, Point, mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Reply, ToolCall, strip_thoughts
 from looktwice.pipelines.models import Scripted

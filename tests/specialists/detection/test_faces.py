@@ -12,7 +12,7 @@ from skimage import data
 from looktwice.pipelines.geometry import iou
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resize

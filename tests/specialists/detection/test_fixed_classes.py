@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import RFDETR
 from looktwice.specialists.protocols import NoEvidence
 from tests.specialists.scenes import noise

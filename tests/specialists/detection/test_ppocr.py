@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import close_networks
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import PPOCR
 from looktwice.specialists.detection.ppocr import find_text, read_line, recognize
 from tests.specialists.scenes import noise

@@ -17,7 +17,7 @@ from looktwice.pipelines.model import Message, Messages
 from looktwice.pipelines.models import LocalVLM
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel, Pipeline
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View

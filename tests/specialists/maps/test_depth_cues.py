@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from looktwice.pipelines.config import build, identity
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config import build
+from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.maps import ColorRetinex, ConstantShading, DepthCue
 from looktwice.specialists.maps.depth_cues import Kind

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.maps import MarigoldAlbedo
 from looktwice.specialists.maps.reflectance import levels_to_linear
 from tests.original_files import cat

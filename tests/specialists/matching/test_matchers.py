@@ -16,7 +16,7 @@ import pytest
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import collect_remarks
 from looktwice.specialists.answers import MatchedPoint, NearestFeature

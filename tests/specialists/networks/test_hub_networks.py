@@ -15,16 +15,16 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import WeightsError, close_networks
-from looktwice.pipelines.runtime.networks import Place
+from looktwice.pipelines.runtime import close_networks
+from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import inner_square
 from looktwice.specialists.detection.grounding_dino import likeliest_words
 from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.matching import KeypointMatcher
-from looktwice.specialists.networks import Network
 from looktwice.specialists.networks.image_size import normalize, to_batch
+from looktwice.specialists.networks.network import Network
 from looktwice.specialists.protocols import NoEvidence
 from tests.specialists.scenes import noise
 from tests.tiny import dire_network

@@ -14,7 +14,7 @@ import yaml
 
 from looktwice.pipelines.config import build
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import State
 from looktwice.specialists.detection import PPOCR, RFDETR, Florence2, GroundingDINO
 from looktwice.specialists.features import DINOv2

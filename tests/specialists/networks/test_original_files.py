@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from looktwice.pipelines.config import build
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import GroundingDINO
 from looktwice.specialists.detection.faces import FILES
 from looktwice.specialists.features import DINOv2

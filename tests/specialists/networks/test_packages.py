@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.config import build
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import close_networks
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import FaceRecognition, GroundingDINO
 from looktwice.specialists.maps import DepthAnything3
 from looktwice.specialists.matching import RoMa

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import WeightsError, use_result_store
+from looktwice.pipelines.runtime import use_result_store
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import MaskBoxes
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks

@@ -12,8 +12,7 @@ import pytest
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError
-from looktwice.pipelines.runtime.networks import Place
+from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import SegmentTint

@@ -9,7 +9,7 @@ import pytest
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.views import Crop, ZoomOnDetections
