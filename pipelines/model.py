@@ -111,8 +111,8 @@ class CallOptions(Ranged):
     def filled_from(self, model: Any) -> CallOptions:
         """The same with what is None taken from the model's settings of the same names, where it
         has them."""
-        gaps = [name for name, value in vars(self).items() if value is None]
-        gaps = [name for name in gaps if hasattr(model, name)]
+        values = vars(self).items()
+        gaps = [name for name, value in values if value is None and hasattr(model, name)]
         return replace(self, **{name: getattr(model, name) for name in gaps})
 
     def given(self) -> dict[str, Any]:

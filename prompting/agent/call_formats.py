@@ -94,9 +94,10 @@ class NativeCalls(CallFormat):
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The calls as the server parsed them, with ids that are unique within the reply."""
         kept = list(reply.tool_calls[:most])
-        twice = len({call.id for call in kept}) < len(kept) or not all(call.id for call in kept)
-        named = [replace(call, id=f"call_{n}") for n, call in enumerate(kept)] if twice else kept
-        return named, len(reply.tool_calls) + reply.calls_left_out
+        ids = [call.id for call in kept]
+        if len(set(ids)) < len(ids) or not all(ids):
+            kept = [replace(call, id=f"call_{n}") for n, call in enumerate(kept)]
+        return kept, len(reply.tool_calls) + reply.calls_left_out
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The text of the reply and its calls."""

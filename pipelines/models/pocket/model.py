@@ -167,8 +167,11 @@ def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) ->
 def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]:
     """The token that was said and then the likeliest others, `count` in all; the end is the empty
     text."""
-    others = [int(number) for number in np.argsort(-likely, kind="stable") if number != token]
-    words = [number for number in others if number == END or number >= len(SPECIAL)]
+    words = [
+        number
+        for number in map(int, np.argsort(-likely, kind="stable"))
+        if number != token and (number == END or number >= len(SPECIAL))
+    ]
     return {
         "" if number < len(SPECIAL) else VOCABULARY[number]: round(float(likely[number]), DIGITS)
         for number in [token, *words][:count]
