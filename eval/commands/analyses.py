@@ -51,13 +51,16 @@ def analyse(
     from looktwice.eval.display.table import score_table
     from looktwice.eval.records.records import RunError
 
+    titles = {part.name: part.title for part in ANALYSES}
+    titles |= {name: finding.title for name, finding in FINDINGS.items()}
     if listed or not words:
-        titles = {part.name: part.title for part in ANALYSES}
-        titles |= {name: finding.title for name, finding in FINDINGS.items()}
         for name, title in titles.items():
             say(f"{name:{max(map(len, titles))}}  {title}")
         return
     runs, names, settings = _parse(words)
+    missing = sorted(set(names) - titles.keys())
+    if missing and len(words) > 1 and (not runs or len(names) > 1):
+        raise RunError(f"there is no folder {missing[0]}, and no analysis of this name")
     if not runs or len(names) != 1:
         raise RunError(
             f"expected run folders and the name of one analysis, found {' '.join(words)};"

@@ -73,14 +73,20 @@ def score(
     columns = parse_columns(column)
     logs = [run for run in runs if (any(run.glob("*.jsonl")) if run.is_dir() else run.suffix)]
     logs = [log for log in logs if not (log / "points.yaml").exists()]
-    if key or disagreements or export or columns or logs:
+    if columns and not logs:
+        raise typer.BadParameter(
+            "--column names columns of recorded replies, and these are runs; `compare` takes it for"
+            " the fields of a run's questions"
+        )
+    if key or disagreements or export or logs:
         from looktwice.eval.logs.replies import replies_lines
 
         lines = replies_lines(runs, reader, key, disagreements, export or (), plugin, columns)
         for line in lines:
             say(line)
         return
-    print_table(_score(runs, reader, by, judge, plugin, all_arms, only), table)
+    scored = _score(runs, reader, by, judge, plugin, all_arms, only)
+    print_table(scored, "full" if all_arms else table)  # the short one shows the present plan alone
 
 
 def _score(

@@ -139,12 +139,18 @@ def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
 def reasons_alone(
     mine: pandas.DataFrame, theirs: pandas.DataFrame, places: Sequence[int]
 ) -> list[str]:
-    """Why each of these units has no partner."""
+    """Why each of these units has no partner in the other log; both hold their questions."""
     ids, there = mine["sample"], set(theirs["sample"])
     twice, reasons = ids.duplicated(keep=False), []
+    with_pictures = bool((mine["pictures"] != "").any() and (theirs["pictures"] != "").any())
+    contents, rivals = (_content(units, with_pictures) for units in (mine, theirs))
+    repeated = {*contents[contents.duplicated()], *rivals[rivals.duplicated()]} & {*rivals} - {""}
     for place in places:
         if twice[place]:
             reasons.append("its id comes twice")
+        elif contents[place] in repeated:
+            kind = "its pictures and question" if with_pictures else "its question"
+            reasons.append(f"{kind} come{'' if with_pictures else 's'} twice")
         elif ids[place] in there:
             reasons.append("its id is another question there")
         elif not mine["question"][place]:
@@ -240,7 +246,8 @@ class LogComparison:
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
             for one, other, places in ((base, log, matching.left), (log, base, matching.right)):
                 alone = one.units.loc[list(places)].assign(log=one.name, against=other.name)
-                parts.append(alone.assign(why=reasons_alone(one.units, other.units, places)))
+                reasons = reasons_alone(one.whole.units, other.whole.units, places)
+                parts.append(alone.assign(why=reasons))
             parts[-2].loc[list(matching.refused), "why"] = "the keys differ"
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
 

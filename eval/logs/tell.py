@@ -167,7 +167,8 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
         for one, other, places in ((base, log, alone), (log, base, matching.right)):
             if places:
                 names = _some(one.units["sample"].loc[list(places)])
-                why = Counter(reasons_alone(one.units, other.units, places)).most_common(1)[0][0]
+                reasons = reasons_alone(one.whole.units, other.whole.units, places)
+                why = Counter(reasons).most_common(1)[0][0]
                 alone_in = f"in {one.name} alone, not in {other.name}"
                 yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
 

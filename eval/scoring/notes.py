@@ -85,12 +85,15 @@ def _left_out(run: RunScores) -> Iterator[str]:
     """What is missing; failures of samples and readers, with what they mostly say; tasks in part;
     and earlier plans."""
     failed, unreadable, missing, answered = list[str](), list[ScoredRecord](), 0, 0
+    earlier = list[str]()
     for scores in run.points:
         failed += [entry.detail for entry in scores.all if entry.verdict is Verdict.FAILED]
         unreadable += [entry for entry in scores.all if entry.verdict is Verdict.UNREADABLE]
         if not scores.point.replies_of:
             missing += scores.missing
             answered += len(scores.all)
+        if scores.older:
+            earlier.append(f"{scores.contestant} on {scores.task}")
     if missing:
         planned = counted(missing + answered, "planned answer")
         are = "is" if missing == 1 else "are"
@@ -104,6 +107,9 @@ def _left_out(run: RunScores) -> Iterator[str]:
     if unreadable:
         yield f"unreadable: {counted(len(unreadable), 'answer')}, {_commonest_reason(unreadable)}"
     yield from _parts(run)
+    if earlier:
+        arms = counted(len(earlier), "arm of an earlier plan", "arms of earlier plans")
+        yield f"also shown, and counted by Holm's correction: {arms}, {_listed(earlier)}"
     older, draws = list[str](), counted(run.older_draws, "answer")
     if run.older:
         arms = counted(len(run.older), "arm of an earlier plan", "arms of earlier plans")

@@ -150,6 +150,17 @@ def test_matching(
     assert len(found.left) == len(first) - len(expected)
 
 
+@pytest.mark.parametrize(
+    ("picture", "why"),
+    [("p1", "its pictures and question come twice"), ("", "its question comes twice")],
+)
+def test_a_sample_whose_content_comes_twice_says_so(picture: str, why: str) -> None:
+    twice, rest = f"Same? / {picture} / A", f"Else? / {picture and 'p2'} / A"
+    mine = keyed("a", f"k5 {twice}", f"k8 {twice}", f"x {rest}")
+    theirs = keyed("b", f"6 {twice}", f"9 {twice}", f"7 {rest}")
+    assert compare_logs([mine, theirs]).unmatched["why"].tolist() == [why] * 4
+
+
 def test_ids_that_come_twice_are_ids_within_a_task() -> None:
     ids = {"sample": ["0", "1", "0", "1"]}
     logs = [make_log(name, [1, 0, 0, 1], task=["x", "x", "y", "y"], **ids) for name in "ab"]

@@ -71,6 +71,9 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert "thinking" in (scored := looktwice("score", folder))
     official = looktwice("score", folder, "--reader", "blink_official", "--table", "full")
     assert official != scored and "0/0/6/0" in official
+    assert "split: " in looktwice("score", folder, "--all"), "the short table has no older arms"
+    refused = looktwice("score", folder, "--column", "value=ok", code=2)
+    assert "--column names columns of recorded replies" in " ".join(refused.split())
     elsewhere = study.parent / "elsewhere"
     assert looktwice("report", folder, "--out", elsewhere).startswith("report: ")
     assert (elsewhere / "report.md").exists()
@@ -85,6 +88,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
         (["pairs", "along=size"], "has no setting along; there are none"),
         (["audit", "role=x"], "has no setting role; there are rule"),
         ([], "the name of one analysis"),
+        (["runs/nosuch", "pairs"], "there is no folder runs/nosuch"),
         (["certify", "role.x=plain"], "the arms are"),
         (["audit"], "needs the contestants seen and no-image"),
         (["probe", "held_out=2"], "from 0.1 to 0.9"),

@@ -218,7 +218,12 @@ def test_the_lines_under_a_table(made: MadeRun) -> None:
     ]
     whole = score_run(made.write(), all_arms=True)
     assert len(whole.points) == 7
-    assert notes(whole)[0].startswith("unfinished: 1 of 12 ")
+    unfinished, _, shown = notes(whole)
+    assert unfinished.startswith("unfinished: 1 of 12 ")
+    assert shown == (
+        "also shown, and counted by Holm's correction: 5 arms of earlier plans, one on t, two on t,"
+        " three on t and 2 more"
+    )
 
 
 def test_failures_are_counted_with_what_they_mostly_say(made: MadeRun) -> None:
