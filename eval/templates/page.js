@@ -5,7 +5,8 @@ const KEYS = {
   j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1),
   "/": () => document.getElementById("q").focus(), "?": () => document.getElementById("help").showModal(),
   d: () => go({ disagree: state.disagree ? "" : "1" }), g: () => changeFilter({ flip: nextFlip() }),
-  x: () => document.getElementById("clear").click(), b: () => compareOpen(), c: () => go({ sheet: state.sheet ? "" : "1" }),
+  x: () => document.getElementById("clear").click(), b: () => compareOpen(),
+  "[": () => stepFlip(-1), "]": () => stepFlip(1), Enter: () => openSampleAlone(), c: () => go({ sheet: state.sheet ? "" : "1" }),
 };
 const FLIPS = ["", "any", "gained", "lost"];
 const THEMES = ["", "light", "dark"];
@@ -32,6 +33,7 @@ function onKey(event) {
   if (event.key === "b" && document.getElementById("large").open) return blink();
   const typing = event.target.closest("input:not([type=checkbox]), select, textarea, dialog");
   if (event.key === "Escape" && typing) return event.target.blur();
+  if (event.key === "Enter" && event.target.closest("a, button, summary")) return undefined; // which it clicks
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return undefined;
   const { top, bottom } = document.getElementById("samples").getBoundingClientRect();
   if (event.key.startsWith("Arrow") && (top >= window.innerHeight || bottom <= 0)) return undefined; // the page scrolls

@@ -54,8 +54,7 @@ function changesTable(title, task, base, chance, rows) {
     chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
   const head = ["change", "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
   const scale = [0, 50, 100].map((tick) => placed(make("span", {}, String(tick)), { left: tick / 100 }));
-  head[1].setAttribute("aria-label", "interval");
-  head[1].append(make("div", { class: "scale", "aria-hidden": "true" }, ...scale));
+  head[1].append(make("span", { class: "unseen" }, "interval"), make("div", { class: "scale", "aria-hidden": "true" }, ...scale));
   const table = make("table", { class: "changes" }, make("thead", {}, make("tr", {}, ...head)),
     make("tbody", {}, ...rows.map((row) => changeRow(row, task, base, chance))));
   return make("figure", { class: "chart" }, caption, table);

@@ -109,7 +109,8 @@ async function drawSheet(found) {
     return make("label", {}, box, ` ${label} `);
   });
   const isOpen = document.querySelector("#contacts details")?.open;
-  const rows = await Promise.all(shown.map(async (number) => make("tr", {},
+  const open = opened(found);
+  const rows = await Promise.all(shown.map(async (number) => make("tr", { "aria-current": number === open ? "true" : null },
     make("th", { scope: "row" }, make("a", { href: linkTo({ sample: names[number], sheet: "" }) }, samples[number].id)),
     ...await Promise.all(columns.map(async (who) => make("td", {}, await contact(number, who, rivalOf(who))))))));
   const head = make("tr", {}, make("th", {}, "sample"), ...columns.map((who) => make("th", { scope: "col" }, data.contestants[who])));
@@ -139,15 +140,65 @@ async function compareSample(number, who, rival) {
     const said = (known.words.get(one) || [])[0], picture = said && sentPictures(said).at(-1), draw = (answers[one][number] || [])[0];
     return picture && draw ? [{ title: `${data.contestants[one]}: ${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`, name: picture.name }] : [];
   });
-  showLarge(shown.filter(({ name }) => sourceOf(name)));
+  showLarge(shown.filter(({ name }) => sourceOf(name)), rival === who ? null : tellDifference(known, rival, who));
 }
 
-function showLarge(pictures) {
+/** The words that two contestants were told, with what one of them alone was; null where the words of one are not known. */
+function tellDifference(known, rival, who) {
+  const [before, after] = [rival, who].map((one) => (known.words.get(one) || []).slice(0, 1)
+    .flatMap(({ turns }) => turns.filter(({ role }) => role === "system" || role === "user"))
+    .flatMap(({ parts }) => parts.filter((part) => !isPicture(part)).map((part) => known.texts[part])).join("\n").split(/(?<=\s)/));
+  if (!before[0] || !after[0]) return null;
+  const runs = diffWords(before, after);
+  if (runs.every(([tag]) => tag === "span")) return make("p", { class: "note" }, "Both were told the same words.");
+  const told = `Words told to ${data.contestants[rival]} alone are struck out, those to ${data.contestants[who]} alone underlined:`;
+  return make("div", {}, make("p", { class: "note" }, told),
+    make("p", { class: "diff question", tabindex: "0" }, ...runs.map(([tag, text]) => make(tag, {}, text))));
+}
+
+const MOST_WORDS = 1500; // of each side between what both begin and end with; longer ones are shown whole
+
+/** Runs of words that two lists share ("span"), or the first ("del") or the second ("ins") has alone. */
+function diffWords(before, after) {
+  const most = Math.min(before.length, after.length), isSame = (i, j) => before[i].trim() === after[j].trim();
+  let start = 0, end = 0;
+  while (start < most && isSame(start, start)) start += 1;
+  while (end < most - start && isSame(before.length - 1 - end, after.length - 1 - end)) end += 1;
+  const left = before.slice(start, before.length - end), right = after.slice(start, after.length - end);
+  const marked = Math.max(left.length, right.length) > MOST_WORDS
+    ? [...left.map((word) => ["del", word]), ...right.map((word) => ["ins", word])] : diffMiddle(left, right);
+  const runs = [];
+  for (const [tag, word] of [...after.slice(0, start).map((text) => ["span", text]), ...marked, ...after.slice(after.length - end).map((text) => ["span", text])]) {
+    if (runs.at(-1)?.[0] === tag) runs.at(-1)[1] += word;
+    else runs.push([tag, word]);
+  }
+  return runs;
+}
+
+/** The same by the longest list of words that both have in this order. */
+function diffMiddle(left, right) {
+  const lengths = Array.from({ length: left.length + 1 }, () => new Uint16Array(right.length + 1)), marked = [];
+  for (let i = left.length - 1; i >= 0; i -= 1) {
+    for (let j = right.length - 1; j >= 0; j -= 1) {
+      lengths[i][j] = left[i].trim() === right[j].trim() ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+    }
+  }
+  let i = 0, j = 0;
+  while (i < left.length || j < right.length) {
+    if (i < left.length && j < right.length && left[i].trim() === right[j].trim()) marked.push(["span", right[(i += 1, j++)]]);
+    else if (j === right.length || (i < left.length && lengths[i + 1][j] >= lengths[i][j + 1])) marked.push(["del", left[i++]]);
+    else marked.push(["ins", right[j++]]);
+  }
+  return marked;
+}
+
+function showLarge(pictures, words = null) {
   const dialog = document.getElementById("large");
   dialog.dataset.side = "";
   fill("large-pictures", ...pictures.map(({ title, name }) =>
     make("figure", {}, make("figcaption", {}, title), make("img", { src: sourceOf(name), alt: title }))));
   if (!pictures.length) fill("large-pictures", make("p", {}, "no picture of it is in this file: looktwice view RUN shows it"));
+  fill("large-words", words);
   document.getElementById("blink").hidden = pictures.length < 2;
   if (!dialog.open) dialog.showModal();
 }

@@ -95,6 +95,26 @@ async function step(by) {
   if (found.length) go({ sample: names[found[next]] }, true);
 }
 
+/** Open the next sample, or the one before, that the chosen contestant flips, or anybody where none is chosen. */
+async function stepFlip(by) {
+  const found = await filterSamples(), place = found.indexOf(opened(found));
+  const whose = chosen.who === null ? [...data.contestants.keys()] : [chosen.who];
+  const ahead = by > 0 ? found.slice(place + 1) : found.slice(0, Math.max(0, place)).reverse();
+  const next = ahead.find((number) => whose.some((who) => flipOf(who, rivalOf(who), number)));
+  if (next !== undefined) go({ sample: names[next] }, true);
+}
+
+/** Leave the contact sheet for the open sample, and read on from its title. */
+async function openSampleAlone() {
+  if (state.sheet) {
+    history.pushState(null, "", linkTo({ sheet: "" }));
+    readAddress();
+    await show();
+  }
+  document.querySelector("#sample h3")?.focus({ preventScroll: true });
+  document.getElementById("samples").scrollIntoView();
+}
+
 /** The panel of the open sample. */
 async function drawSample(found) {
   const number = opened(found);

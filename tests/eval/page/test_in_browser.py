@@ -3,6 +3,8 @@ Skipped where none is."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -46,6 +48,11 @@ BROKEN = """[...document.querySelectorAll('#tables td')].filter((cell) =>
 SMALL = """[...document.querySelectorAll('a.flip, button')]
   .map((element) => element.getBoundingClientRect())
   .filter((box) => box.width && (box.width < 23.9 || box.height < 23.9)).length"""
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+AXE = f"""axe.run(PART, {{ runOnly: {json.dumps(AXE_RULES)} }}).then(({{ violations, passes }}) =>
+  ({{ faults: violations.flatMap(({{ id, nodes }}) => nodes.map((node) =>
+    `${{id}}: ${{node.target.join(" ")}}: ${{node.failureSummary}}`)),
+  passed: passes.map(({{ id }}) => id) }}))"""
 LARGE = """[...document.querySelectorAll('#large img')]
   .filter((image) => image.checkVisibility()).map((image) => image.src)"""
 
@@ -218,7 +225,8 @@ def _send(
     """An answer to each of the 40 samples after a picture; the first `lost` are wrong."""
     for number in range(40):
         sent = made.blobs.put(Picture(pixels + np.uint8(number)).payload.data)
-        turn = {"role": "user", "parts": ["Which one?", {"picture": sent}]}
+        words = "Which one, seen twice?" if notes else "Which one?"
+        turn = {"role": "user", "parts": [words, {"picture": sent}]}
         message = made.blobs.put(canonical(turn).encode())
         reply = {"text": f"Answer: {'B' if number < lost else 'A'}"}
         calls = ({"messages": [message], "draw": 0, "reply": reply},)
@@ -244,6 +252,36 @@ def test_the_first_screen_tells_what_was_found(browser: Browser, study: Path) ->
     browser.wait("document.querySelector('#count').innerText.startsWith('24 ')")
     assert "(no picture" not in browser.run("document.body.innerText")
     assert browser.complaints == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_axe_finds_no_fault(
+    browser: Browser, study: Path, theme: str, width: int, height: int
+) -> None:
+    package = importlib.util.find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        pytest.skip("axe is not installed: pip install --no-deps axe-playwright-python")
+    axe = Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+    resize(browser, width, height)
+    try:
+        browser.open(f"{study.resolve().as_uri()}#theme={theme}&sample=shape/s0")
+        browser.run(
+            "document.querySelectorAll('section details').forEach((part) => part.open = true)"
+        )
+        browser.run(f"{axe}; null")
+        checked = browser.run(AXE.replace("PART", "document"))
+        assert checked["faults"] == []
+        assert {"color-contrast", "target-size"} <= set(checked["passed"])
+        go(browser, f"theme={theme}&sheet=1&q=s1")
+        browser.wait("document.querySelectorAll('#contacts tbody tr').length === 11")
+        browser.click("#contacts button[title=agent]")
+        browser.wait("document.querySelector('.diff') !== null")
+        assert browser.run(AXE.replace("PART", "'#large'"))["faults"] == []
+        browser.run("document.getElementById('large').close()")
+        assert browser.run(AXE.replace("PART", "'#contacts'"))["faults"] == []
+    finally:
+        browser.send("Emulation.clearDeviceMetricsOverride")
 
 
 def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: Path) -> None:
@@ -284,6 +322,33 @@ def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: Pa
         browser.press("b")
         assert browser.run(LARGE) == [picture]
     assert browser.run("document.querySelector('#large img').naturalWidth") == 40
+
+
+def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, study: Path) -> None:
+    browser.open(f"{study.resolve().as_uri()}#who=agent&sample=shape/s0")
+    browser.press("b")
+    browser.wait("document.querySelector('#large').open")
+    runs = "[...document.querySelectorAll('.diff > *')].map((run) => [run.tagName, run.innerText])"
+    assert browser.run(runs) == [["SPAN", "Which "], ["DEL", "one?"], ["INS", "one, seen twice?"]]
+    browser.open(f"{study.resolve().as_uri()}#who=marked [mark.radius=9]&sample=shape/s0")
+    browser.press("b")
+    browser.wait("document.querySelector('#large').open")
+    assert browser.text("#large-words") == "Both were told the same words."
+
+
+def test_keys_go_from_flip_to_flip_and_open_one(browser: Browser, study: Path) -> None:
+    browser.open(f"{study.resolve().as_uri()}#who=marked [mark.radius=9]&sample=shape/s0")
+    for key, sample in (("]", "s2"), ("]", "s3"), ("[", "s2"), ("[", "s2")):
+        browser.press(key)
+        browser.wait(f"document.querySelector('#sample h3').innerText === 'shape / {sample}'")
+    browser.press("c")
+    browser.wait("document.querySelector('#contacts tr[aria-current]') !== null")
+    assert browser.text("#contacts tr[aria-current] th") == "s2"
+    browser.press("Enter")
+    browser.wait("document.activeElement === document.querySelector('#sample h3')")
+    assert "sheet" not in browser.run("location.hash")
+    assert not browser.run("document.getElementById('contacts').checkVisibility()")
+    assert browser.complaints == []
 
 
 def test_an_agents_looks_are_a_film_strip(browser: Browser, study: Path) -> None:

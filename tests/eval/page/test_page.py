@@ -20,6 +20,7 @@ from looktwice.eval.page.pairs import ALL, PageNumbers
 from looktwice.eval.page.render import escape_json, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
+from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError, to_png
 from tests.made_run import MadeRun
 
@@ -158,6 +159,24 @@ def test_a_file_holds_the_samples_on_which_contestants_differ_first(
     cut = page_of(table)
     assert cut.detailed == frozenset({4})
     assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
+
+
+def test_a_reply_that_calls_tools_is_told_once(tmp_path: Path) -> None:
+    """The next call sends it back, with the calls and without the reasoning."""
+    made = MadeRun(tmp_path)
+    made.task("t", ["A"])
+    calls = [{"id": "1", "name": "crop", "arguments": "{}"}]
+    question = {"role": "user", "parts": ["Which one?"]}
+    turns = [{"role": "assistant", "parts": [], "tool_calls": calls}]
+    turns += [{"role": "tool", "parts": ["Image 2"]}]
+    sent = [made.blobs.put(canonical(turn).encode()) for turn in (question, *turns)]
+    replies = {"text": "", "reasoning": "Too small.", "tool_calls": calls}, {"text": "Answer: A"}
+    messages = (sent[:1], sent)
+    pairs = zip(messages, replies, strict=True)
+    asked = tuple({"messages": shas, "draw": 0, "reply": reply} for shas, reply in pairs)
+    made.record(made.point("agent", "t"), "s0", calls=asked)
+    told = page_of(score_table(made.write().path)).answers[0, 0][0].turns
+    assert [turn.role for turn in told] == ["user", "reply", "tool", "reply"]
 
 
 def test_what_a_full_file_does_not_show_is_not_read(
