@@ -53,7 +53,7 @@ PYTHON = {
         *_of("eval.analysis.one_change", "FoundRow"),
         *_of("eval.scoring", "Row Scorer Metric Total Score PointScores ScoredRecord Verdict"),
         *_of("eval.report", "write_report"),
-        *_of("eval.records", "RunFolder Record"),
+        *_of("eval.records", "RunFolder Record SampleRow"),
         *_of("pipelines.config", "load_plan build"),
     ),
 }

@@ -97,7 +97,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         classes |= _classes(kind, plugins)
     short = {path: path.rpartition(".")[2] for path in classes}
     fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
-    for room in ("looktwice.pipelines", "looktwice.eval.scoring"):
+    for room in ("looktwice.pipelines", "looktwice.eval.scoring", "looktwice.eval.records"):
         if not fitting and name in (core := import_module(room)).__all__:
             yield from _describe_type(getattr(core, name), room)
             return

@@ -10,7 +10,7 @@ at most 5 % claim anything.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -31,6 +31,7 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
+from looktwice.eval.scoring.notes import commonest_reason
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
@@ -45,16 +46,6 @@ TOLD = (
     *("changed nothing", "changed little", "found nothing"),
 )
 """How those of a table's notes begin that are told with what was found."""
-UNREADABLE = {
-    "unread": "no answer was found in them",
-    "refused": "the model refused",
-    "empty": "the reply was empty",
-    "cut_off": "the reply was cut off",
-    "filtered": "a filter stopped the reply",
-    "abstained": "a stage abstained",
-    "unjudged": "no judge has read them",
-}
-"""What a reason of an unreadable answer means, in the words of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -162,10 +153,9 @@ def _beside(scored: Table) -> Iterator[str]:
     """What failed or cannot be read, most often why; and the notes that explain a difference or its
     absence."""
     answers = [entry for run in scored.scores for arm in run.points for entry in arm.all]
-    reasons = Counter(e.reason for e in answers if e.verdict is Verdict.UNREADABLE)
-    for reason, _ in reasons.most_common(1):
-        why = UNREADABLE.get(reason, reason)
-        yield f"Unreadable: {reasons.total():,} of {len(answers):,} answers; mostly {why}."
+    if unreadable := [entry for entry in answers if entry.verdict is Verdict.UNREADABLE]:
+        why = commonest_reason(unreadable)
+        yield f"Unreadable: {len(unreadable):,} of {len(answers):,} answers, {why}."
     runs = (f"{run.name}: {kind}" for run in scored.scores for kind in TOLD)
     beginnings = (*TOLD, *runs)
     yield from (note for note in scored.notes if note.startswith(beginnings))

@@ -1,1 +1,6 @@
-from .records import Record as Record, RunError as RunError, RunFolder as RunFolder
+from .records import (
+    Record as Record,
+    RunError as RunError,
+    RunFolder as RunFolder,
+    SampleRow as SampleRow,
+)

@@ -50,6 +50,7 @@ from looktwice.prompting.markers.base import NO_MARK
 
 SHOWN = 5  # differences that are printed
 GONE = "the task's data is gone or has changed"
+UNBUILT = "the task cannot be built again"
 
 
 def request_digest(
@@ -186,7 +187,7 @@ class Replay(RecordedRun):
     @property
     def done(self) -> bool:
         """Whether every record that did not fail was reproduced."""
-        return not self.different and GONE not in self.left_out
+        return not self.different and not self.left_out.keys() & {GONE, UNBUILT}
 
     def run(self) -> None:
         """Replay every record. Raises ConfigError where stages cannot be built, CacheError."""
@@ -215,9 +216,13 @@ class Replay(RecordedRun):
             else:
                 waiting[points[record.point].task_id, record.sample].append(record)
         for task_id, point in {point.task_id: point for point in points.values()}.items():
-            rows = self.folder.samples_of.get(task_id, {})
+            rows, task = self.folder.samples_of.get(task_id, {}), self.task(point)
+            if task is None:
+                for key in [key for key in waiting if key[0] == task_id]:
+                    self.left_out[UNBUILT] += len(waiting.pop(key))
+                continue
             with suppress(TaskError, OSError):
-                for item in self.task(point) or ():
+                for item in task:
                     name = item.sample.id
                     is_same = name in rows and rows[name].sha == item.sample.sha
                     if is_same and (records := waiting.pop((task_id, name), None)):

@@ -34,7 +34,7 @@ from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.config.expand import flat_changes
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan, with_id
-from looktwice.pipelines.config.spec import Arm, asks_model, digest, spec
+from looktwice.pipelines.config.spec import Arm, asks_model, digest, public_path, spec
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
@@ -297,8 +297,8 @@ def evaluate(
     every combination of settings, {"mark.radius": [28, 9], "zoom": [stage, None]}, of each
     contestant that has the stages. `reader` reads replies (default `Robust`). Without `out` each
     study has a folder of its own below `runs`, named after its tasks and what it is made of. Raises
-    TaskError and RunError, and TypeError for what is no task, contestant or model, and if the
-    settings of a contestant cannot be serialized.
+    TaskError and RunError, and TypeError for what is no task, contestant or model, for a stage that
+    asks where no model is given, and if the settings of a contestant cannot be serialized.
     """
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
     tasks = task if isinstance(task, Mapping) else {str(name): task}
@@ -387,7 +387,20 @@ def _checked_stages(
             raise TypeError(f"contestants[{name!r}] {fault}")
         given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
         pipelines[name] = {slot: stage for slot, stage in given.items() if stage is not None}
+        for slot, stage in pipelines[name].items() if model is None else ():
+            if _lacks_model(stage):
+                raise TypeError(
+                    f"contestants[{name!r}]: its stage {slot!r} asks a model, and none is given;"
+                    " give one, as in evaluate(task, contestants, ChatAPI(...))"
+                )
     return pipelines
+
+
+def _lacks_model(stage: Any) -> bool:
+    """Whether a stage of `prompting` asks and holds no model itself; of others, it is not known."""
+    if not asks_model(stage) or not public_path(type(stage)).startswith("prompting."):
+        return False
+    return not any(hasattr(getattr(stage, setting.name), "identity") for setting in fields(stage))
 
 
 def _require(name: str, given: object, member: str, wanted: str) -> None:

@@ -105,7 +105,7 @@ def _left_out(run: RunScores) -> Iterator[str]:
         often = "with" if len(failed) == 1 else "most often with"
         yield f"failed: {counted(len(failed), 'answer')}, {often} {commonest_failure(failed)}"
     if unreadable:
-        yield f"unreadable: {counted(len(unreadable), 'answer')}, {_commonest_reason(unreadable)}"
+        yield f"unreadable: {counted(len(unreadable), 'answer')}, {commonest_reason(unreadable)}"
     yield from _parts(run)
     if earlier:
         arms = counted(len(earlier), "arm of an earlier plan", "arms of earlier plans")
@@ -122,7 +122,7 @@ def _left_out(run: RunScores) -> Iterator[str]:
         )
 
 
-def _commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
+def commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
     """Why most unreadable answers are that, in words, and what the first of them says of itself."""
     ((reason, count),) = Counter(entry.reason for entry in unreadable).most_common(1)
     most = "" if count == len(unreadable) else f"{count} of them "

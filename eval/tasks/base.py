@@ -272,6 +272,7 @@ class RowErrors:
             raise TaskError(f"{self.source} holds no {self.unit}, or none that the settings keep")
         if len(self.found) >= total or len(self.found) > max(1, MOST_SHARE * total):
             summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
+            summary += " (the first is row 0)" * (self.units == "rows")
             raise TaskError("\n  ".join([summary, *self._first(IN_FACTS)]))
 
     def raise_any(self) -> None:

@@ -251,7 +251,12 @@ class Columns(MappedTask):
         choices = choice_texts(cells, self._map["choices"])
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
             raise ValueError(f"choices are two different texts or more, found {list(choices)}")
-        answer = answer_key(row.get("answer"), choices, self.answers_from)
+        try:
+            answer = answer_key(row.get("answer"), choices, self.answers_from)
+        except ValueError as exc:
+            is_number = self.answers_from is None and as_text(row["answer"]).strip().isdecimal()
+            hint = "; of numbers, say from which they count: `answers_from: 0`, or 1"
+            raise ValueError(f"{exc}{hint if is_number else ''}") from exc
         meta: dict[str, Any] = {}
         for name in self.meta:
             plain = isinstance(cells[name], str | int | float | bool | None)

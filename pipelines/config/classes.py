@@ -95,6 +95,11 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     The words are checked before anything is imported.
     """
     parts = resolve_alias(use)[0].removeprefix("looktwice.").split(".")
+    if parts[0] == "__main__":
+        raise ValueError(
+            f"{use!r} is a class of the script or notebook that made the run; only one in a file of"
+            " its own, named with `--plugin`, can be built again"
+        )
     if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"

@@ -184,7 +184,8 @@ def _write(thing: Any, whole: bool = True) -> Any:
         return function_name(thing)
     raise TypeError(
         f"a setting holds {type(thing).__name__}, which cannot be written into a configuration; "
-        "settings are numbers, texts, paths, lists, mappings and dataclasses"
+        "settings are numbers, texts, paths, lists, mappings and dataclasses: a class of your own"
+        " needs `@dataclass(frozen=True)` above it"
     )
 
 

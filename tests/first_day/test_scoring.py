@@ -20,6 +20,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.runs.replay import describe_replay, replay
 from looktwice.eval.scoring import Metric, PointScores, Scorer
 from looktwice.eval.scoring.metrics import accuracy
 from looktwice.eval.tasks.base import Facts
@@ -216,6 +217,9 @@ def test_evaluate_scores_with_the_objects_that_it_was_given(folder: Path) -> Non
         ValueError, match=r"its reader __main__\.LastLetter is a class of the script"
     ):
         score_table("runs/evaluate")
+    lines = [*describe_replay(replay(Path("runs/evaluate")))]
+    assert "'__main__.Greys' is a class of the script or notebook" in lines[0]
+    assert lines[1] == f"not replayed: {len(Greys())} records (the task cannot be built again)"
 
 
 # ---- the present plan

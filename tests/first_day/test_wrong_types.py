@@ -16,6 +16,7 @@ from looktwice.eval.report import write_report
 from looktwice.eval.tasks import TaskError
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines import ChatAPI, Item, Pipeline, Pocket, Sample, State
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import CallOptions, Model
 from looktwice.prompting import Ask, Circles
 from looktwice.specialists import Chance
@@ -73,11 +74,13 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (evaluate, (PHOTOS, [ASK]), {}, "contestants is to be a mapping"),
     (evaluate, (PHOTOS, {"c": ASK}, "gpt"), {}, "model is to be a model such as"),
     (evaluate, (PHOTOS, {"c": ASK}, Pocket), {}, "model is the class Pocket"),
+    (evaluate, (PHOTOS, {"c": ASK}), {}, "contestants['c']: its stage 'a' asks a model, and none"),
     (evaluate, ("mine", CHANCE), {}, "task is to be a task such as Folder("),
     (evaluate, ([PHOTOS], CHANCE), {}, "task is to be a task such as Folder("),
     (evaluate, (PHOTOS, CHANCE), {"reader": Robust}, "reader is the class Robust"),
     (evaluate, (PHOTOS, CHANCE), {"draws": 0}, "draws is a whole number of 1 or more"),
     (evaluate, (PHOTOS, CHANCE), {"limit": "3"}, "limit is a number, found '3'"),
+    (spec, (object(),), {}, "a class of your own needs `@dataclass(frozen=True)` above it"),
     (Pipeline, ([Ask()],), {}, "stages is a mapping of named stages"),
     (Pipeline, ({"a": Ask},), {}, "stages['a'] is the class Ask"),
     (ASK, ("a question",), {}, "a stage takes a State, such as State.start(sample), found str"),
