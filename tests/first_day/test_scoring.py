@@ -251,7 +251,7 @@ def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -
     for name in ("report.md", "report.html"):
         assert "3 arms of earlier plans" in (folder / "runs/radii" / name).read_text()
     every = looktwice("score", "runs/radii", "--all", "--table", "full")
-    assert "plain [mark.radius=15] " in every and "arms of earlier plans" not in every
+    assert "plain [mark.radius=15] " in every and "not shown: 3 arms" not in every
     looktwice("report", "runs/radii", "--all")
     rows = report_rows(folder / "runs/radii")
     assert len({row["contestant"] for row in rows if row["point"]}) == 4
