@@ -65,13 +65,16 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
     rows = [row for row in task.rows if row in wanted]
     labels = [printable(row.label) for row in rows]
     wide = min(LABEL, max(map(cell_len, labels), default=0))
-    bar = max(10, min(BAR, room - wide - BESIDE))
+    failed = max((len(_failed(row)) for row in rows), default=0)
+    bar = max(10, min(BAR, room - wide - BESIDE - failed))
     for label, row in zip(labels, rows, strict=True):
         short = label if cell_len(label) <= wide else f"{set_cell_size(label, wide - 1)}…"
         yield _row(set_cell_size(short, wide), row, bar, task.chance)
     signs = []
     if any(row.difference for row in rows):
         signs.append("* sure at 5 % (Holm)")
+    if failed:
+        signs.append("failed: wrong in the %, in no difference")
     if task.chance is not None:
         signs.append(f"┊ chance {100 * task.chance:.0f} %")
     if len(rows) < len(task.rows):
@@ -97,5 +100,9 @@ def _row(label: str, row: FoundRow, bar: int, chance: float | None) -> Text:
     change = "baseline" if row.is_baseline else ""
     if row.difference:
         change = f"{100 * row.change:+.1f}{'*' if row.sure else ''}"
-    value = f"{100 * row.accuracy.value:5.1f}"
+    value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_failed(row)}"
     return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
+
+
+def _failed(row: FoundRow) -> str:
+    return f"  {row.failed} failed" if row.failed and row.accuracy else ""

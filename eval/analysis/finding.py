@@ -201,13 +201,15 @@ CHANGES: tuple[Column[FoundRow], ...] = (
     Column("difference", "difference", change_cell),
     Column("gained", lambda row: row.gained if row.difference else None),
     Column("lost", lambda row: row.lost if row.difference else None),
+    Column("failed", lambda row: row.failed or None),
     Column("sure", lambda row: "yes" if row.sure else None),
 )
 
 
 def changes(task: TaskFinding) -> TextTable:
     """The rows of a task as a table; an arm of which every answer failed has no number."""
-    return table(CHANGES, task.rows)
+    shown = table(CHANGES, task.rows)
+    return shown.without_empty("% right", "difference", "gained", "lost", "sure")
 
 
 # ---- in words

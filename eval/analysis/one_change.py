@@ -27,6 +27,7 @@ class FoundRow:
 
     `accuracy` and `difference`, to the baseline, are shares; None where every answer failed, of
     which `failure` says why, or where nothing can be compared. `gained` and `lost` count samples;
+    `failed` those that failed, which are wrong in `accuracy` and in no difference;
     `p_holm` is the p of the difference after Holm's correction.
     `arm` is the id of its point, empty for all tasks.
     """
@@ -42,6 +43,7 @@ class FoundRow:
     sure: bool = False
     is_baseline: bool = False
     failure: str = ""
+    failed: int = 0
 
     @property
     def change(self) -> float:
@@ -247,6 +249,7 @@ class OneChange:
             sure,
             arm is base and base.point.baseline,
             scored.failure,
+            scored.failed or 0,
         )
 
     def without(

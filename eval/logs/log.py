@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.model import Messages
+from looktwice.pipelines.models.answers import shorten
 
 if TYPE_CHECKING:
     import pandas
@@ -42,6 +43,8 @@ COLUMNS: Mapping[str, Any] = {
 """
 TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
 """The columns that a user may name in logs that are no tables."""
+DOUBTFUL = 5
+"""Answers of a log of which not one is right before that is told."""
 UNSCORED = "unscored"
 """The verdict of a reply that nobody has scored yet."""
 WORDS: Mapping[str, float] = {
@@ -62,6 +65,7 @@ class Log:
     where `rows` were read without them to save time. `transcript` gives the messages of a task,
     sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
     `published:` of a run says. `read_by` says who read the replies, where looktwice scored them.
+    `doubt` is a warning of what lets none of them be scored.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Log:
     people: Mapping[str, float] = field(default_factory=dict, repr=False)
     path: str = ""
     read_by: str = ""
+    doubt: str = ""
 
     def __repr__(self) -> str:
         return f"Log({self.name!r}, {len(self.rows)} rows)"
@@ -186,6 +191,30 @@ def sha_of_base64(text: str) -> str:
         return hashlib.sha256(b64decode(text, validate=True)).hexdigest()
     except ValueError:
         return ""
+
+
+def doubts(log: Log) -> Iterator[str]:
+    """Warnings where no key can be used, most replies are unreadable, or not one of many answers is
+    right."""
+    if log.doubt:
+        yield f"warning: {log.name}: {log.doubt}"
+    unreadable = log.rows[log.rows["verdict"] == "unreadable"]
+    if len(log.rows) >= DOUBTFUL and 2 * len(unreadable) > len(log.rows):
+        yield (
+            f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
+            f" the first is {shorten(unreadable['reply'].iloc[0], 60)!r}, its choices are"
+            f" {list(unreadable['choices'].iloc[0])}"
+        )
+    scored = log.units[log.units["value"].notna() & (log.units["key"] != "")]
+    if len(scored) >= DOUBTFUL and not scored["value"].any():
+        first, whole = scored.iloc[0], ""
+        if not first["choices"]:
+            whole = ", and without choices a reply has to say no more than the key"
+        yield (
+            f"warning: not one of {len(scored)} answers of {log.name} is right; the first has the"
+            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}{whole}. Is"
+            " --column key=COLUMN or --reader what it needs?"
+        )
 
 
 def letter_or_text(key: object) -> str:

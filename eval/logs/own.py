@@ -222,6 +222,23 @@ def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, 
         yield {**row, "choices": choices}
 
 
+def doubt_keys(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong where not one key of replies that nobody scored yet is a choice; else empty."""
+    keyed, is_letter = list[Mapping[str, Any]](), False
+    for row in with_known_choices(rows):
+        if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:
+            keyed.append(row)
+            letters = ascii_uppercase[: len(row["choices"])]
+            is_letter = is_letter or letter_or_text(row["key"]) in letters
+    if is_letter or not keyed:
+        return ""
+    return (
+        f"not one of {len(keyed)} keys is a choice, so that nothing is right or wrong; the first is"
+        f" {keyed[0]['key']!r}, its choices are {list(keyed[0]['choices'])}. Name a column of"
+        " letters with --column key=COLUMN"
+    )
+
+
 def choices_in(question: str) -> tuple[str, ...]:
     """The texts of choices that stand behind "(A)", "A." or "A:", "(B)" ... at the end of a
     question; none where there are not two in order."""
@@ -248,7 +265,7 @@ def read_with(log: Log, reader: Stage | None = None) -> Log:
     rows = frame.to_dict("records")
     if not frame[column].any():
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
-    rows = list(with_known_choices(rows))
+    rows, doubt = list(with_known_choices(rows)), doubt_keys(rows)
     read_by, read = "the recorded official labels", row_reader(None)
     if column == "reply":
         stage = reader or Robust()
@@ -260,7 +277,7 @@ def read_with(log: Log, reader: Stage | None = None) -> Log:
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
             rows[number] = read(row)
-    return replace(whole, read_by=read_by, rows=make_rows(rows))
+    return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
 
 
 def row_reader(reader: Stage | None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

@@ -17,8 +17,15 @@ from typing import Any
 
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.format import export_file, load_log
-from looktwice.eval.logs.log import UNSCORED, Log, in_brackets, make_rows
-from looktwice.eval.logs.own import asked_columns, reply_texts, row_reader, run_row, with_choices
+from looktwice.eval.logs.log import UNSCORED, Log, doubts, in_brackets, make_rows
+from looktwice.eval.logs.own import (
+    asked_columns,
+    doubt_keys,
+    reply_texts,
+    row_reader,
+    run_row,
+    with_choices,
+)
 from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.mentions import tagged_letters, tagger_of
@@ -48,13 +55,14 @@ class ScoredReplies:
     `reason` and `detail`.
 
     `by_reader` says that a reader found the answers; else they are the recorded labels. Of
-    `recorded` rows the file itself says what they are worth.
+    `recorded` rows the file itself says what they are worth. `doubt` is that of the log.
     """
 
     name: str
     rows: Sequence[Mapping[str, Any]]
     by_reader: bool
     recorded: int = 0
+    doubt: str = ""
 
     @property
     def missing(self) -> int:
@@ -107,9 +115,10 @@ def load_replies(file: Path, columns: Mapping[str, str] = NO_COLUMNS) -> list[Lo
     logs = load_log(file, columns)
     name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
     for number, log in enumerate(logs):
-        rows = with_choices(file, log.whole.rows.to_dict("records"))
+        raw = log.whole.rows.to_dict("records")
+        rows = make_rows(list(with_choices(file, raw)))
         own = name if len(logs) == 1 else log.name
-        logs[number] = replace(log, name=own, rows=make_rows(list(rows)), read_whole=None)
+        logs[number] = replace(log, name=own, rows=rows, read_whole=None, doubt=doubt_keys(raw))
     return logs
 
 
@@ -153,7 +162,8 @@ def score_replies(
         if subtask_of_idx(idx) in subtasks and idx not in present:
             about = {"sample": idx, "task": subtask_of_idx(idx), "key": key.strip("()")}
             replies.append({**absent, **about})
-    return ScoredReplies(log.name, replies, reader is not None, recorded)
+    doubt = log.doubt if own_keys else ""
+    return ScoredReplies(log.name, replies, reader is not None, recorded, doubt)
 
 
 def score_run_replies(
@@ -265,7 +275,8 @@ def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
     if scored.missing:
         parts.append(f"missing={scored.missing}")
     yield f"{scored.name}: {', '.join(parts)}"
-    log = Log(scored.name, make_rows([row for row in scored.rows if row["verdict"] != ABSENT]))
+    rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
+    yield from doubts(log := Log(scored.name, rows, doubt=scored.doubt))
     for path in exports:
         out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
         yield f"exported: {export_file(log, out)} in {out}"

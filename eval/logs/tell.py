@@ -25,7 +25,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, reasons_alone
-from looktwice.eval.logs.log import Log
+from looktwice.eval.logs.log import Log, doubts
 from looktwice.eval.page.conversations import THUMBNAIL
 from looktwice.eval.page.data import (
     PageAnswer,
@@ -40,7 +40,6 @@ from looktwice.eval.page.render import render_page
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
-from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.picture import PictureError, thumbnail
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 20_000
 """Samples of a page; of more, the files beside it tell."""
-DOUBTFUL = 10
-"""Answers of a log of which not one is right before that is told."""
 MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
 """Samples whose replies a page holds, and pictures of runs: those that flipped come first."""
 METHOD = (
@@ -143,7 +140,9 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     did not."""
     base = comparison.logs[0]
     for log in comparison.logs:
-        yield from _doubts(log)
+        if log.read_by:
+            yield f"{log.name}: right and wrong by {log.read_by}"
+        yield from doubts(log)
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
     }
@@ -188,28 +187,6 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
         yield (
             f"  fell out: {counted(len(places), 'sample')} that failed or that nobody scored,"
             f" {', '.join(sides)} ({names})"
-        )
-
-
-def _doubts(log: Log) -> Iterator[str]:
-    """Who read the replies of a log, and warnings where most are unreadable, or not one of many
-    answers is right."""
-    if log.read_by:
-        yield f"{log.name}: right and wrong by {log.read_by}"
-    unreadable = log.rows[log.rows["verdict"] == "unreadable"]
-    if len(log.rows) >= DOUBTFUL and 2 * len(unreadable) > len(log.rows):
-        yield (
-            f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
-            f" the first is {shorten(unreadable['reply'].iloc[0], 60)!r}, its choices are"
-            f" {list(unreadable['choices'].iloc[0])}"
-        )
-    scored = log.units[log.units["value"].notna() & (log.units["key"] != "")]
-    if len(scored) >= DOUBTFUL and not scored["value"].any():
-        first = scored.iloc[0]
-        yield (
-            f"warning: not one of {len(scored)} answers of {log.name} is right; the first has the"
-            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}. Is --column"
-            " key=COLUMN or --reader what it needs?"
         )
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from looktwice.eval.analysis.ending import Ending
 from looktwice.eval.analysis.factors import sweep_effects
-from looktwice.eval.analysis.finding import Finding, TaskFinding, find
+from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
 from looktwice.eval.display.table import score_table
 from tests.made_run import MadeRun, facts
 
@@ -279,10 +279,25 @@ def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(stu
     (sure,) = [line for line in lines if line.startswith("   radius 12")]
     assert sure.endswith("-47.5*")
     assert " * sure at 5 % (Holm)   ┊ chance 50 %   4 more rows: --table full" in lines
+    assert not any("failed" in line for line in lines if line.startswith("   radius"))
     only = Finding((replace(finding.tasks[0], rows=finding.rows[-1:]),))
     console = Console(width=80, file=StringIO())
     console.print(Ending(only))
     assert "   broken  all failed: OSError: no picture\n" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> None:
+    """Accuracy counts what failed as wrong, and the difference leaves it out."""
+    study.arm("plain", ALL)
+    study.arm("cross", "-" * 4 + "A" * 36)
+    console = Console(width=80, file=StringIO())
+    console.print(Ending(finding := study.finding()))
+    plain, cross, signs, *_ = console.file.getvalue().splitlines()[1:]  # type: ignore[attr-defined]
+    assert plain.endswith("baseline") and " 90.0 " in cross and cross.endswith("+0.0  4 failed")
+    assert "failed: wrong in the %, in no difference" in signs and len(signs) <= 80
+    assert "| failed |" in changes(finding.tasks[0]).markdown
+    whole = replace(finding.tasks[0], rows=finding.rows[:1])
+    assert "| sure |" in changes(whole).markdown and "failed" not in changes(whole).markdown
 
 
 def test_where_the_baseline_was_not_asked_yet_nothing_is_compared(study: Study) -> None:

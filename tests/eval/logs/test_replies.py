@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from looktwice.eval.logs.format import export_file, read_logs
-from looktwice.eval.logs.log import Log, make_rows
+from looktwice.eval.logs.log import Log, doubts, make_rows
 from looktwice.eval.logs.own import choices_in
 from looktwice.eval.logs.replies import load_replies, replies_lines
 from looktwice.eval.tasks import TaskError
@@ -371,6 +371,33 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
     names = [line.partition(":")[0] for line in lines if "accuracy" in line]
     assert names == ["plain", "mark_radius=5", "total"]
     assert (tmp_path / "mark_radius=5.json").exists()
+
+
+OPEN_REPLY = '"target": "cat", "resps": [["It is a cat."]]'
+VLMEVALKIT = "index\tquestion\tA\tB\tanswer\tprediction\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("numbers.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\t0\tThe answer is A.\n", "the first is '0'"),
+        ("words.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tIt is x.\tA\n", "the first is 'It is x.'"),
+        ("letters.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tB\tThe answer is A.\n", ""),
+        (
+            "open.jsonl",
+            "".join(f'{{"doc_id": {n}, {OPEN_REPLY}}}\n' for n in range(5)),
+            "not one of 5 answers of open is right; the first has the key 'cat'",
+        ),
+    ],
+)
+def test_a_file_of_which_nothing_can_be_right_says_why(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    warnings = [line for line in replies_lines([tmp_path / name]) if line.startswith("warning")]
+    assert len(warnings) == bool(says) and says in "".join(warnings)
+    warned = "\n".join(doubts(read_logs(tmp_path / name)[0]))
+    assert says in warned and bool(says) == bool(warned), "compare says the same"
 
 
 def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
