@@ -39,8 +39,9 @@ HEAD = """\
 
 `prompting.agent.Agent` is a stage like any other: it shows the views, says the prompt, runs the tools that the model
 asks for, and ends with an answer or at a bound. The tools are the stages of this framework, applied to one of the
-images that the model was shown; what they bring is a new image with the next number. `python docs/agents.py` makes
-this page and its pictures anew.
+images that the model was shown; what they bring is a new image with the next number. The model has to know tool calls,
+or to follow a format in words, such as `protocol: {use: prompting.agent.PlainCalls}`; Pocket does neither.
+`python docs/agents.py` makes this page and its pictures anew.
 """
 TOOLS = """\
 ## Tools
@@ -136,7 +137,7 @@ the task; where there is no cache, an edited reply cannot be told from a given o
 
 ## Conversations for fine-tuning
 
-`looktwice export RUN --as trajectories --out FILE` writes a line for each conversation, as JSONL, or as Parquet where the name ends
+`looktwice export RUN --to trajectories --out FILE` writes a line for each conversation, as JSONL, or as Parquet where the name ends
 in `.parquet`. `--only right` keeps verdicts, `--whole` leaves out conversations with refused calls. All lines have the
 same fields of the same types, so that Arrow, `datasets` and pandas read the file as it is; what is absent is null:
 

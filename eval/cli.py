@@ -82,8 +82,8 @@ OLD: Mapping[str, Old] = {
     "probe": Old("analyse", ("probe",), {"--held-out": "held_out=", "--limit": "limit="}),
     "paper": Old("report", ("--paper",)),
     "replies": Old("score"),
-    "trajectories": Old("export", ("--as", "trajectories")),
-    "merge": Old("export", ("--as", "run")),
+    "trajectories": Old("export", ("--to", "trajectories")),
+    "merge": Old("export", ("--to", "run")),
 }
 """Former commands, which still answer in this release."""
 

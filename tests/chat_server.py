@@ -145,6 +145,7 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
     ),
     "#aborted": lambda b: edited(b, "abort", content="It is"),
     "#400": lambda b: refused(400, "Unknown parameter: 'top_k' " + "x" * 1000),
+    "#tools": lambda b: refused(400, "tools: not known here; leave it out"),
     "#401": lambda b: refused(401, "Incorrect API key provided: sk-secret-of-openai"),
     "#404": lambda b: answered(404, {"detail": "Not Found"}),
     "#ollama": lambda b: answered(404, {"error": "model 'm' not found, try pulling it first"}),

@@ -51,7 +51,8 @@ class Analysis:
     """One analysis: its name on the command line, its title, and the note above its table.
 
     `find` gives the table, or several under titles of their own. `unchanged` names above it the
-    stages that changed no request, which explain a difference of zero.
+    stages that changed no request, which explain a difference of zero. `needs` says what a run must
+    have, where that is more than some answers.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Analysis:
     note: str | Callable[[Table], str] = ""
     wrap: bool = True
     unchanged: bool = False
+    needs: str = ""
 
     def tables(self, scored: Table) -> list[ReportTable]:
         """The tables that have lines."""
@@ -118,11 +120,30 @@ ANALYSES = (
     Analysis("effects", "Effect of each factor", sweep_table, effect_note, unchanged=True),
     Analysis("gap", "Why the numbers differ", factor_table),
     Analysis(
-        "fragility", "How fragile the marker makes it", fragility.fragility_table, fragility.NOTE
+        "fragility",
+        "How fragile the marker makes it",
+        fragility.fragility_table,
+        fragility.NOTE,
+        needs="a study with `fragility:`",
     ),
-    Analysis("flips", "Who would lead under another style", ranks.flip_table),
-    Analysis("ranks", "Ranks under other styles", lines(ranks.RANKS, ranks.rank_moves)),
-    Analysis("styles", "Every style and codec", lines(fragility.STYLES, fragility.style_shifts)),
+    Analysis(
+        "flips",
+        "Who would lead under another style",
+        ranks.flip_table,
+        needs="a study with `fragility:` and two models",
+    ),
+    Analysis(
+        "ranks",
+        "Ranks under other styles",
+        lines(ranks.RANKS, ranks.rank_moves),
+        needs="a study with `fragility:` and three models",
+    ),
+    Analysis(
+        "styles",
+        "Every style and codec",
+        lines(fragility.STYLES, fragility.style_shifts),
+        needs="a study with `fragility:`",
+    ),
     Analysis(
         "race",
         "The race",

@@ -129,7 +129,8 @@ def tell_tables(part: Any, asked: Asked) -> None:
     """The tables of an analysis of the report."""
     tables = [shown for shown in part.tables(asked.scored) if shown.table.rows]
     if not tables:
-        say(f"{part.name}: these runs have nothing to show")
+        needs = f"; it needs {part.needs}" if part.needs else ""
+        say(f"{part.name}: these runs have nothing to show{needs}")
     for shown in tables:
         print_text_table(shown.table, shown.title, shown.note)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -253,7 +254,8 @@ def view(
         if opened:
             webbrowser.open(address)
 
-    serve_page(page, html, partial(sample_page, plugins=plugin), port, announce)
+    with suppress(KeyboardInterrupt):  # as announced
+        serve_page(page, html, partial(sample_page, plugins=plugin), port, announce)
 
 
 def show(

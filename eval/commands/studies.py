@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -348,4 +349,5 @@ def serve(
     """
     from looktwice.pipelines.models.serving import serve_by_name
 
-    serve_by_name(model, port, lambda url: say(f"{model} answers at {url}; Ctrl-C ends it"))
+    with suppress(KeyboardInterrupt):  # as announced
+        serve_by_name(model, port, lambda url: say(f"{model} answers at {url}; Ctrl-C ends it"))

@@ -1,4 +1,4 @@
-"""`looktwice export --as trajectories`: whole conversations of a run, tools and images included, as
+"""`looktwice export --to trajectories`: whole conversations of a run, tools and images included, as
 JSONL or Parquet for tuning.
 
 Every line has every field, a field has one type in all lines, and what is absent is null.

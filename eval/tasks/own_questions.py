@@ -193,7 +193,7 @@ USUAL: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Columns(MappedTask):
     """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of
-    parquet files.
+    parquet files; marks they cannot have, those of `Folder` can.
 
     `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
     a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is

@@ -16,6 +16,7 @@ from yarl import URL
 
 from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import ModelError, Reply
+from looktwice.pipelines.models.chat_template import CALLS_AS_TEXT
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import (
     how_to_send_a_key,
@@ -65,10 +66,7 @@ SETTINGS = (
         r"json_schema|response_format",
         "leave the stage's schema out, or take a model that follows one",
     ),
-    (
-        r"tool[_ ]choice|\btools?\b",
-        "serve the model with tool calls, or let the agent write its calls as text",
-    ),
+    (r"tool[_ ]choice|\btools?\b", f"serve the model with tool calls, or {CALLS_AS_TEXT}"),
     (
         r"image_url|multimodal|vision|image input|images? (are|is) not",
         "take a model that sees pictures",
@@ -143,8 +141,10 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
         advice = "the account's quota is used up"
     elif status in (401, 403) and not key_for(endpoint):
         advice = f"no key was sent: {how_to_send_a_key(endpoint)}"
-    elif setting:
+    elif setting.startswith(("set `", "leave `")):
         advice = f"{setting} (of its node in the study: `model:`, or `models.NAME:`)"
+    elif setting:
+        advice = setting
     else:
         variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
         others = "check the settings that the message names, or leave them out"

@@ -21,6 +21,10 @@ from looktwice.pipelines.runtime.networks import WeightsError, import_transforme
 
 THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
 CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+CALLS_AS_TEXT = (
+    "let the agent write its calls as text (`protocol: {use: prompting.agent.PlainCalls}` in its"
+    " own node)"
+)
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,7 @@ def render_template(processor: Any, chat: Chat) -> str:
     if not template:
         raise ModelError("this model has no chat template; take its instruction-tuned variant")
     if chat.tools and "tools" not in str(template):
-        raise ModelError(
-            "this model's chat template knows no tools; let the agent write its calls as text"
-        )
+        raise ModelError(f"this model's chat template knows no tools; {CALLS_AS_TEXT}")
     more: dict[str, Any] = {"tools": list(chat.tools)} if chat.tools else {}
     more |= {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
     try:

@@ -104,6 +104,10 @@ class EndpointError(ModelError):
         self.row = row
 
 
+# whom a failure is blamed on is no other kind of failure in records and tables
+EndpointError.__name__ = ModelError.__name__
+
+
 @dataclass(eq=False)
 class EndpointWatch:
     """Watches one endpoint during a run, for all models behind it.

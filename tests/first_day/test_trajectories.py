@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(run: Path, out: Path) -> Path:
     result = CliRunner().invoke(
-        app, ["export", str(run), "--as", "trajectories", "--out", str(out)]
+        app, ["export", str(run), "--to", "trajectories", "--out", str(out)]
     )
     assert result.exit_code == 0 and result.output.startswith("4 conversations"), result.output
     return out

@@ -24,6 +24,7 @@ from looktwice.pipelines.models.wrappers import (
     is_of_endpoint,
     wrap,
 )
+from looktwice.pipelines.pipeline import describe
 
 GONE = ModelError("nobody there", retryable=True, unreached=True)
 HELLO = (Message("user", ("hello",)),)
@@ -94,7 +95,8 @@ def test_an_answer_of_any_kind_begins_the_row_anew(
 
 def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
     exc = watch.note_failure(model, ModelError(text, status=404))
-    assert isinstance(exc, EndpointError) and (str(exc), exc.status) == (text, 404)
+    assert isinstance(exc, EndpointError) and exc.status == 404
+    assert describe(exc) == f"ModelError: {text}", "as it is called where the sample is blamed"
     return exc
 
 

@@ -83,6 +83,9 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert "such as jigsaw_0000" in looktwice("show", folder, "jigsaw_9999", code=2)
     assert "certify" in looktwice("analyse", "--list") and "pairs" in looktwice("analyse")
     assert "Contestants with one another" in looktwice("analyse", folder, "pairs")
+    assert "nothing to show; it needs a study with `fragility:` and three models" in looktwice(
+        "analyse", folder, "ranks"
+    )
     for words, says in (
         (["pears"], "did you mean 'pairs'"),
         (["pairs", "along=size"], "has no setting along; there are none"),
@@ -225,8 +228,8 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
         ("probe r --held-out 0.5", "analyse r held_out=0.5 probe"),
         ("paper r --out p", "report r --out p --paper"),
         ("replies f.jsonl --key k", "score f.jsonl --key k"),
-        ("trajectories r --out t.jsonl", "export r --out t.jsonl --as trajectories"),
-        ("merge a b --out c", "export a b --out c --as run"),
+        ("trajectories r --out t.jsonl", "export r --out t.jsonl --to trajectories"),
+        ("merge a b --out c", "export a b --out c --to run"),
         ("run s.yaml --fresh --limit 3", "run s.yaml --again=all --limit 3"),
         ("run s.yaml --keep-failed", "run s.yaml --again=nothing"),
         ("score r --by size", "score r --by size"),
@@ -241,7 +244,7 @@ def test_at_most_18_commands_are_listed_and_former_ones_still_answer() -> None:
     assert sum(map(len, COMMANDS.values())) == 18
     assert all(f"\n{group}:" in listed for group in COMMANDS)
     assert not any(f"\n  {name} " in listed for name in OLD)
-    said = "`looktwice merge` has become `looktwice export nowhere --out x --as run`"
+    said = "`looktwice merge` has become `looktwice export nowhere --out x --to run`"
     assert said in looktwice("merge", "nowhere", "--out", "x", code=2)
 
 
@@ -254,12 +257,13 @@ def test_view_takes_the_newest_run_and_opens_a_browser(
 
     def serve(page: Any, html: str, stages: Any, port: int, announce: Any) -> None:
         announce(f"http://{page.runs[0].name}/")
+        raise KeyboardInterrupt
 
     monkeypatch.setattr("looktwice.eval.page.serving.serve_page", serve)
     for name in ("older", "newer"):
         looktwice("run", study, f"name={name}", "task.n=1")
     assert "open http://newer/ in a browser" in looktwice("view", "--open")
-    looktwice("view", "runs/older")
+    assert "stopped" not in looktwice("view", "runs/older"), "Ctrl-C is how it ends"
     assert opened == ["http://newer/"]
 
 
