@@ -144,8 +144,8 @@ _UNSURE = re.compile(
     re.I,
 )
 _IDLE_WORD = re.compile(
-    r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image|there"
-    r"|it"
+    r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image"
+    r"|there|it"
 )
 
 
