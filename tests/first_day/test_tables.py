@@ -136,7 +136,11 @@ def test_older_arms_are_compared_with_the_present_baseline(made: MadeRun) -> Non
     table = score_table(made.path, all_arms=True)
     rows = {row.point: row for row in table.where(metric="accuracy", task="t")}
     assert (rows[old].delta, rows[now].delta, rows[other].delta) == (-1.0, None, -0.25)
-    assert table.notes == ("delta: against plain",)
+    assert table.notes == (
+        "delta: against plain",
+        "also shown, and counted by Holm's correction: 1 arm of an earlier plan,"
+        " plain {model=old} on t",
+    )
 
 
 def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:

@@ -180,7 +180,7 @@ def test_a_sweep_in_python_has_effects_and_a_finding_and_each_study_its_folder(
     folders = [scored.scores[0].folder.path for scored in (table, again)]
     assert len(set(folders)) == 2 and all(path.parent == Path("runs") for path in folders)
     with pytest.raises(RunError, match=r"mark\.radios: no setting 'radios'; did you mean 'radi"):
-        evaluate(task, {"plain": Pipeline(stages)}, sweep={"mark.radios": [1]})
+        evaluate(task, {"plain": Pipeline(stages)}, Scripted("(A)"), sweep={"mark.radios": [1]})
 
 
 def test_print_and_a_notebook_show_a_table_as_it_is_read() -> None:
