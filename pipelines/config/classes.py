@@ -241,7 +241,7 @@ def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
         return str(name).casefold().replace(" ", "_")
 
     names = {folded(name): str(name) for name in known}
-    near = [repr(names[key]) for key in difflib.get_close_matches(folded(word), names, most, 0.65)]
+    near = [repr(names[key]) for key in difflib.get_close_matches(folded(word), names, most, 0.62)]
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
