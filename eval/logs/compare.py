@@ -107,8 +107,8 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
         mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
         for place, partner in list(places.items()):
             # an empty text is in every other
-            asked, other = mine[place], theirs[partner]
-            if numbers[place] and asked not in other and other not in asked:
+            asked, answered = mine[place], theirs[partner]
+            if numbers[place] and asked not in answered and answered not in asked:
                 del places[place]
     return places
 
@@ -244,9 +244,9 @@ class LogComparison:
 
         base, parts = self.logs[0], []
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
-            for one, other, places in ((base, log, matching.left), (log, base, matching.right)):
-                alone = one.units.loc[list(places)].assign(log=one.name, against=other.name)
-                reasons = reasons_alone(one.whole.units, other.whole.units, places)
+            for own, rival, places in ((base, log, matching.left), (log, base, matching.right)):
+                alone = own.units.loc[list(places)].assign(log=own.name, against=rival.name)
+                reasons = reasons_alone(own.whole.units, rival.whole.units, places)
                 parts.append(alone.assign(why=reasons))
             parts[-2].loc[list(matching.refused), "why"] = "the keys differ"
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
