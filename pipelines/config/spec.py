@@ -54,8 +54,8 @@ def digest(value: Any) -> str:
 
 
 def asks_model(stage: Any) -> bool:
-    """Whether a stage may call the model: unless its class says `asks: ClassVar[bool] = False`."""
-    return bool(getattr(type(stage), "asks", True))
+    """Whether a stage may call the model: unless its `asks` is False."""
+    return bool(getattr(stage, "asks", True))
 
 
 def may_answer(stage: Any) -> bool:

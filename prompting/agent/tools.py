@@ -325,7 +325,7 @@ class OracleZoom:
         region."""
         oracle = OracleCrop(self.label, self.hint, self.crop)
         asked = state.views[arguments.image - 1]
-        places = oracle.places(state.replace(views=(asked, *state.views)))
+        places = oracle.in_views(state.replace(views=(asked, *state.views)))
         view = (asked, *state.views)[min(places)]
         return ToolResult("", run_stage(oracle, state, view).views)
 

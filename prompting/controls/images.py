@@ -14,7 +14,7 @@ import numpy as np
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.geometry import Affine, overlap, rectangle
-from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
+from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged, check_ranges
@@ -24,6 +24,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
+from looktwice.prompting.where.sources import Given
 
 MAX_TRIES = 2000  # random places that are tried for one mark
 CANDIDATES = 64  # random places that are drawn at most, of which some may not hold the crop
@@ -237,15 +238,8 @@ class RandomMarks(Ranged, WithoutModel):
 
 
 @dataclass(frozen=True)
-class OracleCrop(Ranged, WithoutModel):
+class OracleCrop(Ranged, Given):
     """The part of a view around the region that matters: what a perfect zoom would show.
-
-    A stage never sees the key, so the region must be given: by `label`, the label of a mark that
-    every sample has, such as REF, or else, where that is empty or null, by the sample's field
-    `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates,
-    or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so a
-    template can reveal it to the model. If the choices are marks, a hint at the right one reveals
-    the answer; point at what the question is about instead.
 
     `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they
     are.
@@ -257,8 +251,6 @@ class OracleCrop(Ranged, WithoutModel):
     and draw; another `seed` gives others.
     """
 
-    label: str | None = ""
-    hint: str = "region"
     crop: Crop = field(default_factory=Crop)
     elsewhere: bool = False
     tries: int = CANDIDATES
@@ -269,7 +261,7 @@ class OracleCrop(Ranged, WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops. Raises ValueError if the region is not given or no view shows
         it."""
-        places, crop = self.places(state), self.crop
+        places, crop = self.in_views(state), self.crop
         if self.elsewhere:
             rng = state.rng(f"RandomCrop {self.seed}")
             for number, true in places.items():
@@ -292,36 +284,13 @@ class OracleCrop(Ranged, WithoutModel):
         own = _random_box(*size, left, top, true.image)
         return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
 
-    def places(self, state: State) -> dict[int, Mark]:
+    def in_views(self, state: State) -> dict[int, Mark]:
         """The region in the coordinates of each view that shows it, by the view's index."""
-        region = self._region(state)
+        region = self.region(state)
         seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
         if not any(seen.values()):
             raise ValueError(f"sample {state.sample.id}: no view shows the region {region.label!r}")
         return {number: places[0] for number, places in seen.items() if places}
-
-    def _region(self, state: State) -> Mark:
-        sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
-        if isinstance(wanted, str) and wanted:
-            named = [mark for mark in sample.marks if mark.label == wanted]
-            if not named:
-                there = ", ".join(mark.label for mark in sample.marks) or "none"
-                raise ValueError(f"sample {sample.id} has no mark {wanted!r}; its marks: {there}")
-            return named[0]
-        try:
-            if isinstance(wanted, Mapping):
-                return mark_from_dict(wanted)
-            if isinstance(wanted, list | tuple) and len(wanted) == 4:
-                x0, y0, x1, y1 = (float(edge) for edge in wanted)
-                return Box(self.hint, x0, y0, x1, y1)
-        except (TypeError, ValueError) as exc:
-            raise ValueError(
-                f"sample {sample.id}: its field {self.hint!r} is no region ({exc})"
-            ) from exc
-        raise ValueError(
-            f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`,"
-            f" or write a mark's label or a box [x0, y0, x1, y1] into its field {self.hint!r}"
-        )
 
 
 @dataclass(frozen=True)

@@ -3,24 +3,21 @@ told to doubt or shown zooms on its evidence, and self-consistency, a majority v
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Literal
 
-from looktwice.pipelines.marks import Box, Mark
-from looktwice.pipelines.model import Model, strip_thoughts
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import RecordingModel, calls_made
 from looktwice.pipelines.ranges import Ranged, check_ranges
-from looktwice.pipelines.state import Call, Stage, State, WithoutModel
-from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
-from looktwice.prompting.evidence import Missing, shown_sources
-from looktwice.prompting.grids.grids import source_box
+from looktwice.pipelines.state import Call, Stage, State
+from looktwice.prompting.coordinates import UNITS
+from looktwice.prompting.evidence import Missing
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import zoom_views
+from looktwice.prompting.where.sources import Claimed
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 LOOK_PROMPT = """{prompt}
@@ -83,13 +80,6 @@ class Reperceive:
         return measure_turns(state.replace(prompt=original), calls, answers)
 
 
-MAX_BOXES = 50
-COORDINATE = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
-BOX_OR_IMAGE = re.compile(
-    rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]",
-    re.I,
-)
-EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
 EVIDENCE_PROMPT = """{prompt}
 
 Give your answer, and then say what it rests on: for each thing that decides it a line of its own, \
@@ -104,65 +94,19 @@ answer.
 
 
 @dataclass(frozen=True)
-class ZoomOnClaim(WithoutModel):
-    """Zooms on the boxes [left, top, right, bottom] in the model's last reply; `crop` says how.
+class ZoomOnClaim(Claimed):
+    """Zooms on the boxes in the model's last reply: `prompting.views.Look` at
+    `prompting.where.Claimed`.
 
-    If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which
-    view a box is on, else it is the first. `frame` is the unit that the prompt asked for: pixels of
-    the view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area or
-    with swapped corners is skipped with a note; if none is left, `missing` decides what is done.
+    `crop` says how; if no box is left, `missing` decides what is done.
     """
 
-    frame: Frame = "0-1000"
     crop: Crop = field(default_factory=lambda: Crop(upscale=768))
     missing: Missing = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
-        regions: dict[int, list[Mark]] = {}
-        notes = []
-        claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MAX_BOXES + 1))
-        if len(claims) > MAX_BOXES:
-            notes.append(
-                f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
-            )
-        for image, numbers in claims[:MAX_BOXES]:
-            try:
-                region = self._region(state, image, numbers)
-                regions.setdefault(region.image, []).append(region)
-            except ToolError as exc:
-                notes.append(f"a claimed place was passed over: {exc}")
-        sources, sought = (
-            sorted(regions) or shown_sources(state, None),
-            "place that the reply names",
-        )
-        zoomed = zoom_views(state, sought, regions, self.crop, self.missing, sources)
-        return zoomed.with_notes(*notes)
-
-    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
-        if not 1 <= image <= len(state.views):
-            raise ToolError(f"there is no image {image}; there are {len(state.views)}")
-        view = state.views[image - 1]
-        x0, y0, x1, y1 = ShownImage(view, view).place(numbers, self.frame, f"image {image}")
-        seen = source_box(view, Box("", x0, y0, x1, y1))
-        if seen is None:
-            raise ToolError(f"the box {list(numbers)} shows nothing of the sample's own images")
-        return seen
-
-
-def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """(number of the image from 1, four coordinates) of every distinct box in a reply."""
-    seen = set()
-    for line in EVIDENCE_LINE.findall(reply) or reply.splitlines():
-        image = 1
-        for match in BOX_OR_IMAGE.finditer(line):
-            if match[1]:
-                image = int(match[1])
-                continue
-            claim = (image, tuple(float(number) for number in match.groups()[1:]))
-            if claim not in seen:
-                yield claim
-            seen.add(claim)
+        return zoom_views(state, self.places(state, model), self.crop, self.missing)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from .resize import (
     QwenPatches as QwenPatches,
 )
 from .zoom import (
+    Look as Look,
+    Show as Show,
     ZoomOnCells as ZoomOnCells,
     ZoomOnDetections as ZoomOnDetections,
     ZoomOnMarks as ZoomOnMarks,

@@ -1,0 +1,8 @@
+"""Where to look: regions of a sample's images from any source, the most important first, behind one
+interface.
+
+Not here: what is done with them: crops (`views.Look`), and marks on them (`views.Show`)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

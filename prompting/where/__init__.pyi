@@ -1,0 +1,15 @@
+from .places import Places as Places, Where as Where
+from .sources import (
+    Claimed as Claimed,
+    Detected as Detected,
+    Given as Given,
+    InCells as InCells,
+    OnMarks as OnMarks,
+)
+from .windows import (
+    Anywhere as Anywhere,
+    Elsewhere as Elsewhere,
+    Segmented as Segmented,
+    Sized as Sized,
+    Windows as Windows,
+)

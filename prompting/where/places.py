@@ -1,0 +1,83 @@
+"""The interface of everything that says where to look, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import State
+from looktwice.prompting.evidence import shown_sources
+from looktwice.specialists.protocols import NoEvidence
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where to look: `regions` of source images in their pixels, by image, the most important
+    first.
+
+    `sought` says in words what they are, `images` which images were searched, `reasons` why one of
+    these has none; `notes` are for the record.
+    """
+
+    sought: str
+    regions: Mapping[int, Sequence[Mark]]
+    images: Sequence[int]
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @classmethod
+    def found(
+        cls,
+        sought: str,
+        state: State,
+        images: Sequence[int] | None,
+        look: Callable[[int], Sequence[Mark]],
+    ) -> Places:
+        """What `look` finds in each source image that a view shows, or the reason why nothing."""
+        regions, reasons, sources = dict[int, Sequence[Mark]](), {}, shown_sources(state, images)
+        for number in sources:
+            try:
+                regions[number] = look(number)
+            except NoEvidence as exc:
+                reasons[number] = str(exc)
+        return cls(sought, regions, sources, reasons)
+
+    def changed(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
+        """The same with other regions in each image."""
+        return replace(self, regions={n: change(n, marks) for n, marks in self.regions.items()})
+
+
+@dataclass(frozen=True)
+class Where:
+    """What says where to look; a subclass has `places`."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it calls the model, whose calls the sample's record then holds."""
+        return False
+
+    def places(self, state: State, model: Model) -> Places:
+        """The regions of the source images that views show."""
+        raise NotImplementedError
+
+
+def box_around(x: float, y: float, side: tuple[float, float], size: tuple[int, int]) -> Box:
+    """A box of this width and height around (x, y) in edge coordinates, shifted into the image, and
+    cut where it is larger."""
+    width, height = (min(length, limit) for length, limit in zip(side, size, strict=True))
+    left = max(0.0, min(x - width / 2, size[0] - width))
+    top = max(0.0, min(y - height / 2, size[1] - height))
+    return Box("", left, top, left + width, top + height)
+
+
+def boxes_at(corners: Floats, side: Floats, image: int, label: str = "") -> list[Box]:
+    """Boxes of one width and height, by their upper left corners (n, 2)."""
+    wide, high = side.tolist()
+    return [Box(label, x, y, x + wide, y + high, image) for x, y in corners.tolist()]

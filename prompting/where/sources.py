@@ -1,0 +1,309 @@
+"""Sources of regions: marks, detections, segments, maps, cells, what a reply names, what the task
+gives, and their placebos."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+
+from looktwice.pipelines.marks import Box, Mark, mark_from_dict
+from looktwice.pipelines.model import Model, strip_thoughts
+from looktwice.pipelines.ranges import check_ranges
+from looktwice.pipelines.sample import Sample, check_marks
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.coordinates import Frame, ShownImage, ToolError
+from looktwice.prompting.evidence import shown_sources
+from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
+from looktwice.prompting.where.places import Places, Where
+from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.sharing import look_once
+
+
+@dataclass(frozen=True)
+class OnMarks(Where):
+    """The sample's marks, or those in `labels`.
+
+    `images` are counted from 0; None means all images that have such a mark. Raises ValueError for
+    a mark outside its image.
+    """
+
+    labels: tuple[str, ...] = ()
+    images: tuple[int, ...] | None = None
+
+    def places(self, state: State, model: Model) -> Places:
+        """The marks by their images."""
+        check_marks(state.sample)
+        regions: dict[int, list[Mark]] = {}
+        for mark in state.sample.marks:
+            if not self.labels or mark.label in self.labels:
+                regions.setdefault(mark.image, []).append(mark)
+        sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
+        sources = shown_sources(state, self.images)
+        if self.images is None:
+            sources = [number for number in sources if number in regions] or sources
+        return Places(sought, regions, sources)
+
+
+@dataclass(frozen=True)
+class Detected(Where):
+    """What a detector finds in the source images, the highest score first.
+
+    The words to look for come from one place: `words`; the sample's field `words_field`, a text or
+    a list of texts; or the question, in which every match of the regular expression `words_pattern`
+    gives its groups, or the whole match if it has none (`'the (\\w+) in'`; `'.+'` is the whole
+    question). Without any of them the detector gets no words, which is right for detectors of one
+    kind of object, such as faces.
+
+    Boxes with a score below `min_score` (in the detector's own unit) or without an area are
+    dropped. `order` "size" puts the largest first. `images` are counted from 0; None means all.
+    Raises ValueError if the sample has no field of that name.
+    """
+
+    detector: Detector
+    words: tuple[str, ...] = ()
+    words_field: str = ""
+    words_pattern: str = ""
+    min_score: float | None = None
+    order: Literal["score", "size"] = "score"
+    images: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("words", "words_field", "words_pattern") if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"words come from one place, found {' and '.join(given)}")
+        if any(not word.strip() for word in self.words):
+            raise ValueError(f"words holds an empty text: {list(self.words)}")
+        try:
+            re.compile(self.words_pattern)
+        except re.error as exc:
+            raise ValueError(
+                f"words_pattern {self.words_pattern!r} is no regular expression: {exc}"
+            ) from exc
+
+    def places(self, state: State, model: Model) -> Places:
+        """The boxes by their images."""
+        words = self._words(state.sample)
+        return Places.found(
+            f"box{_for_words(words)}",
+            state,
+            self.images,
+            lambda number: self._boxes(state.sample, number, words),
+        )
+
+    def _words(self, sample: Sample) -> tuple[str, ...]:
+        if name := self.words_field:
+            value = sample.meta.get(name)
+            words = [value] if isinstance(value, str) else value
+            if not isinstance(words, list | tuple) or not all(isinstance(w, str) for w in words):
+                fields = ", ".join(sorted(sample.meta)) or "none"
+                raise ValueError(
+                    f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of"
+                    f" texts (fields: {fields})"
+                )
+            return tuple(word.strip() for word in words if word.strip())
+        if self.words_pattern:
+            matched: list[str] = []
+            for match in re.finditer(self.words_pattern, sample.question):
+                matched += [word.strip() for word in match.groups() or (match[0],) if word]
+            return tuple(dict.fromkeys(filter(None, matched)))
+        return self.words
+
+    def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
+        """The boxes in one source image, the most important first. Raises NoEvidence."""
+        if not words and (self.words_field or self.words_pattern):
+            raise NoEvidence("the sample has no words to look for")
+        boxes = look_once(self.detector, sample.images[number].pixels, words or None)
+        x0, y0, x1, y1 = boxes.xyxy.T
+        area = (x1 - x0) * (y1 - y0)
+        order = np.argsort(-(area if self.order == "size" else boxes.scores), kind="stable")
+        sure = boxes.scores >= (-np.inf if self.min_score is None else self.min_score)
+        kept = order[(sure & (area > 0))[order]]
+        if not len(kept):
+            raise NoEvidence(f"no box{_for_words(words)} in image {number}")
+        boxes, kept_boxes = boxes[kept], list[Mark]()
+        for label, (left, top, right, bottom) in zip(
+            boxes.labels, boxes.xyxy.tolist(), strict=True
+        ):
+            kept_boxes.append(Box(str(label), left, top, right, bottom, number))
+        return kept_boxes
+
+
+def _for_words(words: Sequence[str]) -> str:
+    return f" for {', '.join(words)}" if words else ""
+
+
+@dataclass(frozen=True)
+class InCells(Where):
+    """Cells of the grid that an earlier stage drew on the views.
+
+    `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as
+    the grid writes them: "B2", "(2,3)", or with the number of the image "(1,2,3)". Without `cells`,
+    those that the model's last reply names are used. The views must be those on which the grid was
+    drawn. For a RuledGrid a region is the cell, for a DotGrid it reaches `around` spacings to each
+    side of the dot (2 in Scaffold). `images` are counted from 0; None means all.
+    """
+
+    grid: DotGrid | RuledGrid
+    cells: tuple[str, ...] = ()
+    around: float = 2
+    images: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.grid, DotGrid | RuledGrid):
+            raise ValueError(
+                "grid is a DotGrid or a RuledGrid of prompting.grids, found"
+                f" {type(self.grid).__name__}"
+            )
+        if isinstance(self.grid, RuledGrid) and self.grid.names == "none":
+            raise ValueError("grid has names: none, so no cell can be named; give it other names")
+        check_ranges(self, "around > 0")
+        wrong = [cell for cell in self.cells if not self._knows(cell)]
+        if wrong:
+            raise ValueError(
+                f"the grid has no cell {' and no cell '.join(map(repr, wrong))}: it has"
+                f" {self.grid.rows} rows and {self.grid.columns} columns; name its cells as it"
+                " writes them"
+            )
+
+    def places(self, state: State, model: Model) -> Places:
+        """The named cells by their images."""
+        sources = shown_sources(state, self.images)
+        regions: dict[int, list[Mark]] = {number: [] for number in sources}
+        for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
+            regions.setdefault(box.image, []).append(box)
+        sought = "cell of those named" if self.cells else "cell that the reply names"
+        return Places(sought, regions, sources)
+
+    def _knows(self, name: str) -> bool:
+        if isinstance(self.grid, RuledGrid):
+            every = np.ndindex(self.grid.rows, self.grid.columns)
+            return name in {self.grid.name(*place) for place in every}
+        named = read_coordinates(name)
+        return len(named) == 1 and self.grid.has(named[0])
+
+    def _boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
+        """The named cells as boxes of the source images."""
+        if isinstance(self.grid, RuledGrid):
+            for number in range(len(self.grid.gridded_views(views))):
+                yield from self.grid.places(views, said, number + 1)
+            return
+        for view, (*_, row, column) in self.grid.named(views, said):
+            box = source_box(view, self.grid.around(view.size, row, column, self.around))
+            if box is not None:
+                yield box
+
+
+MAX_BOXES = 50
+COORDINATE = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
+BOX_OR_IMAGE = re.compile(
+    rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]",
+    re.I,
+)
+EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
+
+
+@dataclass(frozen=True)
+class Claimed(Where):
+    """The boxes [left, top, right, bottom] in the model's last reply.
+
+    If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which
+    view a box is on, else it is the first. `frame` is the unit that the prompt asked for: pixels of
+    the view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area or
+    with swapped corners is skipped with a note.
+    """
+
+    frame: Frame = "0-1000"
+
+    def places(self, state: State, model: Model) -> Places:
+        """The claimed boxes by their images."""
+        regions: dict[int, list[Mark]] = {}
+        notes = []
+        claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MAX_BOXES + 1))
+        if len(claims) > MAX_BOXES:
+            notes.append(
+                f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
+            )
+        for image, numbers in claims[:MAX_BOXES]:
+            try:
+                region = self._region(state, image, numbers)
+                regions.setdefault(region.image, []).append(region)
+            except ToolError as exc:
+                notes.append(f"a claimed place was passed over: {exc}")
+        sources = sorted(regions) or shown_sources(state, None)
+        return Places("place that the reply names", regions, sources, notes=notes)
+
+    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
+        if not 1 <= image <= len(state.views):
+            raise ToolError(f"there is no image {image}; there are {len(state.views)}")
+        view = state.views[image - 1]
+        x0, y0, x1, y1 = ShownImage(view, view).place(numbers, self.frame, f"image {image}")
+        seen = source_box(view, Box("", x0, y0, x1, y1))
+        if seen is None:
+            raise ToolError(f"the box {list(numbers)} shows nothing of the sample's own images")
+        return seen
+
+
+def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """(number of the image from 1, four coordinates) of every distinct box in a reply."""
+    seen = set()
+    for line in EVIDENCE_LINE.findall(reply) or reply.splitlines():
+        image = 1
+        for match in BOX_OR_IMAGE.finditer(line):
+            if match[1]:
+                image = int(match[1])
+                continue
+            claim = (image, tuple(float(number) for number in match.groups()[1:]))
+            if claim not in seen:
+                yield claim
+            seen.add(claim)
+
+
+@dataclass(frozen=True)
+class Given(Where):
+    """The region that matters, as the sample gives it: what a perfect source would find.
+
+    A stage never sees the key, so the region must be given: by `label`, the label of a mark that
+    every sample has, such as REF, or else, where that is empty or null, by the sample's field
+    `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates,
+    or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so a
+    template can reveal it to the model. If the choices are marks, a hint at the right one reveals
+    the answer; point at what the question is about instead.
+    """
+
+    label: str | None = ""
+    hint: str = "region"
+
+    def places(self, state: State, model: Model) -> Places:
+        """The one region. Raises ValueError if it is not given."""
+        region = self.region(state)
+        return Places(f"region {region.label!r}", {region.image: [region]}, [region.image])
+
+    def region(self, state: State) -> Mark:
+        """The region. Raises ValueError if it is not given."""
+        sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
+        if isinstance(wanted, str) and wanted:
+            named = [mark for mark in sample.marks if mark.label == wanted]
+            if not named:
+                there = ", ".join(mark.label for mark in sample.marks) or "none"
+                raise ValueError(f"sample {sample.id} has no mark {wanted!r}; its marks: {there}")
+            return named[0]
+        try:
+            if isinstance(wanted, Mapping):
+                return mark_from_dict(wanted)
+            if isinstance(wanted, list | tuple) and len(wanted) == 4:
+                x0, y0, x1, y1 = (float(edge) for edge in wanted)
+                return Box(self.hint, x0, y0, x1, y1)
+        except (TypeError, ValueError) as exc:
+            raise ValueError(
+                f"sample {sample.id}: its field {self.hint!r} is no region ({exc})"
+            ) from exc
+        raise ValueError(
+            f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`,"
+            f" or write a mark's label or a box [x0, y0, x1, y1] into its field {self.hint!r}"
+        )

@@ -1,0 +1,195 @@
+"""Regions out of maps and segments, at one size for every source, and placebos."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines.geometry import overlap
+from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.ranges import Ranged
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.where.places import Places, Where, box_around, boxes_at
+from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
+from looktwice.specialists.results import DepthMap
+from looktwice.specialists.sharing import look_once
+
+
+@dataclass(frozen=True)
+class Segmented(Where):
+    """The regions of a segmenter, the largest first, or with `order` "score" the surest.
+
+    `images` are counted from 0; None means all.
+    """
+
+    segmenter: Segmenter
+    order: Literal["size", "score"] = "size"
+    images: tuple[int, ...] | None = None
+
+    def places(self, state: State, model: Model) -> Places:
+        """The regions by their images."""
+        return Places.found(
+            "segment", state, self.images, lambda number: self._segments(state.sample, number)
+        )
+
+    def _segments(self, sample: Sample, number: int) -> list[Mark]:
+        masks = look_once(self.segmenter, sample.images[number].pixels)
+        areas = masks.masks.sum((1, 2))
+        order = np.argsort(-(areas if self.order == "size" else masks.scores), kind="stable")
+        return [
+            Mask(str(masks.labels[row]), masks.masks[row], number) for row in order if areas[row]
+        ]
+
+
+@dataclass(frozen=True)
+class Windows(Ranged, Where):
+    """The windows of `share` of an image's width and height over which a map adds up to most.
+
+    `scalar` is any map of one number a pixel: salience, attention, edges, or the nearness of a
+    depth. The second of
+    `most` windows is the best of the rest of the map, and so on. Of equal windows it is the first,
+    row by row; what is unknown counts as the least that is known. `images` are counted from 0; None
+    means all.
+    """
+
+    scalar: ScalarMap | DepthEstimator
+    share: float = 0.3
+    most: int = 1
+    images: tuple[int, ...] | None = None
+
+    ranges = ("share > 0", "share <= 1", "most >= 1")
+
+    def places(self, state: State, model: Model) -> Places:
+        """The windows by their images."""
+        return Places.found(
+            "window", state, self.images, lambda number: self._windows(state.sample, number)
+        )
+
+    def _windows(self, sample: Sample, number: int) -> list[Mark]:
+        look: Any = self.scalar
+        given = look_once(look, sample.images[number].pixels)
+        values = np.array(given.nearness if isinstance(given, DepthMap) else given, np.float64)
+        if not np.isfinite(values).any():
+            raise NoEvidence(f"nothing is known anywhere in image {number}")
+        values -= np.nanmin(values)
+        values = np.nan_to_num(values, nan=0.0)
+        high, wide = (max(1, round(self.share * side)) for side in values.shape)
+        windows: list[Mark] = []
+        for _ in range(self.most):
+            sums = cv2.integral(values)
+            totals = (
+                sums[high:, wide:]
+                - sums[:-high, wide:]
+                - sums[high:, :-wide]
+                + sums[:-high, :-wide]
+            )
+            top, left = divmod(int(np.argmax(np.round(totals, 9))), totals.shape[1])
+            if windows and totals[top, left] <= 0:
+                break
+            windows.append(Box("", left, top, left + wide, top + high, number))
+            values[top : top + high, left : left + wide] = 0
+        return windows
+
+
+@dataclass(frozen=True)
+class Sized(Ranged, Where):
+    """The regions of `where`, each made a box of `share` of its image's width and height around its
+    middle: sources of one size, which cost the same tokens.
+
+    It is shifted into the image.
+    """
+
+    where: Where
+    share: float = 0.3
+
+    ranges = ("share > 0", "share <= 1")
+
+    @property
+    def asks(self) -> bool:
+        """Whether `where` asks the model."""
+        return self.where.asks
+
+    def places(self, state: State, model: Model) -> Places:
+        """The regions at one size."""
+        return self.where.places(state, model).changed(
+            lambda number, marks: [self._sized(state.sample, mark) for mark in marks]
+        )
+
+    def _sized(self, sample: Sample, mark: Mark) -> Box:
+        size = sample.images[mark.image].size
+        x0, y0, x1, y1 = bounding_box(mark)
+        width, height = (max(1.0, self.share * side) for side in size)
+        box = box_around((x0 + x1) / 2, (y0 + y1) / 2, (width, height), size)
+        return replace(box, label=mark.label, image=mark.image)
+
+
+@dataclass(frozen=True)
+class Elsewhere(Ranged, Where):
+    """The placebo of any source: boxes of the same sizes at random places of the same images.
+
+    Each is the one of `tries` random places that overlaps least with the true regions; with
+    `tries: 1` a uniform draw over all places where it fits. Places are the same in every run with
+    the same seed, sample and draw; another `seed` gives others.
+    """
+
+    where: Where
+    tries: int = 16
+    seed: int = 0
+
+    ranges = ("tries >= 1", "tries <= 64")
+
+    @property
+    def asks(self) -> bool:
+        """Whether `where` asks the model."""
+        return self.where.asks
+
+    def places(self, state: State, model: Model) -> Places:
+        """The boxes elsewhere."""
+        rng = state.rng(f"Elsewhere {self.seed}")
+
+        def moved(number: int, marks: Sequence[Mark]) -> list[Mark]:
+            size, boxes = state.sample.images[number].size, list[Mark]()
+            true = [bounding_box(mark) for mark in marks]
+            for mark, (x0, y0, x1, y1) in zip(marks, true, strict=True):
+                side = np.minimum((max(1.0, x1 - x0), max(1.0, y1 - y0)), size)
+                corners = np.floor(rng.uniform(0, size - side + 1, (self.tries, 2)))
+                low = np.minimum(corners, size - side)
+                drawn = boxes_at(low, side, number, mark.label)
+                boxes.append(min(drawn, key=lambda b: sum(overlap(b.xyxy, t) for t in true)))
+            return boxes
+
+        return self.where.places(state, model).changed(moved)
+
+
+@dataclass(frozen=True)
+class Anywhere(Ranged, Where):
+    """`most` random boxes of `share` of each image's width and height: what any crop is worth.
+
+    Places are the same in every run with the same seed, sample and draw; another `seed` gives
+    others. `images` are counted from 0; None means all.
+    """
+
+    share: float = 0.3
+    most: int = 1
+    images: tuple[int, ...] | None = None
+    seed: int = 0
+
+    ranges = ("share > 0", "share <= 1", "most >= 1")
+
+    def places(self, state: State, model: Model) -> Places:
+        """The boxes by their images."""
+        rng = state.rng(f"Anywhere {self.seed}")
+
+        def drawn(number: int) -> Sequence[Mark]:
+            size = np.array(state.sample.images[number].size)
+            side = np.maximum(1, np.rint(self.share * size))
+            low = rng.integers(size - side + 1, size=(self.most, 2))
+            return boxes_at(low.astype(float), side, number)
+
+        return Places.found("random box", state, self.images, drawn)
