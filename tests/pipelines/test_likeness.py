@@ -1,0 +1,43 @@
+"""What a picture shows is known again however it was encoded or resized, and no other is taken for
+it."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.pipelines import Picture
+from looktwice.pipelines.picture import hash_distance, perceptual_hash
+
+SCENES = [item.sample.images[0] for item in MarkedScenes("symbol", n=12)]
+HASHES = [perceptual_hash(scene) for scene in SCENES]
+
+
+def encoded(image: Image.Image, kind: str, **settings: int) -> Picture:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **settings)
+    return Picture.encoded(buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("kind", "quality", "scale"),
+    [("PNG", 0, 1.0), ("JPEG", 75, 1.0), ("JPEG", 40, 0.5), ("WEBP", 60, 1.6), ("PNG", 0, 0.3)],
+)
+def test_a_picture_is_known_again(kind: str, quality: int, scale: float) -> None:
+    for number, scene in enumerate(SCENES):
+        image = Image.fromarray(scene.pixels)
+        size = (round(image.width * scale), round(image.height * scale))
+        settings = {"quality": quality} if quality else {}
+        again = perceptual_hash(encoded(image.resize(size), kind, **settings))
+        distances = [hash_distance(again, known) for known in HASHES]
+        assert distances[number] <= 8
+        assert sorted(range(len(SCENES)), key=distances.__getitem__)[0] == number
+
+
+def test_another_shape_is_farther_by_its_aspect() -> None:
+    image = Image.fromarray(SCENES[0].pixels)
+    wide = Picture(np.asarray(image.resize((2 * image.width, image.height))))
+    assert hash_distance(perceptual_hash(wide), HASHES[0]) == pytest.approx(8, abs=3)
+    assert hash_distance(HASHES[0], perceptual_hash(wide)) >= 6
