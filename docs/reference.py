@@ -63,6 +63,8 @@ PAGES = (
                 "markers",
                 "grids",
                 "views",
+                "where",
+                "telling",
                 "wording",
                 "turns",
                 "agent",

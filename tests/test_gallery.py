@@ -27,6 +27,10 @@ WORDS = {  # stages that leave the views as they are: they say, ask or read some
     "prompting.turns.FewShot",
     "prompting.grids.GridWords",
     "prompting.markers.VPBenchPrompt",
+    "prompting.telling.DepthWords",
+    "prompting.telling.MatchWords",
+    "prompting.telling.RegionWords",
+    "prompting.telling.SimilarityWords",
     "prompting.wording.AnswerLine",
     "prompting.wording.JsonAnswer",
     "prompting.controls.PermuteChoices",
@@ -91,7 +95,9 @@ def test_the_stages_that_call_no_model_say_so() -> None:
         stage = getattr(importlib.import_module(f"looktwice.{room}"), name)
         asking |= {path} if asks_model(object.__new__(stage)) else set()
     turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
-    whatever = {"prompting.views.Look", "prompting.views.Show"}  # where to look says it
+    # where to look says it
+    whatever = {f"prompting.views.{name}" for name in ("Look", "Show")}
+    whatever |= {f"prompting.telling.{name}Words" for name in ("Depth", "Match", "Region")}
     assert asking - whatever == {
         "prompting.agent.Agent",
         *(f"prompting.turns.{name}" for name in turns),

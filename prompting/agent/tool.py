@@ -170,15 +170,15 @@ def parse_arguments(
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
-    """Run a stage on some of the views; the new views and notes are the result. Raises ToolError if
-    nothing is new.
+    """Run a stage on some of the views; the new views, notes and words of the prompt are the
+    result. Raises ToolError if nothing is new.
 
     Specialists in the stage see the sample's own images, and what they find is mapped into the
     views.
     """
     after, words = _run(stage, state.replace(views=views))
     new = tuple(view for view in after.views if all(view is not old for old in views))
-    if after.ended or not new:
+    if after.ended or not (new or after.prompt != state.prompt):
         raise ToolError(words or "there is nothing new to be seen")
     return ToolResult(words, new)
 

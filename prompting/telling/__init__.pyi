@@ -1,0 +1,6 @@
+from .words import (
+    DepthWords as DepthWords,
+    MatchWords as MatchWords,
+    RegionWords as RegionWords,
+    SimilarityWords as SimilarityWords,
+)

@@ -1,0 +1,214 @@
+"""Sentences on what specialists see: of each labelled region what it is, where it lies, and how it
+is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Mark, Mask, Point, bounding_box
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.ranges import Ranged
+from looktwice.pipelines.state import State
+from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.where.places import Where
+from looktwice.prompting.where.sources import OnMarks
+from looktwice.prompting.wording.instructions import Text, Wording, add_lines, read_texts, text_of
+from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher, NoEvidence
+from looktwice.specialists.results import DepthMap
+from looktwice.specialists.sharing import look_once
+
+Told = tuple[Mark, str]
+"""A region, and how it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionWords(Ranged):
+    """Tells the regions that any source of `prompting.where` finds, a line each: its label, where
+    it lies in percent of the view's width and height, and its share of the image.
+
+    Of a detector that reads text the label is the text, of one that finds objects their name.
+    `lead` is the line before them. The first `most` regions of an image are told. Numbers are
+    rounded to whole percent, so that the same scene is told in the same words everywhere. If no
+    view shows a region, or nothing is known of any, `missing` decides. After Perception Programs
+    (arXiv 2604.12896), whose order is what, where, how.
+    """
+
+    where: Where = field(default_factory=OnMarks)
+    lead: Text = "What a vision model sees in the image, in percent of its width and height:"
+    most: int = 12
+    missing: Missing = "keep"
+
+    ranges = ("most >= 1",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read_texts(self)
+
+    @property
+    def asks(self) -> bool:
+        """Whether `where` asks the model."""
+        return self.where.asks
+
+    def tell(self, state: State, marks: Sequence[Mark]) -> list[Told]:
+        """How each region is, in the order in which they are told. Raises NoEvidence."""
+        told = list[Told]()
+        for mark in marks:
+            width, height = state.sample.images[mark.image].size
+            x0, y0, x1, y1 = bounding_box(mark)
+            area = float(mark.pixels.sum()) if isinstance(mark, Mask) else (x1 - x0) * (y1 - y0)
+            share = _percent(area / (width * height))
+            told.append((mark, "" if isinstance(mark, Point) else f"{share} % of the image"))
+        return told
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with these lines below the prompt; its views are as before."""
+        places = self.where.places(state, model)
+        state = state.with_notes(*places.notes)
+        marks = [*chain.from_iterable(m[: self.most] for m in places.regions.values())]
+        reasons, told = [*places.reasons.values()], list[Told]()
+        try:
+            told = self.tell(state, marks)
+        except NoEvidence as exc:
+            reasons.append(str(exc))
+        lines = [line for mark, how in told for line in self._lines(state, mark, how)]
+        if not lines:
+            why = reasons or [f"no {places.sought} is seen"]
+            return handle_missing(state, self.missing, why)
+        return add_lines(state, text_of(self.lead), *lines)
+
+    def _lines(self, state: State, mark: Mark, how: str) -> list[str]:
+        lines = []
+        for number, view in enumerate(state.views, 1):
+            for place in view.to_view(mark)[:1]:
+                name = place.label or "a region"
+                of = f" of image {number}" if len(state.views) > 1 else ""
+                parts = f"{name}{of}", _place_words(place, view.size), how
+                lines.append(", ".join(filter(None, parts)))
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthWords(RegionWords):
+    """Tells how near the regions are to the camera, the nearest first: rank, and nearness of 0 to
+    100 between the farthest and the nearest 2 % of the image.
+
+    Of a point it is the median over `window` x `window` pixels. With `invert` it is told the wrong
+    way round: the control that must cost what the truth brings.
+    """
+
+    depth: DepthEstimator
+    lead: Text = "How near places are to the camera, the nearest first, as a vision model sees it:"
+    window: int = 9
+    invert: bool = False
+
+    ranges = ("window >= 1",)
+
+    def tell(self, state: State, marks: Sequence[Mark]) -> list[Told]:
+        """Rank and nearness of each region. Raises NoEvidence."""
+        told = list[Told]()
+        for number in dict.fromkeys(mark.image for mark in marks):
+            pictures = [image.pixels for image in state.sample.images[number:]]
+            depth: DepthMap = look_once(self.depth, *pictures)
+            low, high = np.nanpercentile(depth.nearness, [2, 98])
+            levels = dict[Mark, int]()
+            for mark in (m for m in marks if m.image == number):
+                values = self._values(depth, mark)
+                if len(values):
+                    share = (float(np.median(values)) - low) / max(high - low, 1e-12)
+                    level = _percent(float(np.clip(share, 0, 1)))
+                    levels[mark] = 100 - level if self.invert else level
+            ranked = sorted(levels, key=lambda mark: -levels[mark])
+            for mark in ranked:
+                rank = 1 + sum(level > levels[mark] for level in levels.values())
+                how = f"rank {rank} of {len(levels)} from the camera, nearness {levels[mark]}"
+                told.append((mark, how))
+        return told
+
+    def _values(self, depth: DepthMap, mark: Mark) -> NDArray[np.float64]:
+        if isinstance(mark, Point):
+            return depth.around(mark.x, mark.y, self.window)
+        x0, y0, x1, y1 = (round(edge) for edge in bounding_box(mark))
+        patch = depth.nearness[max(0, y0) : y1, max(0, x0) : x1]
+        inside = depth.nearness[mark.pixels] if isinstance(mark, Mask) else patch
+        return inside[~np.isnan(inside)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchWords(RegionWords):
+    """Tells where places of one picture lie in another, and which of its marks is nearest.
+
+    `images` are the numbers of the two pictures, from 0. A place moves as the median of the
+    `nearest` matched points around it.
+    """
+
+    matcher: Matcher
+    lead: Text = "Where places of one image lie in the other, as matched points tell:"
+    images: tuple[int, int] = (0, 1)
+    nearest: int = 5
+
+    ranges = ("nearest >= 1",)
+
+    def tell(self, state: State, marks: Sequence[Mark]) -> list[Told]:
+        """Of each region of the first picture, its place in the second. Raises NoEvidence."""
+        first, second = (state.sample.images[number] for number in self.images)
+        matches = look_once(self.matcher, first.pixels, second.pixels)
+        if len(matches) < self.nearest:
+            raise NoEvidence(f"{len(matches)} matches, at least {self.nearest} are needed")
+        told, (here, there) = list[Told](), self.images
+        for mark in (m for m in marks if m.image == here):
+            near = np.argsort(np.linalg.norm(matches.xy0 - mark.center, axis=1), kind="stable")
+            moved = (matches.xy1 - matches.xy0)[near[: self.nearest]]
+            x, y = (np.median(moved, axis=0) + mark.center).tolist()
+            how = f"in image {there + 1} {_place_words(Point('', x, y), second.size)}"
+            away = {
+                other.label: float(np.hypot(*np.subtract(other.center, (x, y)))) / second.size[0]
+                for other in marks
+                if other.image == there
+            }
+            if away:
+                label = min(away, key=lambda name: away[name])
+                how += f", nearest to {label} ({_percent(away[label])} % of the width away)"
+            told.append((mark, how))
+        return told
+
+
+@dataclass(frozen=True)
+class SimilarityWords(Wording):
+    """Tells how similar the sample's pictures are, pair by pair, the most similar first.
+
+    `lead` is the line before them. Raises what `similarity` raises.
+    """
+
+    similarity: ImageSimilarity
+    lead: Text = "How similar the images are, the most similar first, as a vision model sees it:"
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with a line for each pair below the prompt."""
+        images, alike = state.sample.images, dict[str, float]()
+        for one, two in combinations(range(len(images)), 2):
+            value = look_once(self.similarity, images[one].pixels, images[two].pixels)
+            alike[f"image {one + 1} and image {two + 1}"] = round(value, 2)
+        ranked = sorted(alike, key=lambda pair: -alike[pair])
+        lines = [f"{pair}: similarity {alike[pair]:.2f}" for pair in ranked]
+        return add_lines(state, text_of(self.lead), *lines) if lines else state
+
+
+def _percent(share: float) -> int:
+    """A share in whole percent; what differs in its last bits is rounded alike."""
+    return round(round(100 * share, 6))
+
+
+def _place_words(place: Mark, size: tuple[int, int]) -> str:
+    """Where a place lies in a picture of this (width, height)."""
+    if isinstance(place, Point):
+        across, down = ((at + 0.5) / side for at, side in zip(place.center, size, strict=True))
+        return f"{_percent(across)} % from the left and {_percent(down)} % from the top"
+    x0, y0, x1, y1 = bounding_box(place)
+    left, right = _percent(x0 / size[0]), _percent(x1 / size[0])
+    top, bottom = _percent(y0 / size[1]), _percent(y1 / size[1])
+    return f"from {left} to {right} % across and {top} to {bottom} % down"
