@@ -13,7 +13,8 @@ from typing import TypeVar
 from looktwice.eval.adaptive.race import saved_races
 from looktwice.eval.analysis import contestants, fragility, ranks, steadiness
 from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
-from looktwice.eval.analysis.factors import effect_note, factor_table, sweep_table
+from looktwice.eval.analysis.factors import effect_note, sweep_table
+from looktwice.eval.analysis.gap import factor_table
 from looktwice.eval.analysis.looking import measured, turns
 from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
 from looktwice.eval.display.score_tables import (
@@ -50,9 +51,10 @@ class ReportTable:
 class Analysis:
     """One analysis: its name on the command line, its title, and the note above its table.
 
-    `find` gives the table, or several under titles of their own. `unchanged` names above it the
-    stages that changed no request, which explain a difference of zero. `needs` says what a run must
-    have, where that is more than some answers.
+    `find` gives the table, or several under titles of their own. `facts` stand above it, such as
+    what all its lines have in common; then, if `unchanged`, the stages that changed no request,
+    which explain a difference of zero. `needs` says what a run must have, where that is more than
+    some answers.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Analysis:
     wrap: bool = True
     unchanged: bool = False
     needs: str = ""
+    facts: Callable[[Table], Iterable[tuple[str, str]]] = lambda _: ()
 
     def tables(self, scored: Table) -> list[ReportTable]:
         """The tables that have lines."""
@@ -71,7 +74,7 @@ class Analysis:
         if not found.rows:
             return []
         note = self.note if isinstance(self.note, str) else self.note(scored)
-        facts = list[tuple[str, str]]()
+        facts = [*self.facts(scored)]
         for line in scored.unchanged if self.unchanged else ():
             kind, _, sentence = line.partition(": ")
             facts.append((kind, sentence))
@@ -116,6 +119,7 @@ ANALYSES = (
         contestants.comparison_table,
         contestants.COMPARISON_NOTE,
         unchanged=True,
+        facts=contestants.comparison_facts,
     ),
     Analysis("effects", "Effect of each factor", sweep_table, effect_note, unchanged=True),
     Analysis("gap", "Why the numbers differ", factor_table),

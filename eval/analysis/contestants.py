@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.display.score_tables import contestant_of, delta_cell, to_people
+from looktwice.eval.display.score_tables import (
+    contestant_of,
+    delta_cell,
+    drop_means_of_one,
+    to_people,
+)
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -90,17 +95,26 @@ COMPARISON: tuple[Column[Row], ...] = (
     Column("would\nshow", "detectable", percent),
     Column("n", "compared"),
     Column("clusters", "n_clusters"),
-    Column("better", "better"),
-    Column("worse", "worse"),
+    *(Column[Row](side, side) for side in ("better", "worse")),
     Column("left\nout", "excluded", some),
 )
 
 
 def comparison_table(scored: Table) -> TextTable:
-    """Every arm and metric against its baseline: how much better, how sure, and what so many units
-    could show."""
-    lines = [row for row in scored.where(slice="") if row.delta is not None]
-    return table(COMPARISON, [row for row in lines if row.n_clusters is not None]).without_empty()
+    """Every arm and metric against its baseline; what all lines have in common stands above."""
+    return _comparisons(scored).without(*dict(comparison_facts(scored)))
+
+
+def comparison_facts(scored: Table) -> list[tuple[str, str]]:
+    """Metric, baseline, unit and test, where they are the same in every line."""
+    shown = _comparisons(scored)
+    columns = zip(shown.header, map(set, zip(*shown.rows, strict=True)), strict=False)
+    return [(name, *cells) for name, cells in [*columns][2:6] if len(cells) == 1]
+
+
+def _comparisons(scored: Table) -> TextTable:
+    rows = [row for row in scored.where(slice="") if None not in (row.delta, row.n_clusters)]
+    return table(COMPARISON, drop_means_of_one(rows)).without_empty()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,16 +1,14 @@
-"""What each factor does: of a sweep, of each two together, of each single change, and between two
-contestants whose numbers differ; paired effects over all else."""
+"""What each factor does: of a sweep, of each two together, of each single change; paired effects
+over all else."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
-from math import isnan, nan
 from operator import eq
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,22 +21,11 @@ from looktwice.eval.display.text_tables import (
     change_cell,
     format_p,
     names,
-    percent,
     table,
 )
-from looktwice.eval.scoring.labels import contestant_changes, setting_at
-from looktwice.eval.scoring.row import accuracy_to_compare, units_of
-from looktwice.eval.scoring.run_rows import own_metrics
-from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats
-from looktwice.eval.statistics.paired import (
-    Cell,
-    Values,
-    compare_paired,
-    contrast,
-    correct,
-    mean_difference,
-)
+from looktwice.eval.statistics.paired import ALPHA, Cell, Values, contrast, correct, mean_difference
 from looktwice.pipelines.config.expand import flat_changes
 from looktwice.pipelines.model import canonical
 
@@ -46,7 +33,6 @@ ALL_TASKS = "all tasks"
 UNCHANGED = "unchanged"
 AS_IT_IS = "as it is"
 BESIDE = " x "  # between two factors
-INTERACTION, WHOLE = "interaction", "the whole gap"
 MEAN = (
     "in percentage points with its 95 % interval, over the samples that none of these arms failed"
     " or lacks"
@@ -56,7 +42,8 @@ SWEEP_NOTE = (
     f" {MEAN}, and over the combinations of the other factors that were asked with both. That of"
     " two factors (`a x b`) is their interaction: what both changes together do beyond the sum of"
     " what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these lines"
-    " on single tasks, and over those on all tasks."
+    " on single tasks, and over those on all tasks. Of factors that surely interact (at 5 % after"
+    " Holm's correction) an effect is told for each level of the other one, `where` that is so."
 )
 EACH_NOTE = (
     f"each: the effect of a change is its mean difference to the same contestant {UNCHANGED},"
@@ -82,8 +69,9 @@ class LevelEffect:
     on all of them.
 
     Of a change of `each`, what it changes against the arm without it, "unchanged". An interaction
-    is the sum of two `parts`: minus what the first level does where the second factor is as in
-    `against`, and what it does where that is at its level.
+    whose own p is below 5 % has four `parts`: what its first level does where the second factor is
+    as in `against` and where it is at its level, and what its second level does beside the first.
+    Such a part says `where` the other factor is.
     """
 
     contestant: str
@@ -92,9 +80,15 @@ class LevelEffect:
     level: str
     against: str
     effect: Estimate
-    parts: tuple[float, ...] = ()
+    parts: tuple[Estimate, ...] = ()
     p_holm: float | None = None
     p_bh: float | None = None
+    where: str = ""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is, at 5 % after Holm's correction."""
+        return self.p_holm is not None and self.p_holm < ALPHA
 
 
 @once
@@ -149,17 +143,23 @@ def _effects(
                 if shared and shared.units:
                     moved = shared.value[rows].T @ weights[:, used].T
                     gaps[levels].append((moved, shared.clusters))
-                    yield LevelEffect(who, task, factor, *levels, *_mean_parts(gaps[levels][-1:]))
+                    yield LevelEffect(who, task, factor, *levels, *_measure(gaps[levels][-1:]))
         for levels, measured in gaps.items():
             if len(measured) > 1:
-                yield LevelEffect(who, ALL_TASKS, factor, *levels, *_mean_parts(measured))
+                yield LevelEffect(who, ALL_TASKS, factor, *levels, *_measure(measured))
 
 
-def _mean_parts(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[float, ...]]:
-    """The effect over some tasks, (samples, parts) with their clusters each, and its parts."""
-    parts, clusters = map(np.concatenate, zip(*tasks, strict=True))
-    effect = mean_difference(parts.sum(axis=1).round(12) + 0.0, clusters)
-    return effect, tuple(parts.mean(axis=0).tolist())
+SIDES = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
+"""Which of the four corners of an interaction make each of its parts."""
+
+
+def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[Estimate, ...]]:
+    """The effect over some tasks, (samples, corners) with their clusters each, and its parts."""
+    corners, clusters = map(np.concatenate, zip(*tasks, strict=True))
+    effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters)
+    sides = SIDES if corners.shape[1] == len(SIDES) and effect.p < ALPHA else ()
+    parts = ((corners @ signs).round(12) + 0.0 for signs in sides)
+    return effect, tuple(mean_difference(part, clusters) for part in parts)
 
 
 def _weigh_levels(
@@ -175,8 +175,10 @@ def _weigh_levels(
         if not any(map(eq, levels, against)):
             names = BESIDE.join(levels), BESIDE.join(against)
             whole = contrast(cells, {n: (levels[i], against[i]) for i, n in enumerate(numbers)})
-            last = [cell is not None and cell[numbers[-1]] == levels[-1] for cell in cells]
-            weights[names] = np.stack([whole * np.logical_not(last), whole * last])
+            at = [cell and tuple(map(cell.__getitem__, numbers)) for cell in cells]
+            ends = product(*zip(against, levels, strict=True))
+            corners = [np.where([place == end for place in at], whole, 0.0) for end in ends]
+            weights[names] = np.stack(corners)
     return weights
 
 
@@ -238,9 +240,9 @@ def _without(changes: Changes, places: Sequence[str]) -> dict[str, Any]:
 
 
 EFFECTS: tuple[Column[LevelEffect], ...] = (
-    *names("contestant", "task", "factor", "level", "against"),
+    *names("contestant", "task", "factor", "level", "against", "where"),
     Column("effect", "effect", change_cell),
-    Column("p", "effect.p", format_p),
+    Column("p", lambda line: None if line.where else line.effect.p, format_p),
     Column("p\n(Holm)", "p_holm", format_p),
     Column("p\n(BH)", "p_bh", format_p),
     Column("n", "effect.n"),
@@ -248,19 +250,36 @@ EFFECTS: tuple[Column[LevelEffect], ...] = (
 
 
 def sweep_table(scored: Table, whole: bool = True) -> TextTable:
-    """A line per contestant, task, factor and level, and of each two factors together.
+    """A line per contestant, task, factor and level, and of each two factors together; where such
+    two surely interact, a line for each level of the other one.
 
     Without `whole`: without interactions, and of several tasks only what is over all.
     """
-    lines = [line for run in scored.scores for line in sweep_effects(run)]
-    if whole:
-        return table(EFFECTS, lines)
+    lines = [line for run in scored.scores for line in _told_by_level(sweep_effects(run))]
     pooled = {(e.contestant, e.factor, e.level) for e in lines if e.task == ALL_TASKS}
     short = []
     for line in lines:
         is_part = (line.contestant, line.factor, line.level) in pooled and line.task != ALL_TASKS
         short += [] if is_part or BESIDE in line.factor else [line]
-    return table(EFFECTS, short).without("p\n(BH)").without_empty()
+    shown = table(EFFECTS, lines if whole else short)
+    shown = shown if any(line.where for line in lines) else shown.without("where")
+    return shown if whole else shown.without("p\n(BH)").without_empty()
+
+
+def _told_by_level(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
+    """The effects, that of a level of a factor that surely interacts in its parts."""
+    parts = defaultdict[tuple[str, ...], dict[str, LevelEffect]](dict)
+    for line in lines:
+        named = (text.split(BESIDE) for text in (line.factor, line.level, line.against))
+        sides = [*zip(*named, strict=True)] if line.is_sure else []
+        for number, (factor, level, against) in enumerate(sides[: len(line.parts) // 2]):
+            place, (beside, *ends) = (line.contestant, line.task, factor, level), sides[1 - number]
+            for effect, end in zip(line.parts[2 * number :], reversed(ends), strict=False):
+                where = f"{beside} {end}"
+                parts[place][where] = LevelEffect(*place, against, effect, where=where)
+    for line in lines:
+        place = line.contestant, line.task, line.factor, line.level
+        yield from parts[place].values() if place in parts else (line,)
 
 
 def effect_note(scored: Table) -> str:
@@ -284,162 +303,3 @@ def effects_csv(scored: Table) -> str:
             values = [cells[name] for name in EFFECT_COLUMNS]
             rows.append([f"{v:.6g}" if isinstance(v, float) else v for v in values])
     return csv_text(rows)
-
-
-# ---- the gap between two contestants
-
-
-@dataclass(frozen=True)
-class FactorEffect:
-    """One factor: on the units that all arms have, it alone changes the metric from `before` to
-    `after`.
-
-    Behind the factors come `interaction`, the gap less the sum of their effects, and the whole gap.
-    The effect lies in -1..1, beyond it for `interaction`; its p is NaN where nothing is tested.
-    `of_gap` is its share, where p of the gap, or of a mean over tasks its interval, shows a gap.
-    """
-
-    task: str
-    metric: str
-    factor: str
-    effect: Estimate
-    before: float | None = None
-    after: float | None = None
-    of_gap: float | None = None
-
-    @property
-    def p(self) -> float | None:
-        """The p of the effect, where it was tested."""
-        return None if isnan(self.effect.p) else self.effect.p
-
-
-def factor_effects(run: RunScores) -> list[FactorEffect]:
-    """The effects in a run whose configuration says `gap: {from: ..., to: ...}`; none where it does
-    not.
-
-    For every task and each of its metrics that is a mean over units, then over all tasks: `macro`
-    is the mean of the tasks' effects, `micro` is of all their units as one set; both of factors
-    that every task has.
-    """
-    gap = run.config.get("gap")
-    if not isinstance(gap, dict):
-        return []
-    by_task = defaultdict[str, list[PointScores]](list)
-    for scores in run.points:
-        by_task[scores.point.task_id].append(scores)
-    lines, accuracies = list[FactorEffect](), list[Mapping[str, Metric]]()
-    for points in by_task.values():
-        if arms := _ends_and_factors(points, gap):
-            metrics = _metrics(arms)
-            accuracies.append(metrics["accuracy"])
-            for name, by_arm in metrics.items():
-                lines += _factors(arms["from"].task, name, [by_arm])
-    if len(accuracies) < 2:
-        return lines
-    every = [name for name in accuracies[0] if all(name in by_arm for by_arm in accuracies)]
-    shared = [{name: by_arm[name] for name in every} for by_arm in accuracies]
-    tasks = [effects for by_arm in shared if (effects := _factors("", "accuracy", [by_arm]))]
-    macro = [_mean(same) for same in zip(*tasks, strict=True)]
-    return lines + _with_share_of_gap(macro) + _factors("micro", "accuracy", shared)
-
-
-FACTORS: tuple[Column[FactorEffect], ...] = (
-    *names("task", "metric", "factor"),
-    Column("from", "before", percent),
-    Column("with", "after", percent),
-    Column("effect", "effect", change_cell),
-    Column("p", "p", format_p),
-    Column("of gap", lambda line: None if line.of_gap is None else f"{100 * line.of_gap:.0f} %"),
-    Column("n", "effect.n"),
-)
-
-
-def factor_table(scored: Table) -> TextTable:
-    """What each factor changes in percentage points, with its paired interval and test, where a run
-    asks."""
-    return table(FACTORS, [line for run in scored.scores for line in factor_effects(run)])
-
-
-def _ends_and_factors(
-    points: Sequence[PointScores], gap: Mapping[str, str]
-) -> dict[str, PointScores]:
-    """The arms of one task, "from" and "to" first, then those with one factor of the second by the
-    factor's name.
-
-    Empty where an end was not asked.
-    """
-    plain = {arm.point.contestant: arm for arm in points if not contestant_changes(arm.point)}
-    if not {gap["from"], gap["to"]} <= plain.keys():
-        return {}
-    arms = {"from": plain[gap["from"]], "to": plain[gap["to"]]}
-    for arm in points:
-        changes = [*contestant_changes(arm.point).items()]
-        if arm.point.contestant == gap["from"] and len(changes) == 1:
-            place, value = changes[0]
-            start, end = (_setting(arms[side], place) for side in ("from", "to"))
-            if _setting(arm, place) == end != start:
-                name = f"{place.removeprefix('stages.')}: {'none' if value is None else value}"
-                arms[name] = arm
-    return arms
-
-
-def _setting(scores: PointScores, place: str) -> object:
-    """What a point was built with at a dotted place; None where it has nothing there."""
-    return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
-
-
-def _metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
-    """Accuracy and the benchmark's own metrics that are means, by arm; only metrics that every arm
-    has."""
-    by_name = defaultdict[str, dict[str, Metric]](dict)
-    for name, scores in arms.items():
-        for metric in (accuracy_to_compare(scores), *own_metrics(scores)):
-            if metric.value is None and metric.p is None and not metric.slice:
-                by_name[metric.name][name] = metric
-    return {name: by_arm for name, by_arm in by_name.items() if len(by_arm) == len(arms)}
-
-
-def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
-    """An effect per factor, the interaction, and the gap, on the units of some tasks; none where no
-    unit has every arm."""
-    values = units_of({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
-    values = values.where(values.has())
-    if not values.units:
-        return []
-    start, end = values["from"], values["to"]
-
-    def effect(factor: str, arm: str) -> FactorEffect:
-        paired = compare_paired(values[arm], start, values.clusters)
-        return FactorEffect(task, metric, factor, paired, fmean(start), fmean(values[arm]))
-
-    lines = [*map(effect, values.arms[2:], values.arms[2:])]
-    if lines:
-        left = end - start - (values.value[2:] - start).sum(axis=0)
-        rest = mean_difference(left.round(12) + 0.0, values.clusters)
-        lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
-    return _with_share_of_gap([*lines, effect(WHOLE, "to")])
-
-
-def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
-    """The effects with their share of the gap, the last of them, where p or, of a mean, the
-    interval shows a gap."""
-    if not lines:
-        return []
-    whole, p = lines[-1].effect, lines[-1].p
-    if not (p < 0.05 if p is not None else whole.low > 0 or whole.high < 0):
-        return [*lines]
-    return [replace(line, of_gap=line.effect.value / whole.value) for line in lines]
-
-
-def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
-    """One line over tasks; the limits of the tasks are combined (MOVER, Zou and Donner 2008)."""
-    first, rows = lines[0], []
-    for line in lines:
-        effect = line.effect
-        rows.append((effect.value, effect.low, effect.high, effect.n, line.before, line.after))
-    value, low, high, n, before, after = np.array(rows, float).T
-    mean, units = fmean(value), int(n.sum())
-    below, above = (float(np.linalg.norm(end - value)) / len(rows) for end in (low, high))
-    ends = (None, None) if first.before is None else (fmean(before), fmean(after))
-    whole = Estimate(mean, mean - below, mean + above, units, units)
-    return FactorEffect("macro", first.metric, first.factor, whole, *ends)

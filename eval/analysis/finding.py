@@ -35,7 +35,6 @@ from looktwice.eval.scoring.notes import commonest_reason
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.counted import counted
 
 NAMED = 4  # sure changes that a sentence names
@@ -247,10 +246,9 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
     place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
     for line in sweep_effects(study.run):
         is_here = (line.contestant, line.task) == place
-        is_sure = line.p_holm is not None and line.p_holm < ALPHA
         if is_here and BESIDE not in line.factor:
             factors[line.factor] = study.short(f"stages.{line.factor}")
-        elif is_here and is_sure:
+        elif is_here and line.is_sure:
             before = largest.get(line.factor)
             if before is None or abs(line.effect.value) > abs(before.effect.value):
                 largest[line.factor] = line
@@ -258,7 +256,7 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
         names = [study.short(f"stages.{part}") for part in factor.split(BESIDE)]
         first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
         against = f"{names[1]} {line.against.split(BESIDE)[1]}"
-        parts = -round(100 * line.parts[0]), round(100 * line.parts[1])
+        parts = [round(100 * part.value) for part in line.parts[:2]]
         others = " and ".join(name for name in factors.values() if name not in names)
         over = f" over every {others}," if others else ""
         yield (

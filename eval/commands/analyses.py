@@ -132,7 +132,8 @@ def tell_tables(part: Any, asked: Asked) -> None:
         needs = f"; it needs {part.needs}" if part.needs else ""
         say(f"{part.name}: these runs have nothing to show{needs}")
     for shown in tables:
-        print_text_table(shown.table, shown.title, shown.note)
+        facts = (f"{name}: {value}" for name, value in shown.facts)
+        print_text_table(shown.table, shown.title, "\n".join((*facts, shown.note)))
 
 
 def tell_certificates(asked: Asked) -> None:

@@ -170,7 +170,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
         flips = flip_table(scored)
         print_text_table(flips, "who would lead under another style", blocks=1)
     if "gap" in keys:
-        from looktwice.eval.analysis.factors import factor_table
+        from looktwice.eval.analysis.gap import factor_table
 
         print_text_table(factor_table(scored), "why the numbers differ")
 

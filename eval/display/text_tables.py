@@ -39,6 +39,7 @@ SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?
 """What means something in Markdown: anywhere, or at the beginning of a line."""
 
 ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
+WORD_ENDS = r"\n|(?<=\S) "  # an indent stays
 NARROW, NUMBERS = 12, 36  # columns of a terminal: at least for a text, and for numbers beside texts
 
 
@@ -212,10 +213,13 @@ class ConsoleTable:
             most = max(
                 NARROW, (spare if spare >= NARROW * texts else room - NUMBERS) // max(texts, 1)
             )
-            widths = [
+            shorter = [
                 min(width, most) if number < texts or _has_words(groups, number) else width
                 for number, width in enumerate(widths)
             ]
+            whole = [*map(max, shorter, _widths(header, groups, WORD_ENDS))]
+            fits = sum(whole[:texts]) + max(whole[texts:], default=0) + 2 <= room
+            widths = whole if fits else shorter  # no word is broken where there is room for it
         if self.title:
             yield cell(self.title, "bold")
         for columns in _side_by_side(widths, texts, room):
@@ -248,11 +252,11 @@ class ConsoleTable:
 Groups = Sequence[tuple[str, Sequence[Sequence[str]]]]
 
 
-def _widths(header: Sequence[str], groups: Groups) -> list[int]:
-    """How wide the columns are, with two spaces."""
+def _widths(header: Sequence[str], groups: Groups, ends: str = "\n") -> list[int]:
+    """How wide the columns are, with two spaces, where a line `ends` at this pattern."""
     rows = (row for _, rows in groups for row in rows)
     return [
-        2 + max(map(cell_len, "\n".join(column).split("\n")))
+        2 + max(map(cell_len, re.split(ends, "\n".join(column))))
         for column in zip_longest(header, *rows, fillvalue="")
     ]
 
@@ -280,9 +284,11 @@ def _printed(
     cells = []
     for number in columns:
         words = printable(row[number])
-        indent = words[: len(words) - len(words.lstrip())]
+        indent, room = words[: len(words) - len(words.lstrip())], widths[number] - 2
+        hyphens = max(map(cell_len, words.split()), default=0) > room
         folded = (
-            wrap(part, widths[number] - 2, subsequent_indent=indent) for part in words.split("\n")
+            wrap(part, room, subsequent_indent=indent, break_on_hyphens=hyphens)
+            for part in words.split("\n")
         )
         cells.append([line for lines in folded for line in lines])
     high = max(map(len, cells))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice, product
 from math import isnan
 from typing import Any
 
@@ -74,6 +74,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
             " form-action 'none'"
         ),
         data=_in_pieces(encode(data, numbers, served)),
+        pictures=_in_pieces(data.thumbnails),
     )
 
 
@@ -105,9 +106,17 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "evidence": plain(data.evidence),
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
         "grids": [vars(grid) for grid in data.grids],
-        "thumbnails": data.thumbnails,
+        "thumbnails": {n: data.thumbnails[n] for n in _in_evidence(data) if n in data.thumbnails},
         "texts": (text for known in (texts,) for text in known.masked),
     }
+
+
+def _in_evidence(data: PageData) -> Iterator[str]:
+    """The pictures of the first screen, which is drawn before the page reads all pictures."""
+    if evidence := data.evidence:
+        for place in product((evidence.contestant, evidence.rival), evidence.samples):
+            parts = chain.from_iterable(turn.parts for turn in data.answers[place][0].turns)
+            yield from (part.name for part in parts if isinstance(part, PagePicture))
 
 
 def encode_words(
@@ -171,6 +180,8 @@ def escape_json(value: Any) -> str:
 def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
     """The JSON of a mapping as `escape_json` writes it, by and by: of a generator a thousand
     entries at a time."""
+    if not value:
+        yield "{"
     for number, (name, inner) in enumerate(value.items()):
         yield f"{',' if number else '{'}{escape_json(name)}:"
         if not isinstance(inner, Iterator):

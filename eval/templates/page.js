@@ -78,9 +78,18 @@ function watchSizes() {
   }).observe(main);
 }
 
+/** Draw the first screen, then, as the file is read to its end, what lies below it and needs the pictures. */
 async function start() {
   readAddress();
   setUpFilters();
+  const isRead = new Promise((done) => document.addEventListener("DOMContentLoaded", done));
+  drawMatrix();
+  drawFinding();
+  await drawEvidence();
+  document.documentElement.dataset.found = "1";
+  await isRead;
+  Object.assign(data.thumbnails, JSON.parse(document.getElementById("pictures").textContent));
+  openSample = null;
   window.addEventListener("hashchange", () => { readAddress(); show(); });
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", onClick);
@@ -95,7 +104,6 @@ async function start() {
   drawCharts();
   drawn.width = document.querySelector("main").clientWidth;
   await show();
-  await drawEvidence();
   watchSizes();
   document.documentElement.dataset.ready = "1";
   if (ASKED.some((name) => state[name])) document.getElementById("samples").scrollIntoView();

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from looktwice.eval.analysis.analyses import analysis
 from looktwice.eval.analysis.contestants import Together
+from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR
 from tests.made_run import MadeRun, analysed, lines_of
@@ -62,9 +64,11 @@ def test_each_arm_against_its_baseline_in_clusters_of_groups(
     made: MadeRun, meta: Any, test: str, clusters: str
 ) -> None:
     three(made, meta=meta)
-    shown = lines_of(analysed("baseline", score_run(made.write())))
-    ring, zoom = (line for line in shown if line["task"] == "t")
-    assert has(ring, against="base", unit="sample", test=test, n="8", clusters=clusters)
+    (shown,) = analysis("baseline").tables(score_table(made.write().path))
+    in_common = {"metric": "accuracy", "against": "base", "unit": "sample", "test": test}
+    assert dict(shown.facts) == in_common and not in_common.keys() & {*shown.table.header}
+    ring, zoom = lines_of(shown.table)  # a mean over one task says nothing new
+    assert has(ring, task="t", n="8", clusters=clusters)
     assert has(ring, better="2", worse="1", **{"left\nout": ""})
     assert has(zoom, n="6", **{"left\nout": "2"})
     assert meta or zoom["would\nshow"] == "96.4"

@@ -41,7 +41,8 @@ def ask(made: MadeRun, task: str = "t", **answers: str) -> None:
         point = made.point(
             "plain", task, changes=changes | ({} if think else {"stages.think": None})
         )
-        said = answers.get(f"m{mark}_{'think' if think else 'bare'}", "AAAA")
+        name = f"m{mark}_{'think' if think else 'bare'}"
+        said = answers.get(name, "A" * max(map(len, answers.values()), default=4))
         made.answers(point, [None if answer == "-" else answer for answer in said])
 
 
@@ -88,6 +89,27 @@ def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
     assert (line.against, line.effect.value, line.effect.n) == ("radius=5 x as it is", 0.25, 4)
     assert line.p_holm == line.p_bh == 1.0
     assert effects(made, "t")["mark x think", "none x none"].effect.value == 0.0
+
+
+def test_of_two_factors_that_surely_interact_no_mean_over_the_other_is_told(made: MadeRun) -> None:
+    """Radius 10 costs 15 of 20 samples with the thought and one without it, which the mean, -40,
+    says of neither; no mark changes nothing, and has one line."""
+    made.task("t", ["A"] * 20)
+    ask(made, m10_think="B" * 15 + "A" * 5, m10_bare="A" * 19 + "B")
+    shown = sweep_table(score_table(made.write().path))
+    rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
+    told = {(row["factor"], row["level"], row["where"]): row["effect"].split()[0] for row in rows}
+    assert told == {
+        ("mark", "radius=10", "think as it is"): "-75.0",
+        ("mark", "radius=10", "think none"): "-5.0",
+        ("mark", "none", ""): "+0.0",
+        ("think", "none", "mark radius=5"): "+0.0",
+        ("think", "none", "mark radius=10"): "+70.0",
+        ("mark x think", "radius=10 x none", ""): "+70.0",
+        ("mark x think", "none x none", ""): "+0.0",
+    }
+    parts = [row for row in rows if row["where"]]
+    assert {row["p"] for row in parts} == {""} and all("to" in row["effect"] for row in parts)
 
 
 def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:

@@ -63,8 +63,8 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's scripts read."""
-        return dict(json.loads(self.scripts[0]))
+        """What the page's scripts read, and its pictures, which stand last."""
+        return dict(json.loads(self.scripts[0]), pictures=json.loads(self.scripts[-1]))
 
 
 def study(made: MadeRun) -> Path:
@@ -129,11 +129,12 @@ def test_the_page_needs_nothing_else_and_runs_its_own_scripts_alone(
     (policy,) = (
         attrs["content"] for _, attrs in page.tags if "Content-Security-Policy" in attrs.values()
     )
-    digests = [b64encode(sha256(script.encode()).digest()).decode() for script in page.scripts[1:]]
+    _, *scripts, _ = page.scripts  # the first and the last are data
+    digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     assert f"default-src 'none'; script-src {hashes};" in str(policy)
     assert "connect-src 'none'" in str(policy)
-    assert HOSTILE in page.data["texts"] and "alert(" not in "".join(page.scripts[1:])
+    assert HOSTILE in page.data["texts"] and "alert(" not in "".join(scripts)
 
 
 def test_markdown_keeps_its_tables_whole(written: tuple[Page, str]) -> None:
@@ -176,7 +177,7 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
 
     made.samples[2].sample["images"].append(picture.sha)
     found = Page(write_report([made.write().path], tmp_path / "own", images=images)).data
-    assert found["thumbnails"][picture.sha].startswith("data:image/webp;base64,")
+    assert found["pictures"][picture.sha].startswith("data:image/webp;base64,")
     marks = [["point", 0.2188, 0.4375, 0, 0, "R&D"]]
     shown = {"name": picture.sha, "caption": "source 1", "marks": marks}
     assert found["samples"][2]["pictures"] == [shown]

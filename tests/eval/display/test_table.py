@@ -378,3 +378,14 @@ def test_a_heading_that_widens_a_column_of_figures_cuts_none_off() -> None:
     assert {"+1.2]", "0.058]"} <= set(shown.split()), "no figure is cut"
     assert shown.count("shape, unmarked") == 2, "the heading stands once in each block of columns"
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_long_name_stands_whole_where_a_terminal_has_room_for_it() -> None:
+    """`analyse RUN specialists` broke names at their hyphens, at 22 letters: "qwen3-vl-8b-" """
+    name = "qwen3-vl-8b-instruct-thinking"
+    columns = {"task": "shape", "MLLM": name, "n": "60", "both/right": "57/48.0 to 59.1"}
+    columns |= {"only/specialist": "2", "only/MLLM": "1", "specialist %": "98.3/94.0–100.0"}
+    for blocks in (0, 1):
+        shown = printed(columns, 2, blocks, 2)
+        assert name in shown.split() and max(map(len, shown.splitlines())) <= 80
+        assert {"57", "[48.0", "98.3", "[94.0–100.0]"} <= set(shown.split())

@@ -1,5 +1,5 @@
-"""The page in headless Chromium: filters, keys, links, pictures, and no request or complaint.
-Skipped where none is."""
+"""The page in headless Chromium, from a file and served: filters, keys, links, pictures, and no
+request or complaint. Skipped where none is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.prompting.agent.episode import Look
 from tests.browser import CHROMIUM, Browser, open_browser
 from tests.made_run import MadeRun
+from tests.served_page import serve_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 HOSTILE = "</script><script>window.evil = 1</script><img src=x onerror='window.evil = 1'> Answer: B"
@@ -53,6 +55,8 @@ AXE = f"""axe.run(PART, {{ runOnly: {json.dumps(AXE_RULES)} }}).then(({{ violati
   ({{ faults: violations.flatMap(({{ id, nodes }}) => nodes.map((node) =>
     `${{id}}: ${{node.target.join(" ")}}: ${{node.failureSummary}}`)),
   passed: passes.map(({{ id }}) => id) }}))"""
+WAYS = ("file", "served")
+SIZES = [(1440, 900), (1024, 768), (390, 844)]
 LARGE = """[...document.querySelectorAll('#large img')]
   .filter((image) => image.checkVisibility()).map((image) => image.src)"""
 
@@ -63,10 +67,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tasks, three contestants; `other` loses s1 and gains s2 on `pick`; each is sent pictures
-    of its own greys."""
+@contextmanager
+def address_of(run: Path, way: str) -> Iterator[str]:
+    """The address of a run's page, from a file or served."""
+    if way == "served":
+        with serve_run(run) as address:
+            yield address
+    else:
+        yield write_report([run], run).resolve().as_uri()
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def page(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a page. Two tasks, three contestants; `other` loses s1 and gains s2 on `pick`;
+    each is sent pictures of its own greys."""
     folder = tmp_path_factory.mktemp("made") / "study"
     made = MadeRun(folder)
     made.task("pick", ["A", "A", "A", "A"])
@@ -83,7 +97,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             timings = {"total": 0.5 + number}
             made.record(point, f"s{number}", calls=calls, pictures=(sent,), timings=timings)
         made.answers(made.point(name, "count", baseline=name == "plain"), ["A", "A"])
-    return write_report([made.write().path], folder)
+    with address_of(made.write().path, request.param) as address:
+        yield address
 
 
 def shown(browser: Browser) -> str:
@@ -94,43 +109,44 @@ def go(browser: Browser, link: str) -> None:
     browser.run(f"location.hash = {link!r}; null")
 
 
-def test_it_opens_alone_and_in_peace(browser: Browser, page: Path) -> None:
+def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
     browser.open(page)
-    assert [url for url in browser.requests if not url.startswith("data:image/")] == [
-        page.resolve().as_uri()
-    ]
+    fetched = [url for url in browser.requests if not url.startswith("data:image/")]
+    assert fetched[0] == page
+    assert all(url.startswith(page) for url in fetched) and (len(fetched) > 1) == ("http" in page)
     assert browser.complaints == []
     assert "none makes a sure difference" in browser.text("#summary .lead")
     assert browser.run("document.querySelectorAll('#found tbody tr').length") == 3
     assert shown(browser) == "6"
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
+@pytest.mark.parametrize("way", WAYS)
 def test_it_opens_at_its_top_and_a_link_to_flips_at_the_samples(
-    browser: Browser, tmp_path: Path, width: int, height: int
+    browser: Browser, tmp_path: Path, way: str
 ) -> None:
     made = MadeRun(tmp_path)
     made.task("pick", ["A"] * 80)
     for name, said in {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}.items():
         made.answers(made.point(name, "pick", baseline=name == "plain"), list(said))
-    page = write_report([made.write().path], tmp_path).resolve().as_uri()
-    resize(browser, width, height)
     try:
-        browser.open(f"{page}#who=other&flip=lost")
-        samples = "document.getElementById('samples').getBoundingClientRect()"
-        assert abs(browser.run(f"{samples}.top")) < 10
-        assert browser.run(OUTSIDE) == 0, "nothing makes the page scroll sideways"
-        browser.open(page)
-        assert browser.run("document.body.scrollHeight > window.innerHeight")
-        assert browser.run("window.scrollY") == 0
-        go(browser, "base=other")
-        browser.wait("document.querySelector('#base').value === 'other'")
-        assert browser.run("window.scrollY") == 0, "another rival moves nothing"
+        with address_of(made.write().path, way) as page:
+            for size in SIZES:
+                resize(browser, *size)
+                browser.open(f"{page}#who=other&flip=lost")
+                samples = "document.getElementById('samples').getBoundingClientRect()"
+                assert abs(browser.run(f"{samples}.top")) < 10
+                assert browser.run(OUTSIDE) == 0, "nothing makes the page scroll sideways"
+                browser.open(page)
+                assert browser.run("document.body.scrollHeight > window.innerHeight")
+                assert browser.run("window.scrollY") == 0
+                go(browser, "base=other")
+                browser.wait("document.querySelector('#base').value === 'other'")
+                assert browser.run("window.scrollY") == 0, "another rival moves nothing"
     finally:
         browser.send("Emulation.clearDeviceMetricsOverride")
 
 
-def test_what_flipped_takes_three_clicks(browser: Browser, page: Path) -> None:
+def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
     """A count in the matrix, a sample of the list, every word of it."""
     browser.open(page)
     browser.click("[aria-label='1 samples lost by other on pick']")
@@ -158,18 +174,47 @@ def test_what_flipped_takes_three_clicks(browser: Browser, page: Path) -> None:
         "who=other&flip=any": 2,
         "who=third&base=other&flip=lost": 3,
         "disagree=1": 4,
-        "q=which+of+2": 1,
+        "q=S2": 1,
         "q=EVIL": 1,
         "who=nobody&task=nothing": 6,
     }.items(),
 )
-def test_a_link_sets_the_filters(browser: Browser, page: Path, link: str, count: int) -> None:
-    browser.open(f"{page.resolve().as_uri()}#{link}")
+def test_a_link_sets_the_filters(browser: Browser, page: str, link: str, count: int) -> None:
+    browser.open(f"{page}#{link}")
     assert shown(browser) == str(count)
     assert browser.complaints == []
 
 
-def test_keys_walk_through_samples_and_set_filters(browser: Browser, page: Path) -> None:
+def test_words_of_a_prompt_are_searched_in_a_file(browser: Browser, page: str) -> None:
+    """A server searches questions, answers and replies: it keeps no prompts in memory."""
+    browser.open(f"{page}#q=which+of+2")
+    assert shown(browser) == ("0" if page.startswith("http") else "1")
+
+
+FIRST = """document.addEventListener("DOMContentLoaded", () => {
+  window.first = [document.querySelector("#found tr") !== null,
+    document.querySelectorAll("#evidence img").length,
+    document.querySelectorAll("#lines svg, #list a").length];
+})"""
+
+
+def test_the_first_screen_is_drawn_before_all_pictures_are_read(
+    browser: Browser, study: str
+) -> None:
+    script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=FIRST)
+    try:
+        browser.open(study)
+    finally:
+        browser.send("Page.removeScriptToEvaluateOnNewDocument", **script)
+    if study.startswith("file"):
+        assert browser.run("window.first") == [True, 8, 0]
+        names = "Object.keys(JSON.parse(document.getElementById(%r).textContent)%s).length"
+        early, pictures = (names % of for of in (("data", ".thumbnails"), ("pictures", "")))
+        assert browser.run(early) == 8 and browser.run(pictures) > 100
+    assert browser.run("document.querySelectorAll('#lines svg').length") > 0
+
+
+def test_keys_walk_through_samples_and_set_filters(browser: Browser, page: str) -> None:
     browser.open(page)
     browser.run("document.getElementById('samples').scrollIntoView(); null")
     for key, sample in (("j", "s1"), ("ArrowDown", "s2"), ("k", "s1")):
@@ -188,8 +233,8 @@ def test_keys_walk_through_samples_and_set_filters(browser: Browser, page: Path)
     assert browser.complaints == []
 
 
-def test_another_rival_and_the_dark(browser: Browser, page: Path) -> None:
-    browser.open(f"{page.resolve().as_uri()}#base=third&theme=dark")
+def test_another_rival_and_the_dark(browser: Browser, page: str) -> None:
+    browser.open(f"{page}#base=third&theme=dark")
     assert "+75.0" in browser.text(".matrix tbody tr:nth-child(1)")
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
     assert "surely different from third" in browser.text("#rivals")
@@ -199,9 +244,12 @@ SEEN = """[...document.querySelectorAll('#evidence img')].filter((image) => imag
   && image.getBoundingClientRect().bottom < innerHeight).length"""
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of three radii, of which `radius 9` loses 24 of 40 samples; an agent looks twice."""
+@pytest.fixture(scope="module", params=WAYS)
+def study(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """The address of a page. A sweep of three radii, of which `radius 9` loses 24 of 40 samples; an
+    agent looks twice."""
     folder = tmp_path_factory.mktemp("swept") / "study"
     made = MadeRun(folder)
     made.task("shape", ["A"] * 40)
@@ -216,7 +264,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     looks = [Look(n, 0, "crop", "shown", {}, (n + 1,), (regions[n - 1],)) for n in (1, 2)]
     notes = tuple(look.note for look in looks)
     _send(made, made.point("agent", "shape"), np.full((40, 40, 3), 7, np.uint8), 0, notes)
-    return write_report([made.write().path], folder)
+    with address_of(made.write().path, request.param) as address:
+        yield address
 
 
 def _send(
@@ -238,7 +287,7 @@ def resize(browser: Browser, width: int, height: int) -> None:
     browser.send("Emulation.setDeviceMetricsOverride", **size)
 
 
-def test_the_first_screen_tells_what_was_found(browser: Browser, study: Path) -> None:
+def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> None:
     resize(browser, 1440, 900)
     browser.open(study)
     lead = browser.text("#summary .lead")
@@ -257,7 +306,7 @@ def test_the_first_screen_tells_what_was_found(browser: Browser, study: Path) ->
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 def test_axe_finds_no_fault(
-    browser: Browser, study: Path, theme: str, width: int, height: int
+    browser: Browser, study: str, theme: str, width: int, height: int
 ) -> None:
     package = importlib.util.find_spec("axe_playwright_python")
     if package is None or package.origin is None:
@@ -265,7 +314,7 @@ def test_axe_finds_no_fault(
     axe = Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
     resize(browser, width, height)
     try:
-        browser.open(f"{study.resolve().as_uri()}#theme={theme}&sample=shape/s0")
+        browser.open(f"{study}#theme={theme}&sample=shape/s0")
         browser.run(
             "document.querySelectorAll('section details').forEach((part) => part.open = true)"
         )
@@ -284,7 +333,7 @@ def test_axe_finds_no_fault(
         browser.send("Emulation.clearDeviceMetricsOverride")
 
 
-def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: Path) -> None:
+def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: str) -> None:
     resize(browser, 390, 844)
     try:
         browser.open(study)
@@ -299,7 +348,7 @@ def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: Path)
         browser.send("Emulation.clearDeviceMetricsOverride")
 
 
-def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: Path) -> None:
+def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: str) -> None:
     browser.open(study)
     browser.run("document.querySelector('#tables details').open = true")
     rows = "[...document.querySelector('#tables tbody').rows]"
@@ -310,8 +359,8 @@ def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: Path) -> None
         assert browser.run("document.querySelector('#tables th:nth-child(2)').ariaSort") == order
 
 
-def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: Path) -> None:
-    browser.open(f"{study.resolve().as_uri()}#sheet=1&flip=lost&who=marked [mark.radius=9]")
+def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: str) -> None:
+    browser.open(f"{study}#sheet=1&flip=lost&who=marked [mark.radius=9]")
     browser.wait("document.querySelectorAll('#contacts img').length >= 18")
     assert browser.run("document.querySelectorAll('#contacts tbody tr').length") == 24
     browser.click("#contacts td:nth-child(3) button")
@@ -324,20 +373,20 @@ def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: Pa
     assert browser.run("document.querySelector('#large img').naturalWidth") == 40
 
 
-def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, study: Path) -> None:
-    browser.open(f"{study.resolve().as_uri()}#who=agent&sample=shape/s0")
+def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, study: str) -> None:
+    browser.open(f"{study}#who=agent&sample=shape/s0")
     browser.press("b")
     browser.wait("document.querySelector('#large').open")
     runs = "[...document.querySelectorAll('.diff > *')].map((run) => [run.tagName, run.innerText])"
     assert browser.run(runs) == [["SPAN", "Which "], ["DEL", "one?"], ["INS", "one, seen twice?"]]
-    browser.open(f"{study.resolve().as_uri()}#who=marked [mark.radius=9]&sample=shape/s0")
+    browser.open(f"{study}#who=marked [mark.radius=9]&sample=shape/s0")
     browser.press("b")
     browser.wait("document.querySelector('#large').open")
     assert browser.text("#large-words") == "Both were told the same words."
 
 
-def test_keys_go_from_flip_to_flip_and_open_one(browser: Browser, study: Path) -> None:
-    browser.open(f"{study.resolve().as_uri()}#who=marked [mark.radius=9]&sample=shape/s0")
+def test_keys_go_from_flip_to_flip_and_open_one(browser: Browser, study: str) -> None:
+    browser.open(f"{study}#who=marked [mark.radius=9]&sample=shape/s0")
     for key, sample in (("]", "s2"), ("]", "s3"), ("[", "s2"), ("[", "s2")):
         browser.press(key)
         browser.wait(f"document.querySelector('#sample h3').innerText === 'shape / {sample}'")
@@ -351,15 +400,15 @@ def test_keys_go_from_flip_to_flip_and_open_one(browser: Browser, study: Path) -
     assert browser.complaints == []
 
 
-def test_an_agents_looks_are_a_film_strip(browser: Browser, study: Path) -> None:
-    browser.open(f"{study.resolve().as_uri()}#who=agent&sample=shape/s0")
+def test_an_agents_looks_are_a_film_strip(browser: Browser, study: str) -> None:
+    browser.open(f"{study}#who=agent&sample=shape/s0")
     browser.wait("document.querySelector('.film') !== null")
     boxes = "[...document.querySelectorAll('#sample .card:first-child .film .box')]"
     assert browser.run(f"{boxes}.map((box) => box.style.left)") == ["12.5%", "25%"]
     assert "look 1: crop" in browser.text(".film")
 
 
-def test_it_prints_on_few_pages(browser: Browser, study: Path) -> None:
+def test_it_prints_on_few_pages(browser: Browser, study: str) -> None:
     browser.open(study)
     printed = b64decode(browser.send("Page.printToPDF")["data"])
     assert 1 <= len(re.findall(rb"/Type /Page\b", printed)) <= 4
@@ -372,8 +421,8 @@ def test_it_prints_on_few_pages(browser: Browser, study: Path) -> None:
         browser.send("Emulation.setEmulatedMedia", media="")
 
 
-def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, study: Path) -> None:
-    browser.open(f"{study.resolve().as_uri()}#q=nowhere&sample=shape/s0")
+def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, study: str) -> None:
+    browser.open(f"{study}#q=nowhere&sample=shape/s0")
     assert shown(browser) == "0"
     assert browser.text("#sample") == "No sample passes these filters."
 

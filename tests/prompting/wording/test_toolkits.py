@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.factors import factor_effects, factor_table
+from looktwice.eval.analysis.gap import factor_effects, factor_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import RunFolder

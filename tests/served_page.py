@@ -1,0 +1,43 @@
+"""Serves the page of a run on loopback, as `looktwice view` does, while a test looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from looktwice.eval.display.table import score_table
+from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.serving import PageServer, make_app
+from looktwice.eval.report import html_page
+from looktwice.eval.runs.show import sample_page
+
+
+@contextmanager
+def serve_run(run: Path) -> Iterator[str]:
+    """The address of a run's page."""
+    table = score_table(run)
+    page = RunPage(table.scores)
+    html = "".join(html_page(table, page, served=True))
+    runner = web.AppRunner(make_app(PageServer(page, html, sample_page, "known")), access_log=None)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> int:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return int(runner.addresses[0][1])
+
+    try:
+        port = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
+        yield f"http://127.0.0.1:{port}/known/"
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
