@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -95,7 +94,8 @@ COMPARISON: tuple[Column[Row], ...] = (
     Column("would\nshow", "detectable", percent),
     Column("n", "compared"),
     Column("clusters", "n_clusters"),
-    *(Column[Row](side, side) for side in ("better", "worse")),
+    Column("better", "better"),
+    Column("worse", "worse"),
     Column("left\nout", "excluded", some),
 )
 
@@ -395,18 +395,6 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
 # ---- published results
 
 
-class _Who(NamedTuple):
-    """A line of the published table: its cells by what they are of."""
-
-    who: str
-    source: str
-    cells: Mapping[str, str]
-
-    def cell(self, task: str) -> str:
-        """The cell of a task or total."""
-        return self.cells.get(task, "")
-
-
 def published_table(scored: Table) -> TextTable:
     """A line for each row of `published:` in the runs' configurations, in percent as published,
     with its source.
@@ -426,10 +414,10 @@ def published_table(scored: Table) -> TextTable:
                 name = str(name).removesuffix(suffix) + suffix
             published[str(name), str(row.get("source", ""))] = accuracies
     given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
-    lines = []
+    lines = list[tuple[str, str, Mapping[str, str]]]()
     for (name, source), accuracies in published.items():
         numbers = {task: value for task, value in accuracies.items() if value is not None}
-        lines.append(_Who(name, source, {t: f"{float(v):.2f}" for t, v in numbers.items()}))
+        lines.append((name, source, {t: f"{float(v):.2f}" for t, v in numbers.items()}))
     names = {arm.contestant for run in scored.scores for arm in run.points}
     here: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in scored.where(slice=""):
@@ -437,14 +425,13 @@ def published_table(scored: Table) -> TextTable:
             here[row.contestant] |= {n: row for n in published_names(row) if n in given}
     for name, rows in here.items():
         if rows:
-            lines.append(_Who(name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
+            lines.append((name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
             gaps = {task: to_people(row, 2) for task, row in rows.items()}
-            lines += [_Who(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
+            lines += [(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
     errata = {
         arm.point.task: arm.point.facts.get("errata") for run in scored.scores for arm in run.points
     }
-    columns: list[Column[_Who]] = [Column("who", "who", text), Column("source", "source", text)]
-    for task in sorted(given, key=lambda task: [*errata, task].index(task)):
-        title = f"{task}\nsee its errata" if errata.get(task) else task
-        columns.append(Column(title, partial(_Who.cell, task=task)))
-    return table(columns, lines)
+    tasks = sorted(given, key=lambda task: [*errata, task].index(task))
+    titles = [f"{task}\nsee its errata" if errata.get(task) else task for task in tasks]
+    shown = [(*who, *(cells.get(task, "") for task in tasks)) for *who, cells in lines]
+    return TextTable(("who", "source", *titles), shown, 2)
