@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from looktwice.eval.commands import analyses, logs, runs, studies
+from looktwice.eval.commands import analyses, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
 
 __all__ = ["app", "main"]
@@ -38,7 +38,12 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "show": runs.show,
     },
     "Compare": {"compare": logs.compare, "export": logs.export, "annotate": logs.annotate},
-    "Tools": {"replay": runs.replay, "cache": runs.reply_cache, "serve": studies.serve},
+    "Tools": {
+        "replay": runs.replay,
+        "cache": runs.reply_cache,
+        "serve": studies.serve,
+        "mcp": homes.mcp,
+    },
 }
 
 

@@ -36,6 +36,19 @@ UNKNOWN = (
 )
 
 
+def read_data_url(url: str) -> Picture:
+    """The picture in a data URL. Raises ValueError; nothing is fetched."""
+    head, _, data = url.partition(",")
+    if not (head.startswith("data:image/") and head.endswith(";base64")):
+        raise ValueError("an image is a data URL, data:image/...;base64,...; nothing is fetched")
+    try:
+        picture = Picture.encoded(base64.b64decode(data, validate=True), "the image")
+        picture.size  # noqa: B018  # raises PictureError here for what is no image
+        return picture
+    except (binascii.Error, PictureError) as exc:
+        raise ValueError(f"an image cannot be read: {exc}") from exc
+
+
 class Address(BaseModel, **OPEN):
     """Where a picture is: here in the request itself, as a data URL."""
 
@@ -55,15 +68,7 @@ class Part(BaseModel, **OPEN):
         """The text or the picture. Raises ValueError; nothing is fetched."""
         if self.type == "text":
             return self.text
-        head, _, data = self.image_url.url.partition(",")
-        if not (head.startswith("data:image/") and head.endswith(";base64")):
-            raise ValueError(
-                "an image is a data URL, data:image/...;base64,...; nothing is fetched"
-            )
-        try:
-            return View.of(Picture.encoded(base64.b64decode(data, validate=True), "the image"))
-        except (binascii.Error, PictureError) as exc:
-            raise ValueError(f"an image cannot be read: {exc}") from exc
+        return View.of(read_data_url(self.image_url.url))
 
 
 class Turn(BaseModel, **OPEN):

@@ -33,3 +33,4 @@ from .tools import (
     Zoom as Zoom,
     ZoomOnFaces as ZoomOnFaces,
 )
+from .words import CompareRegions as CompareRegions, TellNearer as TellNearer

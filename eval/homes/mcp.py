@@ -1,0 +1,139 @@
+"""Our image tools over the Model Context Protocol, to any agent client: over stdio, or streamable
+HTTP. Needs the extra `mcp`, the official SDK from version 2."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import mcp_types as protocol
+import uvicorn
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from looktwice.eval.homes.looking import LookTools
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.models.serving import LOOPBACK, MOST_BYTES
+from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.prompting.coordinates import UNITS
+from looktwice.specialists.protocols import NoEvidence
+
+REPORTED = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
+"""What a tool raises because of what it was asked; the client's model is told."""
+INSTRUCTIONS = (
+    "Look again at an image before you answer about it: open its file, then zoom, mark, compare or"
+    " measure. An image is named by its number, by the path of its file, or by a data URL; every"
+    " result says its size, which part of which picture it shows, and the file that it was written"
+    " to, which the next call may name. Places are told in {unit}; x grows to the right and y grows"
+    " down from the top left corner."
+)
+
+
+def make_server(looks: LookTools) -> Server[Any]:
+    """The server of these tools, for whatever transport."""
+    lines = [INSTRUCTIONS.format(unit=UNITS[looks.agent.coordinates])]
+    lines += [f"Not offered: {name}, as {why}." for name, why in looks.left_out.items()]
+
+    async def list_tools(
+        context: ServerRequestContext[Any], page: protocol.PaginatedRequestParams | None
+    ) -> protocol.ListToolsResult:
+        reads = protocol.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        tools = [
+            protocol.Tool(
+                name=tool.name,
+                description=tool.description,
+                input_schema=dict(tool.parameters),
+                annotations=reads,
+            )
+            for tool in looks.descriptions
+        ]
+        return protocol.ListToolsResult(tools=tools)
+
+    async def call_tool(
+        context: ServerRequestContext[Any], asked: protocol.CallToolRequestParams
+    ) -> protocol.CallToolResult:
+        return await asyncio.to_thread(answer, looks, asked.name, asked.arguments or {})
+
+    from importlib.metadata import version
+
+    return Server(
+        "looktwice",
+        version=version("looktwice"),
+        instructions="\n".join(lines),
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.CallToolResult:
+    """The result of a call; what cannot be done is one too, in words for the client's model."""
+    try:
+        parts = looks.look(name, arguments)
+    except REPORTED as exc:
+        fault = protocol.TextContent(text=f"error: {exc}")
+        return protocol.CallToolResult(content=[fault], is_error=True)
+    content: list[protocol.ContentBlock] = []
+    for part in parts:
+        if isinstance(part, str):
+            content.append(protocol.TextContent(text=part))
+        else:
+            sent = part.picture.payload
+            data = base64.b64encode(sent.data).decode()
+            content.append(protocol.ImageContent(data=data, mime_type=sent.media_type))
+    return protocol.CallToolResult(content=content)
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve one client over stdin and stdout, until it leaves."""
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+async def serve_http(
+    server: Server[Any], host: str, port: int, token: str, started: Callable[[str, str], None]
+) -> None:
+    """Serve any number of clients over streamable HTTP at /mcp, until interrupted; `started` is
+    told the URL and the token. With a `token`, and at another address than this machine's always,
+    who brings none is refused. Raises ConfigError for a port that is taken."""
+    if host not in LOOPBACK:
+        token = token or secrets.token_urlsafe(16)
+    try:
+        listening = socket.create_server((host, port))
+    except OSError as exc:
+        fault = f"--http {port}: {host} cannot be used ({exc.strerror}); give another port"
+        raise ConfigError([fault]) from exc
+    port = listening.getsockname()[1]
+    hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK, "[::1]", host))]
+    app = server.streamable_http_app(
+        max_request_body_size=MOST_BYTES,
+        transport_security=TransportSecuritySettings(
+            allowed_hosts=hosts, allowed_origins=[f"http://{name}" for name in hosts]
+        ),
+    )
+    guarded = _require_token(app, token) if token else app
+    config = uvicorn.Config(guarded, log_level="warning", access_log=False)
+    started(f"http://{host}:{port}/mcp", token)
+    await uvicorn.Server(config).serve(sockets=[listening])
+
+
+def _require_token(app: Any, token: str) -> Callable[..., Awaitable[None]]:
+    expected = f"Bearer {token}".encode()
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            given = Request(scope).headers.get("authorization", "").encode()
+            if not hmac.compare_digest(given, expected):
+                refusal = PlainTextResponse("send the token: Authorization: Bearer TOKEN", 401)
+                await refusal(scope, receive, send)
+                return
+        await app(scope, receive, send)
+
+    return guarded
