@@ -44,6 +44,7 @@ WORDS = {  # stages that leave the views as they are: they say, ask or read some
     "prompting.turns.Verify",
     "prompting.turns.ZoomOnClaim",
     "prompting.turns.Vote",
+    "prompting.turns.When",
     "prompting.wording.ChainOfThought",
     "prompting.wording.Letters",
     "prompting.wording.MarksAsText",
@@ -97,6 +98,7 @@ def test_the_stages_that_call_no_model_say_so() -> None:
     turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
     # where to look says it
     whatever = {f"prompting.views.{name}" for name in ("Look", "Show")}
+    whatever.add("prompting.turns.When")
     whatever |= {f"prompting.telling.{name}Words" for name in ("Depth", "Match", "Region")}
     assert asking - whatever == {
         "prompting.agent.Agent",

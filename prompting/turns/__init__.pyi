@@ -1,5 +1,6 @@
 from .ask import Ask as Ask, FewShot as FewShot, History as History
 from .blind import CaptionThenAnswer as CaptionThenAnswer, RedrawThenAnswer as RedrawThenAnswer
+from .confidence import When as When
 from .repeat import (
     Reperceive as Reperceive,
     Verify as Verify,

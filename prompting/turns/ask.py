@@ -23,6 +23,7 @@ from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
+from looktwice.prompting.turns.confidence import ALTERNATIVES, with_confidence
 from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
@@ -95,7 +96,9 @@ class Ask:
     of the sample's image which it shows, both from 1. `options` are passed to the model, such as
     `{effort: high}` for a reasoning model. `system` is the system text of the conversation.
     `history` says what of earlier turns is sent again, and `output` names the stage whose JSON
-    schema the reply must follow.
+    schema the reply must follow. `confidence: choices` asks for the likelihoods of tokens as well
+    (`logprobs`, of models that give them), from which the sample gets its confidence: the likeliest
+    choice's share of that of all choices.
 
     A note in the record warns if the server counted fewer tokens than the words and images must
     have. Raises ModelError, and ValueError if there is nothing to send or `<image 3>` names no
@@ -109,6 +112,7 @@ class Ask:
     tags: str = ""
     history: History = field(default_factory=History)
     output: JsonAnswer | None = None
+    confidence: Literal["none", "choices"] = "none"
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -129,8 +133,12 @@ class Ask:
         options = self.options
         if self.output is not None:
             options = replace(options, schema=self.output.schema(state.sample))
+        if self.confidence == "choices" and options.logprobs is None:
+            options = replace(options, logprobs=ALTERNATIVES)
         reply = model(sent, draw=state.draw, options=options)
         state = state.replace(messages=(*messages, reply.as_message()))
+        if self.confidence == "choices":
+            state = with_confidence(state, reply)
         return state.with_notes(*notes, *check_token_count(sent, reply))
 
     def parts(self, state: State) -> Parts:

@@ -176,6 +176,8 @@ class Vote(Ranged):
     another order of the choices: votes count for the task's own letters. `read` finds the answers;
     best by reference, `read: ${read}`. Draw k of the run is drawn as k * n, k * n + 1 ..., so no
     two draws are one call; the first n draws of an arm without votes are the same calls as draw 0.
+    With `styles` the votes are over these: draw k runs the k-th of them first, and again from the
+    first one: markers of other styles, other views, other words.
 
     On a tie, `tie` "first" takes the answer that was given first, "random" one at random, and
     "abstain" none. The confidence is the winner's share of all draws, unreadable ones included. If
@@ -192,6 +194,7 @@ class Vote(Ranged):
     tie: Literal["first", "abstain", "random"] = "first"
     stop_early: bool = False
     tokens: int | None = None
+    styles: tuple[Stage, ...] = ()
 
     ranges = ("n, tokens >= 1",)
 
@@ -209,7 +212,10 @@ class Vote(Ranged):
             if ended:
                 break
             draw = state.draw * self.n + number
-            after = self.stage(state.replace(draw=draw, trace=trace), recorder)
+            styled = state.replace(draw=draw, trace=trace)
+            if self.styles:
+                styled = self.styles[number % len(self.styles)](styled, recorder)
+            after = self.stage(styled, recorder)
             trace = after.trace
             ballots.append(self._ballot(after))
             turns.append(calls_made(after, recorder) - 1)
