@@ -103,30 +103,32 @@ class PageContestant:
 @dataclass(frozen=True)
 class PageLines:
     """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in
-    0..1.
+    0..1. The page draws eight in a chart.
 
-    `more` lines had no room. Along a number that samples `chose` by themselves, such as an agent's
-    looks, accuracy shows a selection, and not what the number does.
+    Along a number that samples `chose` by themselves, such as an agent's looks, accuracy shows a
+    selection, and not what the number does.
     """
 
     factor: str
     task: str
     lines: Mapping[str, Sequence[tuple[float, float, float, float]]]
     chance: float | None = None
-    more: int = 0
     chose: bool = False
 
 
 @dataclass(frozen=True)
 class PageGrid:
-    """Accuracy over two swept settings: cells of (x, y, accuracy, n), levels as numbers or
-    words."""
+    """Accuracy over two swept settings: cells of (x, y, accuracy, n), levels as numbers or words in
+    the order of the study; each is a mean `over` other settings. `baseline` is the place of its
+    cell."""
 
     x: str
     y: str
     task: str
     contestant: str
     cells: Sequence[tuple[str | float, str | float, float, int]]
+    over: Sequence[str] = ()
+    baseline: Sequence[str | float] | None = None
 
 
 @dataclass(frozen=True)

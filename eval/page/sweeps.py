@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations, islice
+from itertools import combinations
 from statistics import fmean
 
 from looktwice.eval.page.data import PageGrid, PageLines
@@ -21,7 +21,6 @@ from looktwice.eval.scoring.labels import (
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
-MAX_LINES = 8  # as many as the palette has colours
 MAX_GRIDS = 12
 
 
@@ -70,8 +69,7 @@ def _curves_along(
                 ]
         if points:
             level = levels.pop() if len(levels) == 1 else None
-            shown = dict(islice(points.items(), MAX_LINES))
-            yield PageLines(_short(place, task), task, shown, level, len(points) - len(shown))
+            yield PageLines(_short(place, task), task, points, level)
 
 
 def _concerns(place: str, point: PointRow) -> bool:
@@ -103,13 +101,19 @@ def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
                 for p in mine[0][0].changes
                 if len({str(setting_of(point, p)) for point, _ in mine}) > 1
             ]
-            for x, y in combinations(places, 2):
-                drawn.append(_grid(x, y, contestant, task, mine))
+            for pair in combinations(places, 2):
+                over = [_short(place, task) for place in places if place not in pair]
+                drawn.append(_grid(*pair, contestant, task, mine, over))
     return drawn[:MAX_GRIDS]
 
 
 def _grid(
-    x: str, y: str, contestant: str, task: str, arms: Sequence[tuple[PointRow, Row]]
+    x: str,
+    y: str,
+    contestant: str,
+    task: str,
+    arms: Sequence[tuple[PointRow, Row]],
+    over: Sequence[str],
 ) -> PageGrid:
     cells: dict[tuple[str | float, str | float], list[Row]] = defaultdict(list)
     for point, row in arms:
@@ -119,8 +123,8 @@ def _grid(
         (*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows))
         for levels, rows in cells.items()
     ]
-    means.sort(key=lambda cell: [(isinstance(level, str), level) for level in cell[:2]])
-    return PageGrid(_short(x, task), _short(y, task), task, contestant, means)
+    first = means[0][:2] if arms[0][0].baseline else None  # with the first level of everything
+    return PageGrid(_short(x, task), _short(y, task), task, contestant, means, over, first)
 
 
 def _short(place: str, task: str) -> str:

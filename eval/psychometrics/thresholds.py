@@ -160,7 +160,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     if along is None:
         return []
     lines: dict[str, list[tuple[float, float, float, float]]] = {}
-    for arm in find_thresholds(run, along)[:4]:
+    for arm in find_thresholds(run, along):
         if arm.task == task and (threshold := arm.threshold) is not None:
             lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
             curve = zip(threshold.levels, *[threshold.curve] * 3, strict=True)

@@ -197,14 +197,23 @@ function drawCharts() {
   document.getElementById("charts").hidden = !data.lines.length && !data.grids.length && !draws[2][1].length;
 }
 
-/** Accuracy along a number, a chart for each number and task; its lines stand three pixels beside one another. */
+/** Charts of as many lines as there are colours, each with its place among those of the same number and task. */
+function facets(charts) {
+  return charts.flatMap((chart) => {
+    const count = Math.ceil(chart.lines.length / COLORS.length), xs = chart.lines.flatMap(([, points]) => points.map(([x]) => x));
+    return Array.from({ length: count }, (_, i) => ({ ...chart, ends: [Math.min(...xs), Math.max(...xs)],
+      part: count > 1 ? ` (${i + 1} of ${count})` : "", lines: chart.lines.slice(i * COLORS.length, (i + 1) * COLORS.length) }));
+  });
+}
+
+/** Accuracy along a number, for each number and task; lines stand three pixels beside one another. */
 function lineCharts(charts) {
   const width = roomFor(760);
-  return charts.map(({ factor, task, chance, lines, more }) => {
+  return facets(charts).map(({ factor, task, chance, lines, ends, part }) => {
     const rows = lines.flatMap(([label, points]) => points.map(([x, value, low, high]) => ({ label, x, value, low, high })));
-    const xs = [...new Set(rows.map((row) => row.x))].sort((a, b) => a - b), wide = xs[0] > 0 && xs.at(-1) / xs[0] >= 30;
+    const xs = [...new Set(rows.map((row) => row.x))].sort((a, b) => a - b), wide = ends[0] > 0 && ends[1] / ends[0] >= 30;
     const told = rows.map((row) => `${row.label} at ${row.x}: ${percent(row.value)}`);
-    const beside = `${chance === null ? "" : "; dashed: chance"}${more ? `; and ${more} more lines, in the tables` : ""}`;
+    const beside = chance === null ? "" : "; dashed: chance";
     const marks = chance === null ? [] : [Plot.ruleY([chance], { strokeDasharray: "4 4", strokeOpacity: 0.7 })];
     lines.forEach(([label], i) => {
       const mine = rows.filter((row) => row.label === label), dx = 3 * (i - (lines.length - 1) / 2);
@@ -218,9 +227,9 @@ function lineCharts(charts) {
       );
     });
     const domain = lines.map(([label]) => label);
-    return figure(`${task}: accuracy % against ${factor}, with 95 % intervals${beside}`, {
+    return figure(`${task}: accuracy % against ${factor}${part}, with 95 % intervals${beside}`, {
       width, height: 320, marginBottom: 44, marginRight: 30,
-      x: { label: factor, type: wide ? "log" : "linear", inset: 14, labelAnchor: "center", labelArrow: "none", labelOffset: 40,
+      x: { label: factor, domain: ends, type: wide ? "log" : "linear", inset: 14, labelAnchor: "center", labelArrow: "none", labelOffset: 40,
         ticks: xs.length <= 12 ? xs : undefined, tickFormat: (x) => String(Number(x.toPrecision(4))) },
       y: { label: null, grid: true, transform: (value) => 100 * value, domain: [0, 100] },
       color: { range: COLORS, domain }, symbol: { legend: true, domain }, marks,
@@ -228,22 +237,25 @@ function lineCharts(charts) {
   });
 }
 
-/** Accuracy over two swept settings, a map for each contestant and task. */
+/** Accuracy over two swept settings, a map for each contestant and task, in the order of the study. */
 function gridCharts() {
   const width = roomFor(380);
-  return data.grids.map(({ x, y, task, contestant, cells: given }) => {
+  return data.grids.map(({ x, y, task, contestant, cells: given, over, baseline }) => {
     const cells = given.map(([left, top, value, n]) => ({ x: String(left), y: String(top), value, n }));
     const told = cells.map((cell) => `${x} ${cell.x}, ${y} ${cell.y}: ${percent(cell.value)}`);
     const range = (name) => [...new Set(cells.map((cell) => cell[name]))];
     const marginLeft = Math.min(width * 0.4, 24 + LETTER * Math.max(...range("y").map((label) => label.length)));
     const letters = (room) => (label) => shortened(label, Math.max(2, Math.floor(room / LETTER)));
-    return figure(`${contestant} on ${task}: accuracy % over ${x} (across) and ${y} (down)`, {
+    const isBaseline = (cell) => baseline !== null && cell.x === String(baseline[0]) && cell.y === String(baseline[1]);
+    const mean = over.length ? `, mean over ${over.join(" and ")}` : "";
+    return figure(`${contestant} on ${task}: accuracy % over ${x} (across) and ${y} (down)${mean}${baseline ? "; framed: the baseline" : ""}`, {
       width, height: 70 + 44 * range("y").length, marginLeft, marginBottom: 30, padding: 0.04,
       x: { label: null, domain: range("x"), tickFormat: letters((width - marginLeft) / range("x").length - 4) },
       y: { label: null, domain: range("y"), tickFormat: letters(marginLeft - 16) },
       color: { scheme: "YlGnBu", domain: [0, 1] },
       marks: [
         Plot.cell(cells, { x: "x", y: "y", fill: "value", tip: tips, title: (c) => `${percent(c.value)} %, n = ${c.n}` }),
+        Plot.cell(cells.filter(isBaseline), { x: "x", y: "y", fill: "none", stroke: "var(--k1)", strokeWidth: 3, inset: 1.5 }),
         Plot.text(cells, { x: "x", y: "y", text: (c) => percent(c.value), fill: (c) => (c.value > 0.68 ? "white" : "black") }),
       ],
     }, told);

@@ -26,7 +26,6 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.page.sweeps import MAX_LINES
 from looktwice.eval.scoring.metrics import measured_parts, measurements, numbers_of
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import (
@@ -159,16 +158,7 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
                     points.append((x, share.value, share.low, share.high))
             if len(points) > 1:
                 lines[name][scores.contestant] = sorted(points)
-    return [
-        PageLines(
-            f"measured {name}",
-            task,
-            dict([*drawn.items()][:MAX_LINES]),
-            more=max(0, len(drawn) - MAX_LINES),
-            chose=True,
-        )
-        for name, drawn in lines.items()
-    ]
+    return [PageLines(f"measured {name}", task, drawn, chose=True) for name, drawn in lines.items()]
 
 
 # ---- confidence

@@ -203,20 +203,22 @@ def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
 
 def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -> None:
     made.task("t", ["A", "A"])
-    answers = {(5, "red"): "AA", (5, None): "AB", (10, "red"): "BB", (10, None): "AB"}
+    answers = {(10, "red"): "BB", (10, None): "AB", (5, "red"): "AA", (5, None): "AB"}
     for (radius, color), said in answers.items():
         for draws, each in ((1, said), (2, "AA")):
             changes = {"stages.mark.radius": radius, "stages.mark.color": color, "draws": draws}
-            made.answers(made.point("plain", "t", changes=changes), list(each))
+            made.answers(made.point("plain", "t", changes=changes, baseline=True), list(each))
     found = score_table(made.write().path)
-    maps = {(grid.x, grid.y): grid.cells for grid in grids(found.scores, found.rows)}
+    maps = {(grid.x, grid.y): grid for grid in grids(found.scores, found.rows)}
     assert list(maps) == list(combinations(("draws", "mark.color", "mark.radius"), 2))
-    assert maps["mark.color", "mark.radius"] == [
-        ("none", 5, 0.75, 4),
+    shown = maps["mark.color", "mark.radius"]
+    assert shown.cells == [  # in the order of the study
+        ("red", 10, 0.5, 4),
         ("none", 10, 0.75, 4),
         ("red", 5, 1.0, 4),
-        ("red", 10, 0.5, 4),
+        ("none", 5, 0.75, 4),
     ]
+    assert (shown.baseline, shown.over) == (("red", 10), ["draws"])
 
 
 def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:

@@ -43,8 +43,11 @@ OVERLAPS = """[...document.querySelectorAll('#charts svg')].flatMap((svg) => {
     a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1))
     .map((box) => box.x);
 })"""
-SMALLEST = """Math.min(...[...document.querySelectorAll('#charts svg text')]
-  .map((text) => text.getBoundingClientRect().height))"""
+SMALLEST = """Math.min(...[...document.querySelectorAll('#charts svg text')].map((text) => {
+  const svg = text.closest("svg"), { width } = svg.viewBox.baseVal;
+  const scale = width ? svg.getBoundingClientRect().width / width : 1;
+  return scale * parseFloat(getComputedStyle(text).fontSize);
+}))"""
 BROKEN = """[...document.querySelectorAll('#tables td')].filter((cell) =>
   cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.innerText)"""
 SMALL = """[...document.querySelectorAll('a.flip, button')]
@@ -338,7 +341,7 @@ def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: str) 
     try:
         browser.open(study)
         assert browser.run("document.querySelectorAll('#lines svg').length") > 0
-        assert browser.run(SMALLEST) >= 10
+        assert browser.run(SMALLEST) >= 10, "of text, in pixels as they are shown"
         assert browser.run(OVERLAPS) == []
         assert browser.run("document.querySelectorAll('#lines [class*=swatch] svg').length") == 1
         assert browser.run(OUTSIDE) == 0
@@ -346,6 +349,36 @@ def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: str) 
         assert browser.run(BROKEN) == []
     finally:
         browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+KEY = "[class*=swatch] svg"  # of a legend
+FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
+  (b.closest("[stroke-width]") !== null) - (a.closest("[stroke-width]") !== null))
+  .map((rect) => [Math.round(rect.getBoundingClientRect().x / 20), Math.round(rect.getBoundingClientRect().y / 20)])"""
+
+
+def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, tmp_path: Path) -> None:
+    """Of ten lines the last two were dropped, and a map had its levels in an order of its own."""
+    made = MadeRun(tmp_path)
+    made.task("shape", ["A"] * 4)
+    for radius in (28, 9):
+        for color in ("red", "magenta"):
+            changes = {"stages.mark.radius": radius, "stages.mark.color": color}
+            made.answers(made.point("marked", "shape", baseline=True, changes=changes), ["A"] * 4)
+        for number in range(8):
+            changes = {"stages.mark.radius": radius}
+            made.answers(made.point(f"arm {number}", "shape", changes=changes), ["A"] * 4)
+    browser.open(write_report([made.write().path], tmp_path))
+    charts = "[...document.querySelectorAll('#lines > figure')]"
+    titles = browser.run(f"{charts}.map((chart) => chart.querySelector('figcaption').innerText)")
+    assert [re.search(r"\((\d) of 2\)", title)[1] for title in titles] == ["1", "2"]
+    legends = browser.run(f"{charts}.map((chart) => chart.querySelectorAll('{KEY}').length)")
+    assert legends == [8, 2]
+    assert browser.text("#grids figcaption").endswith("framed: the baseline")
+    words = "[...document.querySelectorAll('#grids svg text')].map((text) => text.textContent)"
+    assert browser.run(words)[:4] == ["28", "9", "red", "magenta"]
+    frame, *cells = browser.run(FRAMED)
+    assert frame == cells[0], "the first cell, that of the first levels"
 
 
 def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: str) -> None:
