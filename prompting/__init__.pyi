@@ -70,6 +70,7 @@ from .wording import (
     Letters as Letters,
     MarksAsText as MarksAsText,
     MultipleChoice as MultipleChoice,
+    ReadChoices as ReadChoices,
     System as System,
     Template as Template,
     Verbatim as Verbatim,

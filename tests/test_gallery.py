@@ -31,6 +31,8 @@ WORDS = {  # stages that leave the views as they are: they say, ask or read some
     "prompting.telling.MatchWords",
     "prompting.telling.RegionWords",
     "prompting.telling.SimilarityWords",
+    "prompting.burnt_in.MarksFrom",
+    "prompting.wording.ReadChoices",
     "prompting.wording.AnswerLine",
     "prompting.wording.JsonAnswer",
     "prompting.controls.PermuteChoices",

@@ -31,7 +31,7 @@ from looktwice.prompting.coordinates import (
     ToolError,
     find_new_regions,
 )
-from looktwice.prompting.turns.ask import Ask, History, check_token_count
+from looktwice.prompting.turns.ask import Ask, History, check_token_count, split_words
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, read_texts, text_of
 from looktwice.specialists.protocols import NoEvidence
 
@@ -142,7 +142,7 @@ class Agent:
         parts: list[str | View] = []
         for number in range(1, len(shown) + 1):
             parts += episode.image_parts(number, self.coordinates)
-        parts += [state.prompt] if state.prompt else []
+        parts += filter(None, split_words(state))
         if not parts:
             raise ValueError(
                 f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"

@@ -1,4 +1,5 @@
-"""Markers that are part of an image's pixels: found and read as marks, and erased.
+"""Marks that come with a picture alone: markers in its pixels, found, read as marks and erased, and
+the marks that a file holds for a picture that looks like it.
 
 Not here: drawing markers (`markers`)."""
 

@@ -13,22 +13,22 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, strip_thoughts
-from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
+from looktwice.prompting.question_lines import read_lines, sample_of
 from looktwice.prompting.turns.confidence import ALTERNATIVES, with_confidence
 from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
+PLACED = "placed"
+"""The field of `meta` that says that `<image 1>`, `<image 2>` ... in the question's words are the
+places of its images."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,10 @@ class Ask:
     call.
 
     `images` places the views before or after the words, nowhere, or `inline`: each where the prompt
-    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words.
+    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words. With
+    `placed` these are the sample's images, as they came: a changed view stands where its source
+    stood, new ones after it. Words that say where their pictures stood (`meta["placed"]`, as
+    `looktwice serve` makes them) are sent without these names in any other way.
     `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
     text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` that
     of the sample's image which it shows, both from 1. `options` are passed to the model, such as
@@ -105,7 +108,7 @@ class Ask:
     view.
     """
 
-    images: Literal["before", "after", "inline", "none"] = "before"
+    images: Literal["before", "after", "inline", "placed", "none"] = "before"
     attach: Literal["all", "new", "none"] = "all"
     options: CallOptions = field(default_factory=CallOptions)
     system: Text = ""
@@ -147,27 +150,54 @@ class Ask:
         if self.attach == "new":
             sent, _ = self.history((*state.messages, Message("user", ())))
             already_sent = {view.picture.sha for message in sent for view in message.views}
-        shown: dict[int, Parts] = {}
+        placed = self.images == "placed"
+        shown: dict[int, Parts] = {}  # by the number of the view, or of the image where it stands
         if "none" not in (self.images, self.attach):
             for number, view in enumerate(state.views, 1):
                 if not already_sent or view.picture.sha not in already_sent:
                     tag = write_tag(self.tags, number, view, state.sample.id) if self.tags else ""
-                    shown[number] = (tag, view)
-        inline = self.images == "inline"
-        words, *pieces = re.split(r"<image (\d+)>", state.prompt) if inline else [state.prompt]
+                    sources = [part.source + 1 for part in view.parts]
+                    place = min(sources, default=0) if placed else number
+                    shown[place] = (*shown.get(place, ()), tag, view)
+        words, *pieces = split_words(state, self.images)
         named = [int(number) for number in pieces[::2]]
-        if missing := [number for number in named if not 1 <= number <= len(state.views)]:
+        wrong = [number for number in named if not 1 <= number <= len(state.views)]
+        if wrong and not placed:
             raise ValueError(
-                f"sample {state.sample.id}: the prompt says <image {missing[0]}>, there are"
+                f"sample {state.sample.id}: the prompt says <image {wrong[0]}>, there are"
                 f" {len(state.views)} views"
             )
         before = [part for n, parts in shown.items() if n not in named for part in parts]
         parts = [words, *before] if self.images == "after" else [*before, words]
         for number, words in zip(named, pieces[1::2], strict=True):
             parts += [*shown.get(number, ()), words]
-        if inline:
+        if self.images == "inline":
             parts = [part.strip() if isinstance(part, str) else part for part in parts]
         return tuple(part for part in parts if part != "")
+
+
+def split_words(state: State, images: str = "none") -> list[str]:
+    """The words of the prompt; where images stand between them also their numbers, in turn with the
+    words.
+
+    A name that is no place of an image is left in the words as "image 2". Where the images stand
+    elsewhere, the words of a sample that was `placed` are without the places.
+    """
+    if images not in ("inline", "placed") and not state.sample.meta.get(PLACED):
+        return [state.prompt]
+    words, *pieces = re.split(r"<image (\d+)>", state.prompt)
+    if images == "inline":
+        return [words, *pieces]
+    between, places = [words], {str(n) for n, _ in enumerate(state.sample.images, 1)}
+    for number, words in zip(pieces[::2], pieces[1::2], strict=True):
+        if number in places:
+            places.remove(number)
+            between += [number, words]
+        else:
+            between[-1] += f"image {number}{words}"
+    if images == "placed":
+        return between
+    return ["\n".join(words for words in between[::2] if words.strip())]
 
 
 def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
@@ -259,22 +289,7 @@ class FewShot(WithoutModel):
     @cached_property
     def examples(self) -> tuple[Example, ...]:
         """Every example of the file. Raises ValueError that names the line."""
-        path, examples = Path(self.path), []
-        try:
-            lines = read_file(path).decode("utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as exc:
-            raise ValueError(
-                f"{path} cannot be read ({exc}); expected one JSON object a line"
-            ) from exc
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    examples.append(_parse_example(read_json(line), path, number))
-                except (ValueError, TypeError, KeyError, PictureError) as exc:
-                    raise ValueError(f"{path} line {number}: {exc}") from exc
-        if not examples:
-            raise ValueError(f"{path} holds no example; write one JSON object a line")
-        return tuple(examples)
+        return read_lines(self.path, _parse_example)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the examples as its first turns. Raises ValueError where a turn was taken
@@ -303,16 +318,4 @@ def _parse_example(row: Any, path: Path, number: int) -> Example:
     reply = row.get("reply", row.get("answer"))
     if reply is None or not str(reply).strip():
         raise ValueError("it has no reply; say what the model should have answered")
-    names = row.get("images") or ([row["image"]] if row.get("image") else [])
-    meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
-    marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())
-    choices = tuple(str(choice) for choice in row.get("choices") or ())
-    images = []
-    for name in names:
-        file = (path.parent / str(name)).resolve()
-        if not file.is_relative_to(path.parent.resolve()):
-            raise ValueError(f"the image {name!r} lies outside {path.parent}")
-        images.append(Picture.open(file))
-        images[-1].size  # noqa: B018  a missing image is told now, not once for every sample
-    sample = Sample(f"example {number}", row["question"], tuple(images), choices, marks, meta)
-    return Example(sample, str(reply))
+    return Example(sample_of(row, path, f"example {number}"), str(reply))

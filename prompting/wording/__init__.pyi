@@ -11,6 +11,7 @@ from .instructions import (
     WholeNumber as WholeNumber,
     YesNo as YesNo,
 )
+from .read_choices import ReadChoices as ReadChoices
 from .template import Template as Template
 from .toolkits import (
     BlinkConsistencyDecoding as BlinkConsistencyDecoding,

@@ -1,0 +1,53 @@
+"""Files of JSON lines with pictures beside them: few-shot examples, and marks of known pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Sample
+
+__all__: list[str] = []
+
+Parsed = TypeVar("Parsed")
+
+
+def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[Parsed, ...]:
+    """What `parse` makes of each line, of its path and of its number. Raises ValueError that names
+    the line."""
+    path, parsed = Path(path), []
+    try:
+        lines = read_file(path).decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ValueError(f"{path} cannot be read ({exc}); expected one JSON object a line") from exc
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                parsed.append(parse(read_json(line), path, number))
+            except (ValueError, TypeError, KeyError, PictureError) as exc:
+                raise ValueError(f"{path} line {number}: {exc}") from exc
+    if not parsed:
+        raise ValueError(f"{path} holds no example; write one JSON object a line")
+    return tuple(parsed)
+
+
+def sample_of(row: Mapping[str, Any], path: Path, name: str) -> Sample:
+    """The question of a line, with its `image` or `images`, which lie below the file's folder.
+    Raises ValueError, PictureError."""
+    names = row.get("images") or ([row["image"]] if row.get("image") else [])
+    meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
+    marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())
+    choices = tuple(str(choice) for choice in row.get("choices") or ())
+    images = []
+    for image in names:
+        file = (path.parent / str(image)).resolve()
+        if not file.is_relative_to(path.parent.resolve()):
+            raise ValueError(f"the image {image!r} lies outside {path.parent}")
+        images.append(Picture.open(file))
+        images[-1].size  # noqa: B018  a missing image is told now, not once for every sample
+    return Sample(name, str(row.get("question", "")), tuple(images), choices, marks, meta)

@@ -1,0 +1,115 @@
+"""Choices that stand in the words alone, as in requests of other programs, read back as choices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from string import ascii_uppercase
+from typing import Literal, NamedTuple
+
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.prompting.evidence import Missing, handle_missing
+
+HEADER = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
+# in ASCII and in full width, as Chinese texts have it
+LEFT, RIGHT = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
+LABEL = rf"(?P<left>{LEFT}?)(?P<letter>[A-Z])(?P<right>{RIGHT})"
+ON_ITS_LINE = re.compile(
+    rf"^[ \t]*(?:{HEADER}[ \t]*|[-*][ \t]+)?{LABEL}[ \t]*(?P<text>\S.*)$", re.M
+)
+IN_A_LINE = re.compile(rf"(?:(?P<header>{HEADER})[ \t]*|(?<!\w)){LABEL}[ \t]*(?=\S)")
+ANNOUNCED = re.compile(
+    rf"(?:^|\n)[ \t]*(?:{HEADER}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
+)
+
+
+class ListedChoices(NamedTuple):
+    """The choices of a text, how it writes the letter A, and where their list begins and ends."""
+
+    texts: tuple[str, ...]
+    style: str
+    start: int
+    end: int
+
+
+def find_choices(text: str) -> ListedChoices | None:
+    """The last list of choices A, B and so on in a text, or None.
+
+    Each choice has a line of its own, such as "(A) x", "A. x", "A) x", "A: x" or "[A] x", or all
+    share one line, as "(A) x (B) y" or "Options: A: x, B: y".
+    """
+    lists = [*_in_lines(text), *_in_one_line(text)]
+    return max(lists, key=lambda choices: choices.start, default=None)
+
+
+def _in_lines(text: str) -> Iterator[ListedChoices]:
+    for run in _runs(ON_ITS_LINE.finditer(text)):
+        gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
+        if not any(gap.strip() for gap in gaps):
+            texts = tuple(label["text"].rstrip() for label in run)
+            yield ListedChoices(texts, _style(run[0]), run[0].start(), run[-1].end())
+
+
+def _in_one_line(text: str) -> Iterator[ListedChoices]:
+    for line in re.finditer(r".+", text):
+        for run in _runs(IN_A_LINE.finditer(text, *line.span())):
+            if run[0]["left"] or run[0]["header"]:
+                ends = [*(label.start() for label in run[1:]), line.end()]
+                pairs = zip(run, ends, strict=True)
+                texts = tuple(text[label.end() : end].strip(" \t,;") for label, end in pairs)
+                yield ListedChoices(texts, _style(run[0]), run[0].start(), line.end())
+
+
+def _runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
+    """The labels A, B, C ... of one style that follow one another, where there are two or more."""
+    runs: list[list[re.Match[str]]] = []
+    latest: dict[str, list[re.Match[str]]] = {}
+    for label in labels:
+        style, letter = _style(label), label["letter"]
+        if letter == "A":
+            latest[style] = [label]
+            runs.append(latest[style])
+        elif style in latest and letter == ascii_uppercase[len(latest[style]) % 26]:
+            latest[style].append(label)
+    return [run for run in runs if len(run) > 1]
+
+
+def _style(label: re.Match[str]) -> str:
+    return f"{label['left']}A{label['right']}"
+
+
+@dataclass(frozen=True)
+class ReadChoices(WithoutModel):
+    """Takes the choices of a sample that has none back out of the words, and notes how they were
+    written: for requests of other programs, which send words and pictures alone.
+
+    Read is the last list of letters from A on, one choice a line ("(A) x", "A. x", "A) x", "A: x")
+    or all in one line ("(A) x (B) y", "Options: A: x, B: y"), as inspect_ai, evalscope, VLMEvalKit,
+    lmms-eval and BLINK write it. `words` "keep" asks with the words as they are; "drop" leaves the
+    list and the line that announces it out, so that a later stage can say the choices anew. The
+    sample's question is then without its list, in either case.
+
+    Where the words list no choices, `missing` says whether to "keep" the sample with a note in the
+    record, "fail" it, or "abstain".
+    """
+
+    words: Literal["keep", "drop"] = "keep"
+    missing: Missing = "keep"
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state whose sample has the choices that its words list."""
+        if state.sample.choices:
+            return state
+        listed = find_choices(state.prompt)
+        if listed is None:
+            return handle_missing(state, self.missing, ["the words list no choices A, B ..."])
+        before, after = state.prompt[: listed.start], state.prompt[listed.end :]
+        bare = f"{ANNOUNCED.sub('', before).rstrip()}\n{after.lstrip()}".strip()
+        sample = replace(state.sample, question=bare, choices=listed.texts)
+        prompt = bare if self.words == "drop" else state.prompt
+        note = f"{counted(len(listed.texts), 'choice')} read from the words, written {listed.style}"
+        return state.replace(sample=sample, prompt=prompt).with_notes(note)
