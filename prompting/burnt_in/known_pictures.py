@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.picture import Picture, Pixels, hash_distance, perceptual_hash
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
@@ -27,26 +26,13 @@ from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import read_lines, sample_of
 
 SIDE = 32  # pixels of a thumbnail
-MOST_BITS = 10  # of 64 that may differ; what is compared more closely
-SHAPE = 0.03  # by what the ratio of width to height may differ, relatively
-CLEARER = 0.7  # the likeness of the nearest picture is at most this share of the next one's
+MOST_BITS = 12  # by which the hashes of two pictures may differ; these are compared more closely
+CLEARER = 0.7  # the difference to the nearest picture is at most this share of that to the next
 
 
-class Likeness(NamedTuple):
-    """How a picture looks, whatever its size and its codec."""
-
-    thumbnail: Pixels  # SIDE x SIDE x 3
-    bits: NDArray[np.bool_]  # 64: where 8 rows of 9 grey values rise (dHash)
-    shape: NDArray[np.float64]  # the logarithm of width / height
-
-    @classmethod
-    def of(cls, picture: Picture) -> Likeness:
-        """Raises PictureError."""
-        small = resample(np.asarray(picture.small(8 * SIDE).convert("RGB")), SIDE, SIDE)
-        grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32)
-        row = cv2.resize(grey, (9, 8), interpolation=cv2.INTER_AREA)
-        width, height = picture.size
-        return cls(small, (row[:, 1:] > row[:, :-1]).ravel(), np.log(np.divide(width, height)))
+def make_thumbnail(picture: Picture) -> Pixels:
+    """SIDE x SIDE x 3, RGB. Raises PictureError."""
+    return resample(np.asarray(picture.small(8 * SIDE).convert("RGB")), SIDE, SIDE)
 
 
 class Match(NamedTuple):
@@ -70,11 +56,10 @@ class MarksFrom(WithoutModel):
 
     `path` is a file of JSON lines such as `eval.tasks.Folder` reads: `image` or `images` (paths
     relative to the file) and `marks` in their pixels, which are scaled to the sample's images. Two
-    pictures are alike if their shapes are, if at most 10 of the 64 bits of their difference hashes
-    differ, and if their thumbnails of 32 x 32 pixels differ by at most `most` on average, of 255.
-    The nearest one counts. Where another is nearly as near and has other marks, those lines count
-    whose `question` stands in the words; what is still ambiguous gets no marks. Images that have
-    marks keep them.
+    pictures are alike if their perceptual hashes are near, and if their thumbnails of 32 x 32
+    pixels differ by at most `most` on average, of 255. The nearest one counts. Where another is
+    nearly as near and has other marks, those lines count whose `question` stands in the words; what
+    is still ambiguous gets no marks. Images that have marks keep them.
 
     Which line it was and how near is noted in the record. `missing` says what is done where an
     image is like none: "keep" it with a note, "fail" the sample, or "abstain". `sha` is the hash of
@@ -102,31 +87,32 @@ class MarksFrom(WithoutModel):
         return read_lines(self.path, _parse_line)
 
     @cached_property
-    def _known(self) -> tuple[list[tuple[Sample, int]], Likeness]:
-        """Every picture of the file, as its line and its number, and all likenesses in one."""
-        places = [(line, number) for line in self.lines for number, _ in enumerate(line.images)]
-        looks = [Likeness.of(line.images[number]) for line, number in places]
-        thumbnails, bits, shapes = zip(*looks, strict=True)
-        return places, Likeness(np.array(thumbnails), np.array(bits), np.array(shapes))
+    def _known(self) -> list[tuple[Sample, int, int, Pixels]]:
+        """Every picture of the file: its line, its number, its hash and its thumbnail."""
+        known = []
+        for line in self.lines:
+            for number, image in enumerate(line.images):
+                known.append((line, number, perceptual_hash(image), make_thumbnail(image)))
+        return known
 
     def __call__(self, state: State, model: Model) -> State:
         """The state whose sample has these marks too."""
         sample, notes, lacking = state.sample, list[str](), list[str]()
-        marks = list(sample.marks)
+        marks, name = list(sample.marks), Path(self.path).name
         for number, image in enumerate(sample.images):
             if sample.on(number):
                 continue
             matches = self._nearest(image, state.prompt)
             if len(matches) != 1:
-                lines = " and ".join(match.line.id for match in matches)
-                fits = f"like {lines}, whose marks differ" if lines else "like no picture"
-                lacking.append(f"image {number + 1} is {fits} of {Path(self.path).name}")
+                lines = " and ".join(match.line.id for match in matches) or "no picture"
+                differ = ", whose marks differ" if matches else ""
+                lacking.append(f"image {number + 1} is like {lines} of {name}{differ}")
                 continue
             match = matches[0]
             marks += _fit(match, image, number)
             notes.append(
-                f"image {number + 1} has the marks of {match.line.id} of {Path(self.path).name}:"
-                f" {match.bits} of 64 bits differ, thumbnails by {match.difference:.1f}"
+                f"image {number + 1} has the marks of {match.line.id} of {name}:"
+                f" hashes differ by {match.bits}, thumbnails by {match.difference:.1f}"
             )
         state = state.replace(sample=replace(sample, marks=tuple(marks))).with_notes(*notes)
         return handle_missing(state, self.missing, lacking) if lacking else state
@@ -134,14 +120,12 @@ class MarksFrom(WithoutModel):
     def _nearest(self, image: Picture, words: str) -> list[Match]:
         """One picture where it is clear which one is meant, none where all are too far, or those
         between which it is not clear."""
-        places, known = self._known
-        look = Likeness.of(image)
-        bits = (known.bits != look.bits).sum(1)
-        alike = np.flatnonzero((bits <= MOST_BITS) & (abs(known.shape - look.shape) <= SHAPE))
-        matches = []
-        for place in alike.tolist():
-            apart = cv2.absdiff(known.thumbnail[place], look.thumbnail)
-            matches.append(Match(*places[place], int(bits[place]), float(apart.mean())))
+        look, small, matches = perceptual_hash(image), make_thumbnail(image), list[Match]()
+        for line, number, known, thumbnail in self._known:
+            bits = hash_distance(look, known)
+            if bits <= MOST_BITS:
+                difference = float(cv2.absdiff(small, thumbnail).mean())
+                matches.append(Match(line, number, bits, difference))
         matches.sort(key=lambda match: match.difference)
         if not matches or matches[0].difference > self.most:
             return []

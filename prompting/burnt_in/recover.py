@@ -145,8 +145,9 @@ class RecoverMarks(WithoutModel):
     cut off by the rim. Marks that the sample has already are dropped, views are left as they are,
     and how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
 
-    Where labels are missing, `on_missing` keeps what was found, fails (ValueError) or abstains,
-    with the reason. Raises ValueError at once for settings that cannot be.
+    Where labels are missing, `on_missing` keeps what was found with a note in the record, fails
+    (ValueError) or abstains, with the reason. Raises ValueError at once for settings that cannot
+    be.
     """
 
     kinds: tuple[Literal["rings", "boxes"], ...] = ("rings",)
@@ -199,7 +200,7 @@ class RecoverMarks(WithoutModel):
         )
         if self.on_missing == "fail":
             raise ValueError(f"sample {sample.id}: {reason}")
-        return state.abstain(reason) if self.on_missing == "abstain" else state
+        return state.abstain(reason) if self.on_missing == "abstain" else state.with_notes(reason)
 
     def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[tuple[Mark, dict[str, Any]]]:
         """The point of each word that was found, and its look."""

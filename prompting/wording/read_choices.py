@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from string import ascii_uppercase
@@ -23,8 +23,12 @@ ON_ITS_LINE = re.compile(
 )
 IN_A_LINE = re.compile(rf"(?:(?P<header>{HEADER})[ \t]*|(?<!\w)){LABEL}[ \t]*(?=\S)")
 ANNOUNCED = re.compile(
-    rf"(?:^|\n)[ \t]*(?:{HEADER}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
+    rf"(?:(?:^|\n)[ \t]*|\bThere are several )"
+    rf"(?:{HEADER}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
 )
+
+
+PICTURES_BELOW = re.compile(r"(?<=[^\s>])(?:\s*<image \d+>)+\s*\Z")
 
 
 class ListedChoices(NamedTuple):
@@ -50,8 +54,7 @@ def _in_lines(text: str) -> Iterator[ListedChoices]:
     for run in _runs(ON_ITS_LINE.finditer(text)):
         gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
         if not any(gap.strip() for gap in gaps):
-            texts = tuple(label["text"].rstrip() for label in run)
-            yield ListedChoices(texts, _style(run[0]), run[0].start(), run[-1].end())
+            yield _listed(text, run, [label.span("text") for label in run])
 
 
 def _in_one_line(text: str) -> Iterator[ListedChoices]:
@@ -59,9 +62,20 @@ def _in_one_line(text: str) -> Iterator[ListedChoices]:
         for run in _runs(IN_A_LINE.finditer(text, *line.span())):
             if run[0]["left"] or run[0]["header"]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
-                pairs = zip(run, ends, strict=True)
-                texts = tuple(text[label.end() : end].strip(" \t,;") for label, end in pairs)
-                yield ListedChoices(texts, _style(run[0]), run[0].start(), line.end())
+                spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
+                yield _listed(text, run, spans)
+
+
+def _listed(
+    text: str, run: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]]
+) -> ListedChoices:
+    """The choices that stand there; pictures behind the last one are no part of it."""
+    texts = [text[start:end] for start, end in spans]
+    texts[-1] = PICTURES_BELOW.sub("", texts[-1])
+    end = spans[-1][0] + len(texts[-1])
+    return ListedChoices(
+        tuple(choice.strip(" \t\r,;") for choice in texts), _style(run[0]), run[0].start(), end
+    )
 
 
 def _runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:

@@ -1,0 +1,45 @@
+"""Choices are read back from the words of other programs, as these were recorded, and from nothing
+else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.wording import MultipleChoice, ReadChoices
+from tests.tables import table
+
+ASKED = ("red dog", "A blue cat", "3.5", "none of these")
+
+
+def start(words: str, choices: tuple[str, ...] = ()) -> State:
+    images = tuple(Picture(np.full((8, 8, 3), level, np.uint8)) for level in (0, 99))
+    return State.start(Sample("s1", words, images, choices))
+
+
+@table
+def test_what_other_programs_send(program: str, words: str, style: str, bare: str) -> None:
+    read = ReadChoices()(start(words), NoModel())
+    assert read.sample.choices == ASKED, program
+    assert (read.prompt, read.sample.question) == (words, bare), program
+    assert read.notes == (f"4 choices read from the words, written {style}",)
+    dropped = ReadChoices(words="drop")(start(words), NoModel())
+    asked = MultipleChoice(instruction="")(dropped, NoModel())
+    assert asked.prompt == f"{bare}\n(A) red dog\n(B) A blue cat\n(C) 3.5\n(D) none of these"
+
+
+@table
+def test_what_is_a_list_of_choices(words: str, choices: list[str] | None) -> None:
+    read = ReadChoices()(start(words), NoModel())
+    assert read.sample.choices == tuple(choices or ())
+    if choices is None:
+        assert read.notes == ("the words list no choices A, B ...; kept as it is",)
+        assert ReadChoices(missing="abstain")(start(words), NoModel()).ended
+
+
+def test_choices_that_a_sample_has_are_kept() -> None:
+    read = ReadChoices(words="drop")(start("Q\n(A) x\n(B) y", ("left", "right")), NoModel())
+    assert (read.sample.choices, read.prompt) == (("left", "right"), "Q\n(A) x\n(B) y")
