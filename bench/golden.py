@@ -3,26 +3,32 @@ studies.
 
 `python -m bench.golden COMMIT FOLDER [STUDY...]` checks out COMMIT in FOLDER/tree, runs the studies
 there and here, and compares report.csv, effects.csv and report.md, the ids of the arms, the items,
-and of each record what was asked, answered and noted. Then this tree resumes, scores, reports and
-replays copies of the earlier runs, and nothing may be asked again; nor does a study behind a
-server, run anew with the cache of the earlier commit. What the earlier commit gave stays in FOLDER
-and is not made anew. Studies of recorded replies are left out, and said, where the
-benchmark files are not there.
+and of each record what was asked (pictures by their pixels), answered and noted. Then this tree
+resumes, scores, reports and replays copies of the earlier runs, and nothing may be asked again; nor
+does a study behind a server, run anew with the cache of the earlier commit. What the earlier commit
+gave stays in FOLDER and is not made anew. Studies of recorded replies are left out, and said, where
+the benchmark files are not there.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("LOOKTWICE_DATA") or ROOT.parent / "shared" / "data")
@@ -133,11 +139,11 @@ def pocket_server() -> Iterator[None]:
 def take_cache_over(before: Path, folder: Path, name: str, comparison: Comparison) -> None:
     """Runs a study behind a server anew with the replies of the earlier cache: nothing is asked
     again."""
-    cache, out = folder / "cache", folder / "from the cache"
-    for path in (cache, out):
+    replies, out = folder / "cache", folder / "from the cache"
+    for path in (replies, out):
         shutil.rmtree(path, ignore_errors=True)
-    shutil.copytree(before / ".cache", cache)
-    words = [*STUDIES[name], "--only-cached", "--cache", str(cache), "--out", str(out)]
+    shutil.copytree(before / ".cache", replies)
+    words = [*STUDIES[name], "--only-cached", "--cache", str(replies), "--out", str(out)]
     looktwice(ROOT, "run", str(ROOT / "configs" / f"{name}.yaml"), *words, cwd=folder)
     for key, record in _records(out / name):
         comparison.compare(f"{name}: {key} from the earlier cache", "", record["error"])
@@ -189,9 +195,30 @@ def compare_records(before: Path, after: Path, comparison: Comparison) -> None:
 
 
 def _records(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every record, with each picture as the sha256 of its pixels: the bytes are the encoder's."""
+
+    @cache
+    def blob(sha: str) -> bytes:
+        return (run / "blobs" / sha[:2] / sha).read_bytes()
+
+    @cache
+    def pixels(sha: str) -> str:
+        image = Image.open(io.BytesIO(blob(sha)))
+        return hashlib.sha256(f"{image.mode}{image.size}".encode() + image.tobytes()).hexdigest()
+
+    @cache
+    def message(sha: str) -> str:
+        text = blob(sha).decode()
+        return re.sub(r'(?<="picture":")\w+', lambda picture: pixels(picture[0]), text)
+
     for line in (run / "records.jsonl").read_text().splitlines():
         record = json.loads(line)
         name = " ".join(str(record[key]) for key in ("point", "sample", "draw"))
+        for call in record.get("calls", ()):
+            call["messages"] = [*map(message, call["messages"])]
+        record["pictures"] = [*map(pixels, record.get("pictures", ()))]
+        for sent in record.get("sent", ()):
+            sent["sha"], sent["bytes"] = pixels(sent["sha"]), 0
         yield name, {key: value for key, value in record.items() if key not in NOT_COMPARED}
 
 

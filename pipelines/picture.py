@@ -17,13 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.png import AS_BEFORE, opencv_png, to_png
 
 __all__ = ["Picture", "Pixels"]
 
@@ -210,15 +210,6 @@ def _to_srgb(image: Image.Image) -> Image.Image:
 Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
 
-FAST_PNG = [
-    cv2.IMWRITE_PNG_COMPRESSION,
-    1,
-    cv2.IMWRITE_PNG_FILTER,
-    cv2.IMWRITE_PNG_FILTER_AVG,
-    cv2.IMWRITE_PNG_STRATEGY,
-    cv2.IMWRITE_PNG_STRATEGY_RLE,
-]
-
 
 @dataclass(frozen=True)
 class Payload:
@@ -353,16 +344,28 @@ class Picture:
             return hashlib.sha256(self._source).hexdigest()
         return hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).hexdigest()
 
-    @_kept_property
+    @property
     def payload(self) -> Payload:
         """The bytes to send: the source's own where a model would see the same, else a lossless
         PNG."""
+        return self._payload_before if AS_BEFORE.get() else self._payload
+
+    @_kept_property
+    def _payload_before(self) -> Payload:
+        note = self._payload.note
+        return self._encode(opencv_png, note) if note else self._payload
+
+    def _encode(self, write: Callable[[Pixels], bytes], note: str) -> Payload:
+        pixels = self.pixels
+        with spend("encode"):
+            data = write(pixels)
+        return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), note)
+
+    @_kept_property
+    def _payload(self) -> Payload:
         changed = "made or changed by a stage" if self._fetch is None else self._header.changed
         if changed:
-            pixels = self.pixels
-            with spend("encode"):
-                data = to_png(pixels)
-            return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
+            return self._encode(to_png, changed)
         if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
             with spend("decode"):
                 self._check()
@@ -396,15 +399,6 @@ class Picture:
     def __repr__(self) -> str:
         shape = "not decoded yet" if self._pixels is None else "{}x{}".format(*self.size)
         return f"Picture({self.name or 'pixels'}, {shape})"
-
-
-def to_png(pixels: Pixels) -> bytes:
-    """Lossless PNG, fast: one filter and runs only take half the time of level 1, for no more bytes
-    on photographs."""
-    ok, data = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), FAST_PNG)
-    if not ok:
-        raise PictureError(f"OpenCV could not write a PNG of shape {pixels.shape}")
-    return bytes(data)
 
 
 def thumbnail(

@@ -29,8 +29,8 @@ import numpy as np
 
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply
-from looktwice.pipelines.picture import FAST_PNG
 from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.png import OPENCV_SETTINGS
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 
@@ -90,7 +90,7 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
             (0, 0, 255),
             2,
         )
-    image = base64.b64encode(bytes(cv2.imencode(".png", pixels, FAST_PNG)[1])).decode()
+    image = base64.b64encode(bytes(cv2.imencode(".png", pixels, OPENCV_SETTINGS)[1])).decode()
     shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
     parts = [shown, {"type": "text", "text": question}]
     return json.dumps({"model": "wire", "messages": [{"role": "user", "content": parts}]}).encode()

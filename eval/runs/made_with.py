@@ -111,6 +111,7 @@ def shard_of(identifier: str, shards: int) -> int:
 def installed_versions() -> Mapping[str, str]:
     """Of Python, looktwice and the libraries that decide what is computed."""
     libraries = [
+        "fpng",
         "numpy",
         "opencv-python-headless",
         "pillow",

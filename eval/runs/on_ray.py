@@ -26,11 +26,11 @@ from typing import Any
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.made_with import RunModels, describe_plugin, shard_of
 from looktwice.eval.runs.predict import Run, RunOptions, Work
-from looktwice.pipelines.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import allowed_roots, use_roots
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.models.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store

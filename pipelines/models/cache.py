@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +30,11 @@ from looktwice.pipelines.model import (
     Stopped,
     request_key,
 )
+from looktwice.pipelines.png import bytes_as_before
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
+OF_FPNG = 1  # `application_id` of a cache that no version before fpng began
 INLINE = 16 * 1024
 """Replies of more bytes than this lie in a blob."""
 
@@ -82,7 +85,7 @@ class Store:
 
     Safe between threads and between processes of one machine; a killed process loses nothing that
     `put` gave back. `setting` is what messages tell the user to change. Raises CacheError for a
-    network folder and damaged files.
+    network folder and damaged files. `is_older` says that a version that wrote other PNGs began it.
     """
 
     folder: Path
@@ -170,6 +173,10 @@ class Store:
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM replies")[0][0])
 
+    @cached_property
+    def is_older(self) -> bool:
+        return bool(self._run("PRAGMA application_id")[0][0] != OF_FPNG)
+
     def rows(self) -> Iterator[StoredReply]:
         """Every reply, without its text."""
         columns = "key, model, coalesce(blob, ''), coalesce(length(reply), 0), stored"
@@ -246,6 +253,8 @@ class Store:
                             f"{path} is no reply cache ({name!r} is a {kind}); move it away, or set"
                             f" {self.setting} to another"
                         )
+                if version == 0:
+                    connection.execute(f"PRAGMA application_id = {OF_FPNG}")
                 connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
@@ -282,6 +291,7 @@ class Cached(Around):
 
     Of several callers of one request, in this process or in others with this store, one asks and
     the others wait for its reply (`cached` is true for them); where it fails, the next asks.
+    What was answered to a request with pictures as earlier versions encoded them is its reply, too.
     Failures are not stored. With `only`, what is not stored raises ModelError. Setting `stop` ends
     the wait for another process; `on_fault` is told of a store that fails, whatever the caller
     makes of the CacheError, and `on_hit` of a reply that was stored.
@@ -300,6 +310,11 @@ class Cached(Around):
         key, store = request_key(self.identity, messages, draw, options), self.store
         try:
             with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
+                if reply is None and store.is_older:
+                    with bytes_as_before():
+                        before = request_key(self.identity, messages, draw, options)
+                    if before != key and (reply := store.get(before)):
+                        store.put(key, self.identity, reply)
                 if reply is None and not self.only:
                     answer = self.model(messages, draw, options)
                     return store.put(key, self.identity, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import struct
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.png import bytes_as_before, opencv_png, to_png
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 
@@ -89,6 +91,29 @@ def test_the_model_is_sent_what_a_person_sees(
         assert note in payload.note and np.array_equal(sent, picture.pixels)
     else:
         assert (payload.data, payload.note) == (data, "")
+
+
+ENCODED = "f3d19a824a22cf544a03a034c88bb586acc8b263997a8cc2b1c2583758d9aa53"
+DRAWN = np.add.outer(np.arange(90), np.arange(120) ** 2 // 50)[..., None] * (1, 2, 3) % 256
+
+
+@pytest.mark.parametrize("shape", [(90, 120), (1, 120), (90, 1), (1, 1)])
+def test_every_pixel_of_a_png_is_there_as_it_was(shape: tuple[int, int]) -> None:
+    pixels = np.ascontiguousarray(DRAWN[: shape[0], : shape[1]]).astype(np.uint8)
+    for source in (pixels, NOISE):
+        now, before = to_png(source), opencv_png(source)
+        for data in (now, before):
+            assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), source)
+        sent = Picture(source)
+        with bytes_as_before():
+            assert sent.payload.data == before
+        assert sent.payload.data == now != before
+
+
+def test_a_png_has_the_same_bytes_on_every_processor() -> None:
+    """They are part of what replies are kept under: these are those of x86 with and without SSE."""
+    data = to_png(DRAWN.astype(np.uint8))
+    assert hashlib.sha256(data).hexdigest() == ENCODED
 
 
 def test_a_colour_profile_is_converted() -> None:

@@ -13,7 +13,7 @@ import pytest
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, Usage
 from looktwice.pipelines.models import Scripted, serving
 from looktwice.pipelines.models.serving import answer
-from looktwice.pipelines.picture import to_png
+from looktwice.pipelines.png import to_png
 
 Json = dict[str, Any]
 
