@@ -4,7 +4,7 @@ samples."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,10 @@ from looktwice.eval.commands.options import (
     print_text_table,
     say,
 )
+
+if TYPE_CHECKING:
+    from looktwice.eval.sent.requests import Requests
+    from looktwice.pipelines.model import Model
 
 
 def compare(
@@ -39,6 +43,23 @@ def compare(
     only: Annotated[
         list[str], typer.Option(help="Compare only the contestant of this name with the baseline.")
     ] = NONE,
+    sent: Annotated[
+        bool,
+        typer.Option(
+            "--sent",
+            help="Compare what was sent, factor by factor: always so of what `serve` recorded.",
+        ),
+    ] = False,
+    ask: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="Ask this model what each difference is worth: a node, a class, or FILE.yaml.",
+        ),
+    ] = "",
+    labels: Annotated[
+        Path | None, typer.Option(help="A log or run that knows the keys of what was sent.")
+    ] = None,
     column: Columns = NONE,
     reader: Reader = None,
     out: Annotated[
@@ -54,9 +75,16 @@ def compare(
     from looktwice.eval.logs import standings, tell
     from looktwice.eval.logs.compare import compare_logs
     from looktwice.eval.logs.format import read_logs
+    from looktwice.eval.sent.requests import choose_sides, is_keyless, read_requests
 
     columns = parse_columns(column)
-    if standings.is_published(logs, columns):
+    if sent or ask or any(map(is_keyless, logs)):
+        from looktwice.eval.sent.worth import build_asked
+
+        model = build_asked(ask, plugin, allow) if ask else None
+        sides = [s for path in logs for s in read_requests(path, columns)]
+        written = _compare_sent(choose_sides(sides, baseline, only), model, labels, out)
+    elif standings.is_published(logs, columns):
         table = standings.read_standings(logs[0], columns, baseline)
         print_text_table(standings.spread_table(table), "spread", blocks=1)
         print_text_table(standings.rank_table(table), "ranks", blocks=1)
@@ -70,6 +98,34 @@ def compare(
             say(line)
         written = tell.write_comparison(compared, out)
     say(f"written: {', '.join(map(str, written))}")
+
+
+def _compare_sent(
+    sides: list[Requests], model: Model | None, labels: Path | None, out: Path
+) -> list[Path]:
+    """Tell what differs between the first side and each other, and what it is worth."""
+    from looktwice.eval.display.printable import file_names
+    from looktwice.eval.logs.tell import console_table
+    from looktwice.eval.sent import tell
+    from looktwice.eval.sent.factors import compare_sent
+    from looktwice.eval.sent.worth import TwoSides, measure_worth
+
+    comparisons, base = [compare_sent(sides[0], rival) for rival in sides[1:]], sides[0]
+    folders = file_names([rival.name for rival in sides[1:]])
+    for comparison in comparisons:
+        rival = comparison.rival
+        print_text_table(tell.sent_table(comparison), "what differs", blocks=1)
+        for line in tell.sent_lines(comparison):
+            say(line)
+        if model is not None and comparison.differences:
+            pair = TwoSides(base.path, rival.path, (base.name, rival.name), labels)
+            worth = measure_worth(pair, model, out / f"asked-{folders[rival.name]}")
+            against = worth.compared.logs[0].name
+            contrasts = [c for c in worth.compared.contrasts if c.baseline == against]
+            print_text_table(console_table(contrasts), "what each difference is worth", blocks=1)
+            for line in tell.worth_lines(worth):
+                say(line)
+    return tell.write_sent(comparisons, out)
 
 
 def export(

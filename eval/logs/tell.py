@@ -160,12 +160,12 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
             yield f"  matched: {ways}"
         yield from _fell_out(comparison, number)
         if refused := matching.refused:
-            names = _some(base.units["sample"].loc[list(refused)])
+            names = say_some(base.units["sample"].loc[list(refused)])
             yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
         alone = sorted(set(matching.left) - set(matching.refused))
         for one, other, places in ((base, log, alone), (log, base, matching.right)):
             if places:
-                names = _some(one.units["sample"].loc[list(places)])
+                names = say_some(one.units["sample"].loc[list(places)])
                 reasons = reasons_alone(one.whole.units, other.whole.units, places)
                 why = Counter(reasons).most_common(1)[0][0]
                 alone_in = f"in {one.name} alone, not in {other.name}"
@@ -183,7 +183,7 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
         for side, column in ((base, lacking[:, 0]), (log, lacking[:, 1])):
             if column.any():
                 sides.append(f"{column.sum()} in {side.name}")
-        names = _some(base.units["sample"].iloc[places])
+        names = say_some(base.units["sample"].iloc[places])
         yield (
             f"  fell out: {counted(len(places), 'sample')} that failed or that nobody scored,"
             f" {', '.join(sides)} ({names})"
@@ -204,7 +204,8 @@ def _sentence(contrast: Contrast) -> str:
     )
 
 
-def _some(names: Iterable[str]) -> str:
+def say_some(names: Iterable[str]) -> str:
+    """The first three names of several, or all four."""
     first = list(islice(names, 4))
     return ", ".join([*first[:3], "..."] if len(first) > 3 else first)
 

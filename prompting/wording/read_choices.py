@@ -63,7 +63,10 @@ def _in_one_line(text: str) -> Iterator[ListedChoices]:
             if run[0]["left"] or run[0]["header"]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
-                yield _listed(text, run, spans)
+                listed = _listed(text, run, spans)
+                # an instruction such as "answer (A), (B) or (C)." lists none
+                if all(choice.strip(".") for choice in listed.texts):
+                    yield listed
 
 
 def _listed(

@@ -1,0 +1,307 @@
+"""What was sent to a model, a request at a time, and which requests of two sides ask the same: by
+what their pictures show and what their words say, as each program words and encodes its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.logs.compare import place_of
+from looktwice.eval.logs.format import read_logs
+from looktwice.eval.logs.log import Log
+from looktwice.eval.records.records import PointRow, RunFolder
+from looktwice.eval.records.schema import Record
+from looktwice.eval.sent.looks import look_at
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.model import CallOptions, Message
+from looktwice.pipelines.picture import Picture, hash_distance
+from looktwice.prompting.wording.read_choices import find_choices
+
+SENT = "sent."
+"""Before the names of the settings in `Record.measured` that `CallOptions` does not have."""
+FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25
+"""Pictures and words that are farther apart ask something else; two partners that are as near as
+DOUBT are equally likely."""
+MOST_UNLIKE = 16.0  # levels of 255, of which more say no more
+COMMON = 0.5  # what words weigh that most questions have
+WORD = re.compile(r"\w+")
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request: its messages and settings, and of its sample the last reply, the key as the text
+    of a choice, and the number of calls, where they are known."""
+
+    sample: str
+    messages: tuple[Message, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    reply: str = ""
+    key: str = ""
+    calls: int = 1
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures of all its turns, in the order in which they were sent."""
+        return tuple(view.picture for message in self.messages for view in message.views)
+
+    @property
+    def asked(self) -> Message:
+        """The last turn of the user; an empty one where there is none."""
+        turns = [message for message in self.messages if message.role == "user"]
+        return turns[-1] if turns else Message("user", ())
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The requests of one contestant of a run, or of a log. `repeated` counts those that came again
+    and are not looked at twice; `path` is where they lie."""
+
+    name: str
+    requests: tuple[Request, ...]
+    repeated: int = 0
+    path: Path = Path()
+
+
+def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[Requests]:
+    """What each contestant of a run folder sent, or each log of another program that keeps its
+    messages. Raises RunError, and TaskError where nothing was kept."""
+    if (path / "points.yaml").exists():
+        sides = list(_of_run(RunFolder(path), path.name))
+    else:
+        sides = [_of_log(entry) for entry in read_logs(path, columns)]
+    sides = [side for side in sides if side.requests]
+    if not sides:
+        raise TaskError(f"{path} holds no request with its messages; give a run folder or a .eval")
+    return [replace(side, path=path) for side in sides]
+
+
+def choose_sides(
+    sides: Sequence[Requests], baseline: str = "", only: Sequence[str] = ()
+) -> list[Requests]:
+    """The baseline, or the first, and the others, or `only` those of these names. Raises TaskError
+    for an unknown name and for fewer than two sides."""
+    names = [side.name for side in sides]
+    if len(sides) < 2:
+        raise TaskError(f"a comparison needs two sides, found {', '.join(names) or 'none'}")
+    first = place_of(baseline, names, "log") if baseline else 0
+    wanted = {place_of(name, names, "log") for name in only} or set(range(len(sides)))
+    return [sides[first], *(sides[n] for n in sorted(wanted - {first}))]
+
+
+def is_keyless(path: Path) -> bool:
+    """Whether a path is a run that knows no key, as what a server recorded: of it one can compare
+    what was sent alone."""
+    if not (path / "points.yaml").exists():
+        return False
+    return not any(row.answer for row in RunFolder(path).samples.values())
+
+
+def key_text(key: str, choices: Sequence[Any]) -> str:
+    """The text of the choice that a key names by its letter; the key itself where its text is not
+    known."""
+    letters = ascii_uppercase[: len(choices)]
+    choice = choices[letters.index(key)] if key and key in letters else key
+    return choice if isinstance(choice, str) else key
+
+
+def _of_run(folder: RunFolder, name: str) -> Iterator[Requests]:
+    points = {point.recorded_as: point for point in folder.present_and_older[0]}
+    samples, requests = folder.samples, dict[str, dict[tuple[Any, ...], Request]]()
+    seen = Counter[str]()
+    for record in folder.last_records():
+        point = points.get(record.point)
+        if point is None or record.draw or not record.calls:
+            continue
+        row = samples.get((point.task_id, record.sample))
+        settings = _settings(point, record)
+        # what a client sent again is the same request
+        content = (*record.calls[0]["messages"], json.dumps(settings, sort_keys=True, default=str))
+        own = requests.setdefault(point.contestant, {})
+        seen[point.contestant] += 1
+        own.setdefault(
+            content,
+            Request(
+                record.sample,
+                folder.messages(record, 0)[: len(record.calls[0]["messages"])],
+                settings,
+                str((record.last_reply or {}).get("text") or ""),
+                key_text(row.answer or "", row.sample["choices"]) if row else "",
+                len(record.calls),
+            ),
+        )
+    for contestant, own in requests.items():
+        told = contestant if len(requests) == 1 and contestant == name else f"{name}: {contestant}"
+        yield Requests(told, tuple(own.values()), seen[contestant] - len(own))
+
+
+def _settings(point: PointRow, record: Record) -> dict[str, Any]:
+    """What a request asks for: the settings of the study's model, those of the call, and what a
+    server was sent beside them; without what is None."""
+    node = point.spec.get("model") or {}
+    names = ("model", *(option.name for option in fields(CallOptions)))
+    settings = {name: node[name] for name in names if node.get(name) is not None}
+    settings |= record.calls[0].get("options") or {}
+    for name, value in (record.measured or {}).items():
+        if name.startswith(SENT):
+            settings[name.removeprefix(SENT)] = _plain(value)
+    return settings
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return json.loads(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _of_log(entry: Log) -> Requests:
+    requests = []
+    for row in entry.whole.rows.to_dict("records"):
+        messages = tuple(entry.messages(row))
+        sent = messages[:-1] if messages and messages[-1].role == "assistant" else messages
+        if sent and not row["draw"]:
+            key = key_text(row["key"], row["choices"])
+            requests.append(Request(row["sample"], sent, {}, row["reply"], key))
+    return Requests(entry.name, tuple(requests))
+
+
+class Pairing(NamedTuple):
+    """Which request of one side asks what which of the other asks, as places in both, and why the
+    others have no partner: (place, reason) of each side."""
+
+    pairs: list[tuple[int, int]]
+    left: list[tuple[int, str]]
+    right: list[tuple[int, str]]
+
+
+def pair_requests(mine: Sequence[Request], theirs: Sequence[Request]) -> Pairing:
+    """Pair each request with the likeliest of the other side, if neither has a likelier one.
+
+    Two are alike by their pictures (perceptual hash, and the thumbnails) and by those of their
+    words that tell the questions of one side from one another; where one has no pictures, by the
+    words alone. Partners that are equally likely are none.
+    """
+    apart = _distances(mine, theirs)
+    left, pairs = apart.copy(), list[tuple[int, int]]()
+    while new := _mutual(left):
+        pairs += new
+        rows, columns = (list(places) for places in zip(*new, strict=True))
+        left[rows], left[:, columns] = np.inf, np.inf
+    pairs.sort()
+    taken = {row for row, _ in pairs}, {column for _, column in pairs}
+    return Pairing(
+        pairs, list(_alone(apart, left, taken[0])), list(_alone(apart.T, left.T, taken[1]))
+    )
+
+
+def _mutual(apart: Matrix) -> list[tuple[int, int]]:
+    """The pairs of which either is the other's nearest, and clearly so."""
+    if not apart.size:
+        return []
+    nearest = apart.argmin(axis=1)
+    pairs = []
+    for row, column in enumerate(nearest.tolist()):
+        distance = apart[row, column]
+        near = (apart[row] <= distance + DOUBT).sum() + (apart[:, column] <= distance + DOUBT).sum()
+        if np.isfinite(distance) and near == 2 and apart[:, column].argmin() == row:
+            pairs.append((row, column))
+    return pairs
+
+
+def _alone(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, str]]:
+    for row in range(len(apart)):
+        if row in taken:
+            continue
+        if np.isfinite(left[row]).any():
+            yield row, "two of the other side are equally likely"
+        elif np.isfinite(apart[row]).any():
+            yield row, "its likeliest partner there is nearer to another"
+        else:
+            yield row, "no request there shows and asks the same"
+
+
+def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
+    """How far each request is from each of the other side, (n, m): 0 for the same; infinite where
+    they ask something else."""
+    words = 10 * (1 - _likeness(*_words_of(mine, theirs)))
+    apart = np.where(words <= UNLIKE, words, np.inf)
+    with_pictures = [
+        [place for place, request in enumerate(side) if request.pictures] for side in (mine, theirs)
+    ]
+    if all(with_pictures):
+        cells = np.ix_(*with_pictures)
+        sides = (mine, with_pictures[0]), (theirs, with_pictures[1])
+        shown = _picture_distances(
+            *([side[place].pictures for place in own] for side, own in sides)
+        )
+        apart[cells] = np.where(shown <= FAR, apart[cells] + shown, np.inf)
+    return apart
+
+
+def _words_of(*sides: Sequence[Request]) -> Iterator[list[set[str]]]:
+    """The words of the requests of each side; without their choices where one side lists none."""
+    texts = [[request.asked.text for request in side] for side in sides]
+    listed = [[find_choices(text) for text in side] for side in texts]
+    whole = all(any(side) for side in listed)
+    for side, lists in zip(texts, listed, strict=True):
+        asked = list[set[str]]()
+        for text, choices in zip(side, lists, strict=True):
+            if choices is not None and not whole:
+                text = text[: choices.start] + text[choices.end :]
+            asked.append(set(WORD.findall(text.casefold())))
+        yield asked
+
+
+def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
+    """The share of the words of two requests that both have, 0..1; what most questions of a side
+    say weighs nothing, so that a template does not count."""
+    columns = {word: n for n, word in enumerate(sorted(set().union(*mine, *theirs)))}
+    matrices, weights = list[NDArray[np.float32]](), np.full(len(columns), np.inf)
+    for side in (mine, theirs):
+        matrix = np.zeros((len(side), len(columns)), np.float32)
+        for row, words in enumerate(side):
+            matrix[row, [columns[word] for word in words]] = 1
+        matrices.append(matrix)
+        counts = matrix.sum(axis=0)
+        rarity = np.log((len(side) + 1) / np.maximum(counts, 1))
+        weights = np.where(counts > 0, np.minimum(weights, rarity), weights)
+    weighted = [matrix * weights.astype(np.float32) for matrix in matrices]
+    shared = (weighted[0] @ matrices[1].T).astype(float)
+    either = weighted[0].sum(axis=1)[:, np.newaxis] + weighted[1].sum(axis=1) - shared
+    alike: Matrix = (shared + COMMON) / (either + COMMON)
+    return alike
+
+
+def _picture_distances(
+    mine: Sequence[Sequence[Picture]], theirs: Sequence[Sequence[Picture]]
+) -> Matrix:
+    """How far the pictures of two requests are apart, each from its nearest of the other: the mean
+    of the side with fewer, so that one that was left out does not count."""
+    flat = [[look_at(p) for pictures in side for p in pictures] for side in (mine, theirs)]
+    thumbnails = [np.stack([look.small for look in side]) for side in flat]
+    squares = [(stack**2).mean(axis=1) for stack in thumbnails]
+    products = thumbnails[0] @ thumbnails[1].T / thumbnails[0].shape[1]
+    gaps = np.sqrt(np.maximum(squares[0][:, np.newaxis] + squares[1] - 2 * products, 0))
+    hashes = np.array([[hash_distance(a.hash, b.hash) for b in flat[1]] for a in flat[0]])
+    apart = hashes + np.minimum(gaps, MOST_UNLIKE) / 2
+    counts = [np.array([*map(len, side)]) for side in (mine, theirs)]
+    starts = [np.cumsum(count) - count for count in counts]
+
+    def nearest_mean(cells: Matrix, rows: int, columns: int) -> Matrix:
+        nearest = np.minimum.reduceat(cells, starts[columns], axis=1)
+        sums = np.add.reduceat(nearest, starts[rows], axis=0)
+        means: Matrix = (sums / counts[rows][:, np.newaxis]).astype(float)
+        return means
+
+    nearest: Matrix = np.minimum(nearest_mean(apart, 0, 1), nearest_mean(apart.T, 1, 0).T)
+    return nearest
