@@ -312,7 +312,7 @@ class Picture:
     def pixels(self) -> Pixels:
         """HxWx3 RGB uint8, read-only; the same array at every call."""
         with spend("decode"):
-            pixels = decode(self._source, self.name)
+            pixels = decode(self.source, self.name)
         pixels.flags.writeable = False
         return pixels
 
@@ -320,7 +320,7 @@ class Picture:
         """The picture with no side longer than `longest` pixels; of a JPEG no more is decoded than
         that shows."""
         if self._pixels is None and not self._header.changed:
-            image = _open(self._source, self.name)
+            image = _open(self.source, self.name)
             with suppress(*BROKEN):  # what is torn is refused in the words of its decode
                 image.thumbnail((longest, longest))
                 return image
@@ -341,7 +341,7 @@ class Picture:
         """The sha256 of what this picture was made from: its encoded bytes, or its shape and
         pixels."""
         if self._fetch is not None:
-            return hashlib.sha256(self._source).hexdigest()
+            return hashlib.sha256(self.source).hexdigest()
         return hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).hexdigest()
 
     @property
@@ -369,22 +369,22 @@ class Picture:
         if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
             with spend("decode"):
                 self._check()
-        return Payload(self._source, self._header.media_type, self.sha, "")
+        return Payload(self.source, self._header.media_type, self.sha, "")
 
     def _check(self) -> None:
         """Raises PictureError as `decode` does, so that nothing torn is sent; a JPEG is read at an
         eighth of its size, in a fraction of the time."""
-        image = _open(self._source, self.name)
+        image = _open(self.source, self.name)
         try:
             image.draft("L", (1, 1))
             image.load()
         except BROKEN:
-            decode(self._source, self.name)
+            decode(self.source, self.name)
         if len(_readable) < MOST_READABLE:
             _readable.add(self.sha)
 
     @_kept_property
-    def _source(self) -> bytes:
+    def source(self) -> bytes:
         """The encoded bytes. Raises PictureError for a picture that was made from pixels."""
         if self._fetch is None:
             name = self.name or "this picture"
@@ -394,7 +394,7 @@ class Picture:
     @_kept_property
     def _header(self) -> Header:
         """What can be told of the encoded source without decoding its pixels."""
-        return inspect(self._source, self.name)
+        return inspect(self.source, self.name)
 
     def __repr__(self) -> str:
         shape = "not decoded yet" if self._pixels is None else "{}x{}".format(*self.size)

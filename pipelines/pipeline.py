@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import is_text, mend_text, read_as
 from looktwice.pipelines.model import (
     CallOptions,
+    Message,
     Messages,
     Model,
     ModelError,
@@ -50,8 +52,13 @@ class RecordingModel:
     run does.
 
     `check` is called before each call and between stages and may raise Stopped. `wrap_second` puts
-    the run's retries, limits and cache around a stage's second model.
+    the run's retries, limits and cache around a stage's second model. `asked` are settings that
+    count before those of a call, and `later` turns that follow those of a call, where somebody else
+    than the stage says so.
     """
+
+    asked: CallOptions | None = None
+    later: tuple[Message, ...] = ()
 
     def __init__(
         self,
@@ -73,7 +80,15 @@ class RecordingModel:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Ask the wrapped model, and record request and reply or error."""
+        if self.asked is not None:
+            messages, options = (*messages, *self.later), self.asked.filled_from(options)
         return self.ask(self.model, messages, draw, options)
+
+    def asking(self, asked: CallOptions, later: tuple[Message, ...]) -> RecordingModel:
+        """The same recorder for who asks with these settings and turns."""
+        recorder = copy(self)
+        recorder.asked, recorder.later = asked, later
+        return recorder
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
         """Ask this or a second model; a call of a second one is recorded with its identity."""
@@ -302,12 +317,18 @@ class Trial(NamedTuple):
 
 
 def execute(
-    stages: Mapping[str, Stage | None], sample: Sample, seed: int, draw: int, model: Model
+    stages: Mapping[str, Stage | None],
+    sample: Sample,
+    seed: int,
+    draw: int,
+    model: Model,
+    begin: Callable[[State], State] = lambda state: state,
 ) -> Trial:
-    """Run the stages on a sample; what fails, as an image that cannot be read, is the `error`."""
+    """Run the stages on a sample, from what `begin` makes of its first state; what fails, as an
+    image that cannot be read, is the `error`."""
     state = State(sample, prompt=sample.question, seed=seed, draw=draw)
     try:
-        return Trial(Pipeline(stages)(State.start(sample, seed, draw), model))
+        return Trial(Pipeline(stages)(begin(State.start(sample, seed, draw)), model))
     except StageFailed as exc:
         return Trial(exc.state, cause_of(exc))
     except (PictureError, Stopped) as exc:

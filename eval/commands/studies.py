@@ -338,16 +338,54 @@ def init(
 
 
 def serve(
-    model: Annotated[
-        str, typer.Argument(help="pocket, the small model that comes with looktwice.")
+    study: Annotated[
+        str,
+        typer.Argument(
+            metavar="[STUDY]",
+            help="A configuration; or pocket, the small model that comes with looktwice.",
+            autocompletion=complete_config,
+        ),
     ] = "pocket",
+    overrides: Overrides = NONE,
     port: Port = 8765,
+    host: Annotated[
+        str, typer.Option(help="Another address to listen on; needs --token-env.")
+    ] = "",
+    token_env: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The environment variable that holds the token clients must send."
+        ),
+    ] = "",
+    out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
+    cache: Annotated[
+        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
+    ] = None,
+    show_looks: Annotated[
+        bool, typer.Option("--show-looks", help="Send what was said before the answer along.")
+    ] = False,
+    abstain: Annotated[
+        Literal["error", "text"],
+        typer.Option(help="What a client gets where the stages abstain: 422, or a text."),
+    ] = "error",
+    workers: Workers = 64,
+    plugin: Plugins = NONE,
+    allow: Allowed = NONE,
 ) -> None:
-    """Serve a model over the chat-completions protocol.
+    """Serve a study's contestants as models of the chat-completions protocol.
 
-    It listens on this machine alone and needs no key. Images are taken as data URLs.
+    Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
+    OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
     """
-    from looktwice.pipelines.models.serving import serve_by_name
+    from looktwice.eval.homes.command import ServeOptions, plan_of_pocket, serve_study
+    from looktwice.pipelines.config.classes import ConfigError
+    from looktwice.pipelines.config.paths import find_config
 
+    options = ServeOptions(port, host, token_env, out, cache, show_looks, abstain, workers)
+    if study != "pocket" and not find_config(study).is_file():
+        raise ConfigError(
+            [f"serve {study}: no such model is here; there is pocket, or name a study's file"]
+        )
+    plan = plan_of_pocket() if study == "pocket" else _load(Path(study), overrides, plugin, allow)
     with suppress(KeyboardInterrupt):  # as announced
-        serve_by_name(model, port, lambda url: say(f"{model} answers at {url}; Ctrl-C ends it"))
+        serve_study(plan, options, say)

@@ -4,4 +4,6 @@ tools for any agent client, and inspect_ai.
 Not here: logs that those programs have written (`logs`), and the page of a run (`page`).
 """
 
-__all__: list[str] = []
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from looktwice.eval.homes.chat_requests import MOST_BYTES, read_data_url
 from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as, write_json
 from looktwice.pipelines.model import canonical
-from looktwice.pipelines.models.serving import MOST_BYTES, read_data_url
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import Part, View
 from looktwice.prompting.coordinates import ToolError

@@ -19,9 +19,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
+from looktwice.eval.homes.chat_requests import LOOPBACK, MOST_BYTES
 from looktwice.eval.homes.looking import LookTools
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.models.serving import LOOPBACK, MOST_BYTES
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.prompting.coordinates import UNITS
 from looktwice.specialists.protocols import NoEvidence

@@ -130,14 +130,15 @@ class RunWriter:
             raise self._failure
         self._waiting.append((name, line))
         if len(self._waiting) > MOST_WAITING:  # the disk is slower than what comes
-            self._flush()
+            self.flush()
 
     def _work(self) -> None:
         while not self._ended.wait(PAUSE):
-            self._flush()
-        self._flush()
+            self.flush()
+        self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is waiting, whichever thread queued it."""
         with self._writing:
             try:
                 batch = [self._waiting.popleft() for _ in range(len(self._waiting))]

@@ -1,2 +1,3 @@
 from .predict import RunOptions as RunOptions
+from .requests import Forward as Forward
 from .study import Study as Study, evaluate as evaluate

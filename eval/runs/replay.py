@@ -28,6 +28,7 @@ from typing import Any
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_message
 from looktwice.eval.records.writer import describe_failure, describe_reply, make_record
 from looktwice.eval.runs.dry_run import HashOnlyBlobs
+from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -151,7 +152,13 @@ class RecordedRun:
             sample.id,
             wrap_second=lambda model: models.get(model.identity) or models[""],
         )
-        trial = execute(self.stages(point), sample, point.seed, record.draw, recorder)
+        stages, request = self.stages(point), Request.of_record(self.folder, record)
+        if request is None:
+            trial = execute(stages, sample, point.seed, record.draw, recorder)
+        else:
+            asked = request.stages(stages), sample, point.seed, request.draw, recorder
+            trial = execute(*asked, request.begin)
+            trial = trial._replace(state=trial.state.replace(draw=record.draw))
         return trial.state, describe_failure(trial.error) if trial.error else ""
 
     def request(self, call: Mapping[str, Any], **model: str) -> str:

@@ -1,0 +1,1 @@
+from .recorded import Requests as Requests

@@ -1,0 +1,359 @@
+"""Requests of the chat-completions protocol as questions, and replies as its responses, whole and
+in chunks."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from looktwice.pipelines.json_input import CLOSED, OPEN, read_as
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.model import CallOptions, Message, Reply, Role, Tool, ToolCall, canonical
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Sample, check_marks
+from looktwice.pipelines.view import View
+
+Json = dict[str, Any]
+Text = Annotated[str, Field(min_length=1)]
+Tokens = Annotated[int, Field(ge=1, le=10**9)]
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MOST_BYTES = 64 << 20  # of a request
+MOST_REPLIES = 128  # that one request may ask for, as `n`
+MOST_PICTURES = 256
+PLACED = "placed"
+"""In `Sample.meta`: `<image 1>` and so on in the question are where its pictures stood."""
+FORGOTTEN = {
+    "user",
+    "store",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "parallel_tool_calls",
+    "stream_options",
+}
+"""Fields that change no reply."""
+USUAL: Mapping[str, Any] = {
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "repetition_penalty": 1,
+    "length_penalty": 1,
+    "top_k": -1,
+    "min_p": 0,
+    "tool_choice": "auto",
+    "logit_bias": {},
+}
+"""What other fields hold where they change nothing; false and null never do."""
+
+
+def read_data_url(url: str) -> Picture:
+    """The picture in a data URL. Raises ValueError; nothing is fetched."""
+    head, _, data = url.partition(",")
+    if not (head.startswith("data:image/") and head.endswith(";base64")):
+        raise ValueError("an image is a data URL, data:image/...;base64,...; nothing is fetched")
+    try:
+        picture = Picture.encoded(base64.b64decode(data, validate=True), "the image")
+        picture.size  # noqa: B018  # raises PictureError here for what is no image
+        return picture
+    except (binascii.Error, PictureError) as exc:
+        raise ValueError(f"an image cannot be read: {exc}") from exc
+
+
+class Address(BaseModel, **OPEN):
+    """Where a picture is: here in the request itself, as a data URL."""
+
+    url: str
+
+
+class Part(BaseModel, **OPEN):
+    """A part of a turn."""
+
+    type: Literal["text", "image_url"]
+    text: str = ""
+    image_url: Annotated[
+        Address, BeforeValidator(lambda url: {"url": url} if isinstance(url, str) else url)
+    ] = Address(url="")
+
+    def read(self) -> str | View:
+        """The text or the picture. Raises ValueError; nothing is fetched."""
+        if self.type == "text":
+            return self.text
+        return View.of(read_data_url(self.image_url.url))
+
+
+class Function(BaseModel, **OPEN):
+    """A function that may be called, or is."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    arguments: str = "{}"
+
+
+class FunctionOf(BaseModel, **OPEN):
+    """A tool, or a call of one."""
+
+    id: str = ""
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class Turn(BaseModel, **OPEN):
+    """A turn of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Annotated[
+        list[Part],
+        BeforeValidator(
+            lambda text: text if isinstance(text, list) else [{"type": "text", "text": text or ""}]
+        ),
+    ] = [Part(type="text")]
+    tool_calls: list[FunctionOf] | None = None
+    tool_call_id: str = ""
+
+    def read(self) -> Message:
+        """The same as a message. Raises ValueError."""
+        role: Role = "system" if self.role == "developer" else self.role
+        calls = tuple(
+            ToolCall(call.id, call.function.name, call.function.arguments)
+            for call in self.tool_calls or ()
+        )
+        return Message(role, tuple(part.read() for part in self.content), calls, self.tool_call_id)
+
+
+class Outputs(BaseModel, **CLOSED):
+    """What vLLM calls structured outputs."""
+
+    choice: list[Text] | None = None
+
+
+class Schema(BaseModel, **OPEN):
+    """A JSON schema with its name."""
+
+    schema_: dict[str, Any] = Field({}, alias="schema")
+
+
+class Format(BaseModel, **OPEN):
+    """The form of the reply."""
+
+    type: Literal["text", "json_schema"]
+    json_schema: Schema | None = None
+
+
+class Known(BaseModel, **CLOSED):
+    """What a client knows of its question, as `extra_body={"looktwice": {...}}` sends it."""
+
+    id: Text | None = None
+    marks: list[dict[str, Any]] = []
+    choices: list[str] = []
+    meta: dict[str, Any] = {}
+
+
+class ChatRequest(BaseModel, **OPEN):
+    """A request of the chat-completions protocol, as far as it is known here."""
+
+    messages: list[Turn] = Field(min_length=1)
+    model: str = ""
+    stream: bool | None = None
+    n: int | None = Field(None, ge=0, le=MOST_REPLIES)
+    temperature: float | None = Field(None, ge=0, le=1e3)
+    top_p: float | None = Field(None, gt=0, le=1)
+    max_tokens: Tokens | None = None
+    max_completion_tokens: Tokens | None = None
+    stop: Text | list[Text] | None = None
+    seed: int | None = Field(None, ge=-(2**63), le=2**64)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=1000)
+    reasoning_effort: str | None = None
+    tools: list[FunctionOf] | None = None
+    guided_choice: list[Text] | None = None
+    structured_outputs: Outputs | None = None
+    response_format: Format | None = None
+    looktwice: Known = Known()
+
+    @property
+    def strange(self) -> list[str]:
+        """The fields that are not known here and may change a reply."""
+        given = (self.model_extra or {}).items()
+        return [
+            name
+            for name, value in given
+            if name not in FORGOTTEN and value not in (None, False, USUAL.get(name))
+        ]
+
+    def options(self) -> CallOptions:
+        """What is asked for of each reply."""
+        stop, choices, form = self.stop, self.guided_choice, self.response_format
+        if self.structured_outputs:
+            choices = choices or self.structured_outputs.choice
+        functions = [tool.function for tool in self.tools or ()]
+        return CallOptions(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            stop=tuple([stop] if isinstance(stop, str) else stop or ()) or None,
+            seed=self.seed,
+            tools=tuple(Tool(f.name, f.description, f.parameters) for f in functions) or None,
+            schema=form.json_schema.schema_ if form and form.json_schema else None,
+            choices=tuple(choices or ()) or None,
+            logprobs=(self.top_logprobs or 1) if self.logprobs else None,
+            effort=self.reasoning_effort,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a client asks: its turns, of which the last of the user is the `sample`, what it asks of
+    the replies, and `count` of them."""
+
+    model: str
+    turns: tuple[Message, ...]
+    sample: Sample
+    options: CallOptions
+    count: int
+    stream: bool
+    sent: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_question(raw: bytes) -> Question:
+    """The question of a request. Raises ValueError for what is none, and for what is not known
+    here.
+
+    Pictures are taken as data URLs; nothing is fetched.
+    """
+    request: ChatRequest = read_as(ChatRequest, raw)
+    if strange := request.strange:
+        raise ValueError(f"{' and '.join(strange)}: not known here; leave it out")
+    turns = tuple(turn.read() for turn in request.messages)
+    for view in (view for turn in turns for view in turn.views):
+        view.picture.payload  # noqa: B018  one that cannot be decoded is refused now
+    sample = make_sample(turns, request.looktwice)
+    check_marks(sample)
+    return Question(
+        request.model, turns, sample, request.options(), request.n or 1, bool(request.stream)
+    )
+
+
+def make_sample(turns: Sequence[Message], known: Known) -> Sample:
+    """The last turn of the user as a sample: its words with `<image 1>` and so on where its
+    pictures stood, and what else is known. Raises ValueError.
+
+    Without an id of its own it is named by a digest of all that.
+    """
+    asked = next((turn for turn in reversed(turns) if turn.role == "user"), Message("user", ()))
+    words, pictures = "", list[Picture]()
+    for before, part in zip(("", *asked.parts), asked.parts, strict=False):
+        if isinstance(part, str):
+            apart = isinstance(before, str) and bool(words)
+            words += f"\n{part}" if apart else part
+        else:
+            pictures.append(part.picture)
+            words += f"<image {len(pictures)}>"
+    if len(pictures) > MOST_PICTURES:
+        raise ValueError(f"{len(pictures)} images in one turn; {MOST_PICTURES} are the most")
+    marks = tuple(map(mark_from_dict, known.marks))
+    meta = {**known.meta, PLACED: True} if pictures else known.meta
+    sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
+    digest = hashlib.sha256(canonical(sample.to_dict()).encode()).hexdigest()
+    return replace(sample, id=known.id or digest[:16])
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What is sent back: a reply for each draw, the text that is its content, and the looks before
+    it; `calls` are all replies that each of them needed."""
+
+    model: str
+    replies: Sequence[Reply]
+    looks: Sequence[str]
+    calls: Sequence[Sequence[Reply]]
+    name: str
+
+    @property
+    def usage(self) -> Json:
+        """The tokens of all calls; what was asked counts once, as in the protocol."""
+        asked = sum(reply.usage.tokens_in for reply in self.calls[0])
+        spent = [reply.usage for replies in self.calls for reply in replies]
+        given = sum(usage.tokens_out for usage in spent)
+        counts = {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given}
+        thought = {"reasoning_tokens": sum(usage.reasoning_tokens for usage in spent)}
+        return counts | {"completion_tokens_details": thought}
+
+    def _messages(self) -> Iterator[tuple[Json, Json]]:
+        """The message of each choice, and what stands beside it."""
+        for number, (reply, looks) in enumerate(zip(self.replies, self.looks, strict=True)):
+            message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
+            if reply.refusal:
+                message["refusal"] = reply.refusal
+            if thought := "\n\n".join(filter(None, (looks, reply.reasoning))):
+                message["reasoning_content"] = thought
+            if reply.tool_calls:
+                message["content"] = reply.text or None
+                message["tool_calls"] = [
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": call.arguments},
+                    }
+                    for call in reply.tool_calls
+                ]
+            tokens = list(map(_wire_token, filter(None, reply.logprobs)))
+            finish = {"tool": "tool_calls", "filter": "content_filter"}
+            yield (
+                message,
+                {
+                    "index": number,
+                    "finish_reason": finish.get(reply.finish, reply.finish),
+                    "logprobs": {"content": tokens, "refusal": None} if tokens else None,
+                },
+            )
+
+    def _whole(self, kind: str) -> Json:
+        served = self.replies[0].served_by
+        return {
+            "id": f"chatcmpl-{self.name}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.model,
+            "system_fingerprint": served.get("fingerprint") or served.get("version", ""),
+        }
+
+    def completion(self) -> Json:
+        """The response as a whole."""
+        choices = [{**beside, "message": message} for message, beside in self._messages()]
+        return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
+
+    def chunks(self) -> Iterator[bytes]:
+        """The response as events of a stream: the content, the end, the usage, and that was it."""
+        whole = self._whole("chat.completion.chunk")
+        for message, beside in self._messages():
+            calls = message.pop("tool_calls", ())
+            if calls:
+                message["tool_calls"] = [{"index": n, **call} for n, call in enumerate(calls)]
+            content = {**beside, "delta": message, "finish_reason": None}
+            yield event(whole | {"choices": [content]})
+            end = {"index": beside["index"], "delta": {}, "finish_reason": beside["finish_reason"]}
+            yield event(whole | {"choices": [end]})
+        yield event(whole | {"choices": [], "usage": self.usage})
+        yield b"data: [DONE]\n\n"
+
+
+def _wire_token(candidates: Mapping[str, float]) -> Json:
+    ranked = [
+        {"token": text, "logprob": value, "bytes": list(text.encode())}
+        for text, value in candidates.items()
+    ]
+    return {**ranked[0], "top_logprobs": ranked}
+
+
+def event(value: Json) -> bytes:
+    """A server-sent event that holds this value."""
+    return b"data: " + json.dumps(value).encode() + b"\n\n"

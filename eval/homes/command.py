@@ -1,0 +1,102 @@
+"""What `looktwice serve` does: a study, or the small model, as a server that records what it is
+asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock, Timeout
+
+from looktwice.eval.homes.chat_requests import LOOPBACK
+from looktwice.eval.homes.lens import Lens, name_contestants
+from looktwice.eval.homes.recorded import Recorder, Requests
+from looktwice.eval.homes.server import Door, serve
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.runs.requests import Forward
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.models.pocket.model import Pocket
+from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.runtime.stores import use_result_store
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How a server listens and what it tells. `out` is the folder that holds all runs."""
+
+    port: int = 8765
+    host: str = ""
+    token_env: str = ""
+    out: Path = Path("runs")
+    cache: Path | None = None
+    show_looks: bool = False
+    abstain: Literal["error", "text"] = "error"
+    workers: int = 64
+
+    @property
+    def token(self) -> str:
+        """What a client has to bring; empty where anybody on this machine may ask. Raises
+        ConfigError where others could."""
+        token = os.environ.get(self.token_env, "").strip() if self.token_env else ""
+        if self.token_env and not token:
+            raise ConfigError([f"--token-env {self.token_env}: this environment variable is empty"])
+        if self.host and self.host not in LOOPBACK and not token:
+            raise ConfigError(
+                [
+                    f"--host {self.host} lets others ask; put a token into an environment variable,"
+                    " and name it with --token-env"
+                ]
+            )
+        return token
+
+
+def plan_of_pocket() -> Plan:
+    """A study of nothing: the small model, to which requests are sent on as they are."""
+    stages = {"ask": Forward()}
+    arm = Arm("pocket", {}, "requests", Requests(), Pocket(), stages, Robust(), 1, 0, True)
+    return Plan("pocket", (arm,))
+
+
+def serve_study(plan: Plan, options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Serve the contestants of a plan until interrupted. Raises ConfigError, RunError."""
+    token, cache = options.token, options.cache or options.out / ".cache"
+    arms = name_contestants(plan)
+    folder = free_folder(options.out / "serve" / plan.name)
+    recorder = Recorder(folder, tuple(arms.values()), plan.name, plan.plugins)
+
+    def announce(url: str) -> None:
+        say(f"{plan.name} answers at {url}; Ctrl-C ends it")
+        say(f"contestants, which a client names as its model: {', '.join(arms)}")
+        say(f"what is asked is recorded: looktwice view {folder}")
+
+    with use_result_store(cache / "findings"), recorder:
+        lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
+        try:
+            serve(
+                Door(lens, options.workers, token),
+                options.host or LOOPBACK[0],
+                options.port,
+                announce,
+            )
+        finally:
+            lens.close()
+            close_networks()
+
+
+def free_folder(folder: Path) -> Path:
+    """The folder, or the first one behind it, such as `pocket-2`, that no other server is writing
+    to."""
+    free = folder
+    for number in count(2):
+        free.mkdir(parents=True, exist_ok=True)
+        with suppress(Timeout), FileLock(free / ".lock", timeout=0):
+            break
+        free = folder.with_name(f"{folder.name}-{number}")
+    return free

@@ -1,0 +1,274 @@
+"""The contestants of a study as models that anybody may ask: what a request becomes, and what is
+said back."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from looktwice.eval.homes.chat_requests import Answered, Question
+from looktwice.eval.homes.recorded import Recorder, Requests
+from looktwice.eval.records.records import RunError
+from looktwice.eval.records.writer import describe_failure
+from looktwice.eval.runs.requests import Forward, Request
+from looktwice.eval.runs.walk import none_of
+from looktwice.eval.scoring.labels import label_with_changes
+from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
+from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model
+from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.models.cache import CacheError, Store
+from looktwice.pipelines.models.wrappers import Stoppable, wrap
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.state import State
+from looktwice.prompting.agent.agent import Agent
+
+IDLE = 20
+"""So many requests in a row in which a stage changed nothing are told of."""
+FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
+"""How a request calls what `CallOptions` calls otherwise."""
+
+
+class Refusal(Exception):
+    """Why a request is not answered: an HTTP status, a sentence, and what stands beside it."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        retry_after: float | None = None,
+        **more: str,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.more = status, kind, more
+        self.headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The error as OpenAI's clients read it."""
+        error = {"message": str(self), "type": self.kind, "param": None, "code": None}
+        return {"error": error | self.more}
+
+
+class Response(NamedTuple):
+    """What is sent back, and the headers that tell of it."""
+
+    answered: Answered
+    headers: Mapping[str, str]
+
+
+def name_contestants(plan: Plan) -> dict[str, Arm]:
+    """The arms of a study by the names under which they are asked, each on the task of its
+    requests.
+
+    A contestant that is the same on every task has its own name, another one `contestant@task`;
+    behind an arm of a sweep stand its changes. Raises RunError for a model that answers in batches.
+    """
+    by_name = defaultdict[str, dict[str, Arm]](dict)
+    for arm in plan.points:
+        changes = {k: v for k, v in arm.changes.items() if not k.startswith(("task.", "tasks."))}
+        by_name[label_with_changes(arm.contestant, changes)].setdefault(arm.task_name, arm)
+    arms = dict[str, Arm]()
+    for name, of_task in by_name.items():
+        kinds = {canonical([_written(arm), arm.seed]) for arm in of_task.values()}
+        if len(kinds) == 1:
+            arms[name] = next(iter(of_task.values()))
+        else:
+            arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
+    if batched := [name for name, arm in arms.items() if isinstance(arm.model, Batched)]:
+        raise RunError(f"{batched[0]}: its model answers in batches; nobody can wait for it here")
+    asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
+    return {name: with_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
+
+
+def _written(arm: Arm) -> list[Any]:
+    return [[[s, identity(stage)] for s, stage in arm.stages.items()], identity(arm.model)]
+
+
+@dataclass(eq=False)
+class Lens:
+    """Answers questions by the stages of `arms`, the contestants by name, and records each answer.
+
+    `cache` is the folder of the reply store. `say` tells the user. With `looks` what was said
+    before the last reply is given as its reasoning, and an abstention is a refusal or a text.
+    """
+
+    arms: Mapping[str, Arm]
+    recorder: Recorder
+    cache: Path
+    say: Callable[[str], None] = lambda sentence: None
+    looks: bool = False
+    abstain: Literal["error", "text"] = "error"
+    stop: threading.Event = field(default_factory=threading.Event)
+    models: dict[int, Any] = field(default_factory=dict)
+    idle: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        for arm in self.arms.values():
+            for model in arm.models:
+                if id(model) not in self.models:
+                    self.models[id(model)] = self._wrap(model)
+
+    def _wrap(self, model: Any) -> Any:
+        """A model with the reply cache and its limits; who asks tries again, not we. Raises
+        RunError for a bad URL or a missing key, CacheError."""
+        if not getattr(model, "remote", False):
+            return Stoppable(model, self.stop)
+        try:
+            model.check()
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+        store = Store(self.cache, "--cache")
+        len(store)  # fails here, with one sentence, if the store cannot be read
+        return wrap(model, store, self.stop, attempts=1)
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the contestants."""
+        return list(self.arms)
+
+    def close(self) -> None:
+        """Let no call start any more, and close every model."""
+        self.stop.set()
+        for model in self.models.values():
+            close_model(model)
+
+    def answer(self, question: Question) -> Response:
+        """The answer to a question. Raises Refusal."""
+        arm = self.arms.get(question.model)
+        if arm is None and not question.model and len(self.arms) == 1:
+            arm = next(iter(self.arms.values()))
+        if arm is None:
+            names = ", ".join(self.arms)
+            raise Refusal(404, f"there is no contestant {question.model!r}; there are {names}")
+        refuse_options(arm, question.options)
+        sample, row = self.recorder.note(question.sample, arm.task_id)
+        draws = self.recorder.take(arm, sample.id, question.count)
+        is_sampled = is_drawn(arm, question.options)
+        states = list[State]()
+        for number, draw in enumerate(draws):
+            request = Request(
+                question.turns, question.options, draw if is_sampled else number, question.sent
+            ).keep(self.recorder.writer.blobs)
+            state, failed = self._run(arm, request, State.start(sample, arm.seed, request.draw))
+            error = describe_failure(cause_of(failed)) if failed else ""
+            self.recorder.record(arm, row, sample, state.replace(draw=draw), error)
+            if failed:
+                raise explain(failed)
+            states.append(state)
+        return self._respond(arm, sample.id, draws[0], states)
+
+    def _run(self, arm: Arm, request: Request, state: State) -> tuple[State, StageFailed | None]:
+        model = self.models[id(arm.model)] if arm.model is not None else none_of(Forward())
+        recorder = RecordingModel(
+            model, state.sample.id, wrap_second=lambda second: self.models[id(second)]
+        )
+        state = request.begin(state)
+        for slot, stage in request.stages(arm.stages).items():
+            if state.ended:
+                break
+            try:
+                after = step(slot, stage, state, recorder)
+            except StageFailed as exc:
+                return exc.state, exc
+            self._notice(arm, slot, state, after)
+            state = after
+        return state, None
+
+    def _notice(self, arm: Arm, slot: str, before: State, after: State) -> None:
+        """Say once that a stage changed nothing in twenty requests."""
+        names = ("sample", "views", "prompt", "messages", "answer", "reason", "measures")
+        idle = all(getattr(before, name) == getattr(after, name) for name in names)
+        with self.lock:
+            key = arm.contestant, slot
+            if self.idle[key] < 0:
+                return
+            self.idle[key] = self.idle[key] + 1 if idle else 0
+            if self.idle[key] < IDLE:
+                return
+            self.idle[key] = -1
+        why = f" ({after.notes[-1]})" if after.notes[len(before.notes) :] else ""
+        self.say(f"{arm.contestant}: {slot!r} changed nothing in the last {IDLE} requests{why}")
+
+    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Response:
+        replies, looks, calls = list[Reply](), list[str](), list[list[Reply]]()
+        for state in states:
+            made = [call.reply for entry in state.trace for call in entry.calls if call.reply]
+            calls.append(made)
+            replies.append(self._reply(state, made))
+            texts = [reply.text for reply in made[:-1]] if self.looks else []
+            looks.append("\n\n".join(filter(None, texts)))
+        first = states[0]
+        counts = {
+            "record": f"{arm.id}/{sample}/{draw}",
+            "calls": str(sum(map(len, calls))),
+            "marks": str(len(first.sample.marks)),
+            "views": str(len(first.views)),
+        }
+        headers = {f"x-looktwice-{name}": value for name, value in counts.items()}
+        name = f"{arm.id[:8]}-{sample}-{draw}"
+        return Response(Answered(arm.contestant, replies, looks, calls, name), headers)
+
+    def _reply(self, state: State, made: Sequence[Reply]) -> Reply:
+        """The last reply, or what the stages answered without one. Raises Refusal where they
+        abstained."""
+        if state.ended and self.abstain == "error":
+            slot = state.trace[-1].slot
+            raise Refusal(422, f"{slot}: {state.reason}", "abstained", slot=slot)
+        if state.ended:
+            return Reply("no answer")
+        if made:
+            return made[-1]
+        if state.answer is None:
+            raise Refusal(422, state.reason or "no stage asked or answered", "no_answer")
+        return Reply(state.answer)
+
+
+def is_drawn(arm: Arm, options: CallOptions) -> bool:
+    """Whether a reply to the same request may be another one, so that who asks again wants another
+    draw: there is a temperature, and no seed. Without one it is the server's own."""
+    full = options.filled_from(arm.model)
+    return bool(full.temperature is None or (full.temperature and full.seed is None))
+
+
+def refuse_options(arm: Arm, options: CallOptions) -> None:
+    """Raises Refusal for what an arm cannot be asked for."""
+    given = [name for name in ("tools", "schema", "choices", "logprobs") if getattr(options, name)]
+    if options.tools and any(find_settings(arm.stages, Agent)):
+        raise Refusal(
+            400,
+            f"tools: {arm.contestant} is an agent with tools of its own; ask it without tools, or"
+            " ask a contestant that is none",
+        )
+    if given and not any(map(asks_model, arm.stages.values())):
+        fields = " and ".join(FIELDS.get(name, name) for name in given)
+        raise Refusal(400, f"{fields}: {arm.contestant} asks no model; leave it out")
+    try:
+        getattr(arm.model, "refuse", lambda options: None)(options.filled_from(arm.model))
+    except ModelError as exc:
+        names = [n for n in ("schema", "effort", "tools") if getattr(options, n)]
+        fields = " and ".join(FIELDS.get(name, name) for name in names)
+        raise Refusal(400, f"{fields or 'options'}: {exc}") from exc
+
+
+def explain(failed: StageFailed) -> Refusal:
+    """What a client is told of a stage that failed: what its model's server said, or where and
+    why."""
+    cause, slot = cause_of(failed), failed.slot
+    if isinstance(cause, ModelError) and cause.status is not None:
+        passed = cause.status == 429 or cause.status >= 500
+        if passed:
+            kind = "rate_limit_error" if cause.status == 429 else "upstream_error"
+            return Refusal(cause.status, str(cause), kind, cause.retry_after, slot=slot)
+    elif isinstance(cause, ModelError) and cause.retryable:
+        return Refusal(502, str(cause), "upstream_error", slot=slot)
+    if isinstance(cause, CacheError):
+        return Refusal(500, str(cause), "server_error", slot=slot)
+    reason = describe_failure(cause).splitlines()[0]
+    return Refusal(422, f"{slot}: {reason}", "stage_failed", slot=slot, reason=reason)

@@ -1,0 +1,135 @@
+"""The run folder that grows while clients ask: their questions as a task, and the writing."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import count, islice
+from pathlib import Path
+
+from looktwice.eval.records.records import RunError, RunFolder, SampleRow
+from looktwice.eval.records.schema import MOST_DRAWS
+from looktwice.eval.records.writer import RunWriter, make_point_rows, make_record
+from looktwice.eval.runs.made_with import describe_plugin, installed_versions
+from looktwice.eval.tasks.base import Facts
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
+from looktwice.pipelines.sample import Item, Sample, sha_of
+from looktwice.pipelines.state import State
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The questions that clients of `looktwice serve` asked, without keys, from the run `folder` in
+    which they were recorded, by default the one that names this task.
+
+    Raises TaskError, RunError.
+    """
+
+    folder: Path = field(default=Path("."), metadata=NOT_IDENTITY)
+
+    @property
+    def facts(self) -> Facts:
+        """What a table must say of the questions."""
+        return Facts(note="asked by clients of looktwice serve, whose keys are not known here")
+
+    def __len__(self) -> int:
+        return len(RunFolder(self.folder).samples)
+
+    def __iter__(self) -> Iterator[Item]:
+        run = RunFolder(self.folder)
+        return (Item(row.without_pixels(run.blobs), None) for row in run.samples.values())
+
+
+@dataclass(eq=False)
+class Recorder:
+    """Writes what clients ask and get into the run folder at `path`; a context manager.
+
+    A question is asked under one id; what else is asked under the same gets another. Each answer of
+    a contestant to it is a further draw.
+    """
+
+    path: Path
+    arms: Sequence[Arm] = ()
+    name: str = ""
+    plugins: Sequence[str] = ()
+    known: dict[str, str] = field(default_factory=dict)
+    taken: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.writer = RunWriter(self.path)
+
+    def __enter__(self) -> Recorder:
+        """Raises RunError where the folder is of another kind, or in use."""
+        self.writer.__enter__()
+        try:
+            self._begin()
+        except BaseException:
+            self.writer.__exit__(None, None, None)
+            raise
+        return self
+
+    def _begin(self) -> None:
+        run = RunFolder(self.path)
+        facts = run.facts
+        if facts.get("arms"):
+            raise RunError(f"{self.path} is the run of a study; name another --out")
+        self.add(self.arms)
+        self.known |= {row.id: row.sha for row in run.samples.values()}
+        for record in run.last_records():
+            self.taken[record.point, record.sample].add(record.draw)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        told = {
+            "name": self.name,
+            "started": facts.get("started") or now,
+            "plugins": list(map(describe_plugin, self.plugins)),
+            "versions": dict(installed_versions()),
+            "finished": True,
+        }
+        self.writer.yaml("run.yaml", told)
+
+    def __exit__(self, *raised: object) -> None:
+        self.writer.__exit__(None, None, None)
+
+    def add(self, arms: Sequence[Arm]) -> None:
+        """Note who may answer. Raises RunError where a setting holds a key."""
+        with self.lock:
+            self.writer.points(make_point_rows(Plan(self.name, tuple(arms))))
+
+    def note(self, sample: Sample, task: str) -> tuple[Sample, SampleRow]:
+        """A question under the id by which it is known from now on, and its line, written with its
+        pictures where it is new. Raises PictureError."""
+        plain = sample.to_dict()
+        with self.lock:
+            if self.known.get(sample.id, sha := sha_of(plain)) != sha:
+                sample = replace(sample, id=f"{sample.id}-{sha[:8]}")
+                plain = sample.to_dict()
+                sha = sha_of(plain)
+            row = SampleRow(task, sha, None, plain)
+            is_new = sample.id not in self.known
+            self.known[sample.id] = sha
+        if is_new:
+            for picture in sample.images:
+                self.writer.blobs.put(picture.source, picture.sha)
+            self.writer.sample(row)
+        return sample, row
+
+    def take(self, arm: Arm, sample: str, number: int) -> list[int]:
+        """The numbers of the next draws; from the most that a run may hold on, the last ones
+        again."""
+        with self.lock:
+            taken = self.taken[arm.id, sample]
+            free = (draw for draw in count() if draw not in taken)
+            draws = [min(draw, MOST_DRAWS - 1) for draw in islice(free, number)]
+            taken.update(draws)
+        return draws
+
+    def record(self, arm: Arm, row: SampleRow, given: Sample, state: State, error: str) -> None:
+        """Write the record of an answer; it lies on the disk afterwards."""
+        record = make_record(arm, given, row.sha, state, self.writer.blobs, error)
+        self.writer.record(record)
+        self.writer.flush()
