@@ -13,7 +13,7 @@ import pytest
 
 from looktwice.eval.homes.chat_requests import Answered, Question, read_question as read_raw
 from looktwice.pipelines.model import CallOptions, Reply, Tool, ToolCall, Usage
-from looktwice.pipelines.picture import to_png
+from looktwice.pipelines.png import to_png
 
 Json = dict[str, Any]
 QUESTION = {"role": "user", "content": "Well?"}
