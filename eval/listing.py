@@ -24,6 +24,7 @@ from looktwice.pipelines.config.classes import (
     dataclass_in,
     default_of,
     did_you_mean,
+    is_foreign,
     kind_of,
     type_hints,
 )
@@ -53,6 +54,14 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 }
 """Where classes of a kind lie, a folder or a room of one; no other is opened, because that takes
 time."""
+CORE = (
+    "looktwice.pipelines",
+    "looktwice.eval.scoring",
+    "looktwice.eval.records",
+    "looktwice.eval.readers.reader",
+    "looktwice.prompting.agent",
+)
+"""Where that lies which an own class is given, and gives or inherits."""
 SIMPLE = {
     int: "whole number",
     float: "number",
@@ -97,8 +106,9 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         classes |= _classes(kind, plugins)
     short = {path: path.rpartition(".")[2] for path in classes}
     fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
-    for room in ("looktwice.pipelines", "looktwice.eval.scoring", "looktwice.eval.records"):
-        if not fitting and name in (core := import_module(room)).__all__:
+    for room in CORE:
+        core = import_module(room)
+        if not fitting and isinstance(getattr(core, name, None), type):
             yield from _describe_type(getattr(core, name), room)
             return
     if not fitting:
@@ -196,7 +206,9 @@ def _kind(cls: type) -> str | None:
     if made is None:
         return None
     takes = inspect.signature(cls.__call__).parameters
-    if issubclass(cls, Reader):
+    names = getattr(cls.__call__, "__code__", _kind.__code__).co_names
+    own = is_foreign(public_path(cls))  # one that looks at the reply, by whatever class
+    if issubclass(cls, Reader) or (own and "reply" in names and "model" not in names):
         return "readers"
     if "arguments" in takes:
         return "tools"

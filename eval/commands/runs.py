@@ -155,7 +155,8 @@ def report(
     paper: Annotated[
         bool,
         typer.Option(
-            "--paper", help="Figures (SVG, PDF), table.tex and records.parquet instead, into paper."
+            "--paper",
+            help="Figures (SVG, PDF), table.tex, records.parquet instead, into RUN/paper.",
         ),
     ] = False,
     reader: Reader = None,
@@ -174,7 +175,7 @@ def report(
     from looktwice.eval.report import write_report
 
     if paper:
-        _write_paper(_score(runs, reader, NONE, judge, plugin), out or Path("paper"))
+        _write_paper(_score(runs, reader, NONE, judge, plugin), out or runs[0] / "paper")
         return
     scored = _score(runs, reader, by, judge, plugin, all_arms, only)
     folder = out or (runs[0] / only.stem if only else runs[0])

@@ -223,19 +223,21 @@ def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, 
 
 
 def doubt_keys(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong where not one key of replies that nobody scored yet is a choice; else empty."""
-    keyed, is_letter = list[Mapping[str, Any]](), False
+    """What is wrong where keys of replies that nobody scored yet are no choices; else empty."""
+    keyed, strange = 0, list[Mapping[str, Any]]()
     for row in with_known_choices(rows):
         if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:
-            keyed.append(row)
-            letters = ascii_uppercase[: len(row["choices"])]
-            is_letter = is_letter or letter_or_text(row["key"]) in letters
-    if is_letter or not keyed:
+            keyed += 1
+            if letter_or_text(row["key"]) not in ascii_uppercase[: len(row["choices"])]:
+                strange.append(row)
+    if not strange:
         return ""
+    many = f"not one of {keyed} keys is a choice, so that nothing"
+    if len(strange) < keyed:
+        many = f"{len(strange)} of {keyed} keys are no choice, so that nothing there"
     return (
-        f"not one of {len(keyed)} keys is a choice, so that nothing is right or wrong; the first is"
-        f" {keyed[0]['key']!r}, its choices are {list(keyed[0]['choices'])}. Name a column of"
-        " letters with --column key=COLUMN"
+        f"{many} is right or wrong; the first is {strange[0]['key']!r}, its choices are"
+        f" {list(strange[0]['choices'])}. Name a column of letters with --column key=COLUMN"
     )
 
 
@@ -289,7 +291,8 @@ def row_reader(reader: Stage | None) -> Callable[[Mapping[str, Any]], dict[str, 
         subtask = subtask_of_idx(row["sample"])
         sample = {
             "id": row["sample"],
-            "question": row["question"],
+            # a key tells of what kind a question is whose words the log leaves out
+            "question": row["question"] or "yes or no" * (row["key"].casefold() in ("yes", "no")),
             "images": [],
             "choices": list(row["choices"]),
             "marks": [],

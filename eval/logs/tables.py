@@ -37,15 +37,16 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "task": ("task", "category", "subtask", "dataset", "benchmark"),
     "contestant": ("contestant", "model"),
     "variant": ("variant",),
-    "reply": ("reply", "prediction", "response"),
-    "key": ("key", "target", "gold", "ground_truth"),
+    "reply": ("reply", "prediction", "response", "output", "pred", "model_answer"),
+    "key": ("key", "target", "gold", "ground_truth", "gt_answer", "label"),
+    "question": ("question", "query", "text"),
     "choices": ("choices", "options"),
     "draw": ("draw", "epoch"),
     "accuracy": ("accuracy",),
     "label": ("official_label",),
     **{
         name: (name,)
-        for name in ("question", "pictures", "answer", "verdict", "group", "tokens", "cost", "rank")
+        for name in ("pictures", "answer", "verdict", "group", "tokens", "cost", "rank")
     },
 }
 """The names under which a column is looked for; `--column NAME=COLUMN` names another."""
@@ -104,10 +105,10 @@ def find_columns(
         if column not in available:
             near = did_you_mean(column, available)
             raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
-    columns: dict[str, str] = {}
+    columns = dict(named)
     for name, guesses in aliases.items():
-        column = named.get(name) or next((by_case[g] for g in guesses if g in by_case), "")
-        if column and column not in columns.values():
+        column = next((by_case[guess] for guess in guesses if guess in by_case), "")
+        if column and name not in columns and column not in columns.values():
             columns[name] = column
     return columns
 
@@ -172,8 +173,8 @@ def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
     empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
     if len(strange := cells[values.isna() & ~empty]):
         raise TaskError(
-            f"{path}: {column} is {strange.iloc[0]!r} in row {strange.index[0] + 2}; expected 0 to"
-            f" 1, or {', '.join(sorted(WORDS))}"
+            f"{path}: {column} is {strange.iloc[0]!r} in row {strange.index[0]} (the first is row"
+            f" 0); expected 0 to 1, or {', '.join(sorted(WORDS))}"
         )
     return values
 

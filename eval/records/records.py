@@ -134,9 +134,11 @@ class RunFolder:
     def points(self) -> dict[str, PointRow]:
         """The points by id, in the order in which they were asked. Raises RunError."""
         if not (self.path / "points.yaml").exists():
+            inner = sorted(str(file.parent) for file in self.path.glob("*/points.yaml"))
+            near = f"; did you mean {' or '.join(inner[:3])}?" if inner else ""
             raise RunError(
                 f"{self.path} is no run folder: it has no points.yaml; give the folder that `run`"
-                " named"
+                f" named{near}"
             )
         nodes = self._yaml("points.yaml", list[PointRow]) or ()
         return {node["id"]: PointRow(**node) for node in nodes}

@@ -14,11 +14,12 @@ from pathlib import Path
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.display.sample_page import Shown, outcome, page, words
 from looktwice.eval.records.records import Record
-from looktwice.eval.records.writer import make_point_rows, make_record
+from looktwice.eval.records.writer import describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
     CHARACTERS,
     DryRun,
     HashOnlyBlobs,
+    StandIn,
     count_requests,
     name_of,
     try_arm,
@@ -26,7 +27,7 @@ from looktwice.eval.runs.dry_run import (
 from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.scoring.notes import SentByArm, say_unchanged
 from looktwice.eval.scoring.score import price_lines, price_of
-from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
+from looktwice.eval.tasks.base import MadeTask, TaskError, at_task, checked_items, count_items
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
@@ -38,6 +39,7 @@ from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
 from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
 from looktwice.prompting.agent.agent import Agent
 
@@ -97,11 +99,13 @@ class TriedPlan:
 
     def __init__(self, plan: Plan, limit: int | None) -> None:
         self.plan, self.limit = plan, limit
-        self.rows = make_point_rows(plan)[: len(plan.points)]
         self.tasks = {arm.task_id: arm.task for arm in plan.points}
         items = dict[str, Item]()
-        for task_id, task in self.tasks.items():
-            items[task_id] = next(checked_items(task))
+        for arm in plan.points:
+            if arm.task_id not in items:
+                with at_task(arm.task_name):
+                    items[arm.task_id] = next(checked_items(arm.task))
+        self.rows = make_point_rows(plan)[: len(plan.points)]
         self.names = labels(self.rows)
         self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
 
@@ -367,9 +371,21 @@ class TriedPlan:
 
 
 def _warnings(trial: DryRun) -> Iterator[str]:
-    """Every stage after the last call that changes views or prompt, which no model sees; and draws
-    that are alike."""
-    arm, trace = trial.arm, trial.state.trace
+    """Every stage after the last call that changes views or prompt, which no model sees; a reader
+    that makes no letter of the made-up reply; and draws that are alike."""
+    arm, trace, letters = trial.arm, trial.state.trace, trial.state.sample.letters
+    if trial.calls and trial.state.answer is None and not trial.error:
+        try:
+            recorder = RecordingModel(StandIn(arm.model), trial.item.sample.id)
+            read = step("read", arm.read, trial.state, recorder).answer
+        except StageFailed as exc:
+            yield f"the reader fails on the reply '(A)': {describe_failure(exc.__cause__ or exc)}"
+        else:
+            if letters and read is not None and read.strip() not in letters:
+                yield (
+                    f"of the reply '(A)' the reader makes {read!r}, which is none of"
+                    f" {', '.join(letters)}: such answers are unreadable"
+                )
     asked = [number for number, entry in enumerate(trace) if entry.calls]
     for before, after in pairwise(trace[asked[-1] :] if asked else ()):
         if (before.views, before.prompt) != (after.views, after.prompt):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from itertools import count, product
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
-from looktwice.eval.tasks.base import Task
+from looktwice.eval.tasks.base import Task, at_task
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.config.expand import flat_changes
@@ -83,6 +83,9 @@ class Study:
         if self.fresh and self.folder.exists():
             self._move_aside()
         # its faults come before the first request
+        for arm in self.plan.points:
+            with at_task(arm.task_name):
+                arm.task.facts  # noqa: B018  reads the table
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan
         cache = self.cache or self.out / ".cache"
         run = self._make_run(cache)
@@ -300,14 +303,21 @@ def evaluate(
     TaskError and RunError, and TypeError for what is no task, contestant or model, for a stage that
     asks where no model is given, and if the settings of a contestant cannot be serialized.
     """
+    sweep = {place.removeprefix("stages."): levels for place, levels in (sweep or {}).items()}
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
     tasks = task if isinstance(task, Mapping) else {str(name): task}
     pipelines = _checked_stages(tasks, contestants, model, reader, draws)
+    slots = dict.fromkeys(chain.from_iterable(pipelines.values()))
+    if lost := [place for place in sweep if place.split(".")[0] not in slots]:
+        raise RunError(
+            f"sweep: no contestant has the stage of {lost[0]!r}; a place is STAGE.SETTING, of"
+            f" {', '.join(slots)}"
+        )
     options = RunOptions(workers=workers, limit=limit)
     arms: dict[str, Arm] = {}
     for task_name, one in tasks.items():
         for number, (name, given) in enumerate(pipelines.items()):
-            for changes, stages in _swept(given, sweep or {}):
+            for changes, stages in _swept(given, sweep):
                 used = model if any(map(asks_model, stages.values())) else None
                 asked = one, used, stages, reader or Robust(), draws, seed
                 arm = with_id(Arm(name, changes, task_name, *asked, number == 0, "", ""))
@@ -319,7 +329,7 @@ def evaluate(
                 arms[arm.id] = arm
     own = file_names(["+".join(tasks)])["+".join(tasks)]
     folder = Path("runs", f"{own}-{digest([*arms])[:8]}") if out is None else Path(out)
-    levels = {f"stages.{p}": [*map(_plain, values)] for p, values in (sweep or {}).items()}
+    levels = {f"stages.{p}": [*map(_plain, values)] for p, values in sweep.items()}
     config = {"sweep": levels} if levels else {}
     plan = Plan(folder.name, tuple(arms.values()), config=config)
     outcome = Study(plan, folder.parent, options)()

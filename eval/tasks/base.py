@@ -10,9 +10,11 @@ name (`eval.scoring`). Its test goes to `tests/eval/tasks/`."""
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -193,6 +195,15 @@ def require_some(n: int | None) -> None:
         raise TaskError(f"n is how many questions are made, 1 or more; found {n!r}")
 
 
+@contextmanager
+def at_task(name: str) -> Iterator[None]:
+    """Raise every TaskError again with the place of the task in front."""
+    try:
+        yield
+    except TaskError as exc:
+        raise TaskError(f"tasks.{name}: {exc}") from exc
+
+
 def checked_items(task: Task) -> Iterator[Item]:
     """The items of a task. Raises TaskError at the first that cannot be asked or written down."""
     for item in task:
@@ -296,8 +307,13 @@ class RowErrors:
         )
 
     def _first(self, limit: int) -> list[str]:
-        more = [f"... and {len(self.found) - limit} more"] if len(self.found) > limit else []
-        return [*self.found[:limit], *more]
+        """The first lines; of those that differ in numbers and quoted words alone, one."""
+        kinds: dict[str, list[str]] = {}
+        for line in self.found:
+            kinds.setdefault(re.sub(r"\d+|'[^']*'|, ", "", line), []).append(line)
+        lines = [line + f" ({len(more)} more alike)" * bool(more) for line, *more in kinds.values()]
+        more = [f"... and {len(lines) - limit} more"] if len(lines) > limit else []
+        return [*lines[:limit], *more]
 
 
 def suggest_among(word: str, among: Iterable[str]) -> str:

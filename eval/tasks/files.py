@@ -67,7 +67,12 @@ class FolderFiles:
         try:
             return read_file(file_inside(self.root, name))
         except OSError as exc:
-            raise TaskError(f"{self.root / name} cannot be read ({exc.strerror})") from exc
+            hint = ""
+            if self.root.is_file():
+                hint = f"; `path` is the folder, {self.root.parent}, and `file` {self.root.name}"
+            elif others := sorted(path.name for path in self.root.glob(f"*{Path(name).suffix}")):
+                hint = f"; there is {', '.join(others[:3])}, named by `file`"
+            raise TaskError(f"{self.root / name} cannot be read ({exc.strerror}){hint}") from exc
 
     def ending(self, tail: str) -> Iterator[str]:
         """The names that end with these parts, the shortest first."""

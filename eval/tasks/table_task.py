@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.scoring.verdict import Scorer
-from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
+from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError
 from looktwice.eval.tasks.files import (
     DataLocation,
     Files,
@@ -23,6 +23,7 @@ from looktwice.eval.tasks.files import (
     picture_from_cell,
 )
 from looktwice.eval.tasks.table_files import Row, TableFile, open_table
+from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -253,10 +254,10 @@ class MappedTask(TableTask):
         if not names:
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
         if unknown := [name for name in self.columns if name not in self._usual]:
-            hint = suggest_name(unknown[0], self._usual)
             raise TaskError(
-                f"columns: {unknown[0]!r} is no setting of `columns`{hint} the table has the"
-                f" columns {', '.join(names)}"
+                f"columns: {unknown[0]!r} is no setting of `columns`, which are"
+                f" {', '.join(self._usual)}{did_you_mean(unknown[0], self._usual)}; the table has"
+                f" the columns {', '.join(names)}"
             )
         mapping = {}
         for name, guesses in self._usual.items():
@@ -289,6 +290,6 @@ def require_known(columns: Iterable[str], available: Iterable[str]) -> None:
     for column in columns:
         if column not in names:
             raise TaskError(
-                f"there is no column {column!r}{suggest_name(column, names)} the table has the"
+                f"there is no column {column!r}{did_you_mean(column, names)}; the table has the"
                 f" columns {', '.join(names)}"
             )

@@ -211,6 +211,10 @@ class Expansion:
         file."""
         if model is None and len(models) == 1 and "model" not in self.config:
             model = next(iter(models))
+        if models and isinstance(model, Mapping) and "use" not in model:
+            place = ".".join(["models", next(iter(models)), *[*model][:1]])
+            self.faults.note(f"model: the models stand in `models:`, so say {place}")
+            model = next(iter(models))
         if not isinstance(model, str):
             return model, "model"
         if model not in models:

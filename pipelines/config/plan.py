@@ -25,6 +25,7 @@ from looktwice.pipelines.config.spec import (
     settings,
     spec,
 )
+from looktwice.pipelines.counted import counted
 
 NAME = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
@@ -180,19 +181,21 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
     faults."""
     seen: dict[tuple[str, str], Arm] = {}
     tasks: dict[str, tuple[str, Any]] = {}
+    twins: dict[tuple[str, str], list[str]] = {}
     for arm in arms:
         twin = seen.setdefault((arm.id, _reader_id(arm)), arm)
         if twin.contestant != arm.contestant:
             shown = [f"{k}={'null' if v is None else v}" for k, v in arm.changes.items()]
-            advice = "; drop one"
+            drop = f"; drop one (contestants.{arm.contestant}=null)"
+            advice = drop
             if shown:
-                advice = f" under {', '.join(shown)}; drop one, or make this change a contestant"
+                advice = f" under {', '.join(shown)}{drop}, or make this change a contestant"
             if arm.draws != twin.draws:
                 advice += (
                     f", and give the other `draws: {max(arm.draws, twin.draws)}`: draws alone are"
                     " no difference, they ask again"
                 )
-            faults.note(
+            twins.setdefault((arm.contestant, twin.contestant), []).append(
                 f"contestants.{arm.contestant}: the same as {twin.contestant!r} on"
                 f" {arm.task_name}{advice}"
             )
@@ -203,6 +206,8 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
                 f"tasks.{arm.task_name}: differs from {name!r} in its folder alone; rename one of"
                 " the folders"
             )
+    for first, *more in twins.values():
+        faults.note(first + f"; and so in {counted(len(more), 'more arm')}" * bool(more))
 
 
 def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:

@@ -157,7 +157,7 @@ def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) 
 def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folder: Path) -> None:
     contestants = "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}"
     output = check(folder, f"{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}")
-    fault = "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one, or"
+    fault = "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one ("
     assert fault in output
     often = check(folder, "", "contestants={plain: {}, often: {draws: 5}}")
     assert "the same as 'plain'" in often and "give the other `draws: 5`" in often

@@ -330,7 +330,7 @@ def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.Mon
         ("a.csv", b"", "is empty; a CSV begins with the names"),
         ("a.csv", b"id,correct\n", "holds no row"),
         ("a.csv", b"name,points\nx,1\n", "which column"),
-        ("a.csv", b"id,correct\nq1,perhaps\n", "'perhaps' in row 2"),
+        ("a.csv", b"id,correct\nq1,perhaps\n", "'perhaps' in row 0"),
         ("a.csv", b"id,correct\nq1,7\n", r"lies in 0\.\.1"),
         ("a.xlsx", b"nothing", "cannot be read as an Excel table"),
         ("a.txt", b"nothing", "expected a run folder"),
