@@ -6,10 +6,12 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -92,6 +94,9 @@ OLD: Mapping[str, Old] = {
 }
 """Former commands, which still answer in this release."""
 
+OPTION = re.compile(r"-[A-Za-z]|--[A-Za-z][\w.-]*")
+SET = "set sweep m name model models task tasks contestant contestants only seed draws stages"
+"""What is set by its place, and not by an option."""
 OLD_OPTIONS = {"run": {"--fresh": "--again=all", "--keep-failed": "--again=nothing"}}
 
 
@@ -110,6 +115,35 @@ def renew(words: Sequence[str]) -> list[str]:
     return [command, *renewed, *(word for word in more if word.partition("=")[0] not in given)]
 
 
+def say_near(word: str, known: Iterable[str]) -> str:
+    """Ends a sentence about an unknown command or option with the one that is meant."""
+    from looktwice.pipelines.config.classes import did_you_mean
+
+    return did_you_mean(word, known)
+
+
+def unknown_options(words: Sequence[str], params: Sequence[Any]) -> Iterator[str]:
+    """The options among what is typed that a command has not, each with what may be typed."""
+    known = {name: param for param in params for name in (*param.opts, *param.secondary_opts)}
+    before = ""
+    for word in takewhile("--".__ne__, words):
+        option = word.partition("=")[0]
+        is_value = before.startswith("-") and not getattr(known.get(before), "is_flag", True)
+        before = word
+        if is_value or not OPTION.fullmatch(option) or option in {*known, "--help"}:
+            continue
+        name = option.lstrip("-")
+        options = [own.removeprefix("--") for own in (*known, "--help") if own.startswith("--")]
+        hint = say_near(name, options).replace("'", "'--", 1) or "; see --help"
+        if name in ("resume", "continue"):
+            hint = "; the same command goes on where it was stopped"
+        elif "overrides" in known and ("." in name or name in SET.split()):
+            hint = "; say stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
+        elif "words" in known:
+            hint = f"; a setting of an analysis is written {name}=VALUE"
+        yield f"{option}{hint}"
+
+
 class Commands(TyperGroup):
     """Answers former commands too, and lists the others in groups."""
 
@@ -118,7 +152,15 @@ class Commands(TyperGroup):
         if words != args:
             said = f"`looktwice {args[0]}` has become `looktwice {shlex.join(words)}`"
             typer.echo(said, err=True)
-        return super().resolve_command(ctx, words)
+        if ctx.resilient_parsing:  # a shell completes what is typed
+            return super().resolve_command(ctx, words)
+        if words[0] not in self.commands:
+            near = say_near(words[0], [*self.commands, "--help", "--version"])
+            ctx.fail(f"there is no command {words[0]!r}{near}; `looktwice --help` lists them")
+        resolved = super().resolve_command(ctx, words)
+        for option in unknown_options(words[1:], self.commands[words[0]].params):
+            ctx.fail(f"{words[0]} has no option {option}")
+        return resolved
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for group, commands in COMMANDS.items():

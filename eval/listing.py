@@ -28,6 +28,7 @@ from looktwice.pipelines.config.classes import (
     kind_of,
     type_hints,
 )
+from looktwice.pipelines.config.elsewhere import ELSEWHERE
 from looktwice.pipelines.config.paths import shipped
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
@@ -112,7 +113,17 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
             yield from _describe_type(getattr(core, name), room)
             return
     if not fitting:
-        hint = did_you_mean(name, [*SAYS, *classes, *short.values()])
+        part = name.casefold().removesuffix("s")
+        kinds = [kind for kind in ROOMS if kind == f"{part}s"] or [*ROOMS]
+        for line in dict.fromkeys(line for kind in kinds for line in list_kind(kind, plugins)):
+            path = line.split()[0]
+            words = f"{path.partition('.')[2]} {ELSEWHERE.get(path.rpartition('.')[2], '')}"
+            if len(kinds) == 1 or part in words.casefold():
+                fitting.append(path)
+                yield line
+        if fitting:
+            return
+        hint = did_you_mean(name, [*SAYS, *short.values(), "Scorer"])
         raise ConfigError(
             [f"list {name}: no such kind or class{hint}; there are {', '.join(SAYS)}"]
         )
@@ -230,10 +241,10 @@ def copy_config(name: str, out: Path | None = None) -> Path:
     configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **shipped()}
     config = configs.get(name.removesuffix(".yaml"))
     if config is None:
-        hint = did_you_mean(name, configs)
-        raise ConfigError(
-            [f"{name}: no shipped configuration of this name{hint}; see `looktwice list configs`"]
-        )
+        hint = did_you_mean(name, configs) or "; see `looktwice list configs`"
+        if name.endswith(".yaml"):
+            hint += f"; a new file is --out {name}"
+        raise ConfigError([f"{name}: no shipped configuration of this name{hint}"])
     target = out or Path(config.name)
     if target.exists():
         raise FileExistsError(f"{target} is there already; give another --out FILE")

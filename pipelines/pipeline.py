@@ -94,6 +94,9 @@ class RecordingModel:
         """Ask this or a second model; a call of a second one is recorded with its identity."""
         self.check()
         sent, name = tuple(messages), "" if model is self.model else model.identity
+        if not all(isinstance(message, Message) for message in sent):
+            wanted = "a model is asked messages, such as (Message('user', (state.prompt,)),)"
+            raise TypeError(f"{wanted}, found {messages!r:.80}")
 
         def record(reply: Reply | None, error: str = "") -> None:
             self.calls.append(Call(sent, draw, options, reply, error, name))
@@ -261,7 +264,7 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
         except BaseException as exc:
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
             raise StageFailed(slot, traced(state.with_notes(*inner, *remarks))) from exc
-    fault = f"it gave back {type(after).__name__}, not a State"
+    fault = f"it gave back {type(after).__name__}, not a State; end in `return state.replace(...)`"
     if isinstance(after, State):
         fault = after.fault()
     if fault:

@@ -143,7 +143,7 @@ def export(
                 " shards of one: run."
             ),
         ),
-    ],
+    ] = "",
     out: Annotated[
         Path, typer.Option(help="Where to write: a folder; trajectories: FILE.jsonl or .parquet.")
     ] = Path("export"),

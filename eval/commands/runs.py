@@ -261,7 +261,7 @@ def view(
 
 def show(
     run: RunPath,
-    sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="A sample's id.")],
+    sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="A sample's id.")] = "",
     out: Annotated[
         Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
     ] = None,

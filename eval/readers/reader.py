@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from looktwice.pipelines.config.build import build
-from looktwice.pipelines.config.classes import ALIASES, ConfigError, named_alias
+from looktwice.pipelines.config.classes import ALIASES, ConfigError, did_you_mean, named_alias
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
@@ -100,8 +100,11 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
     """
     path = name if "." in name else readers_by_name().get(name)
     if path is None:
-        names = ", ".join(sorted(readers_by_name()))
-        raise ConfigError([f"reader: no reader is named {name!r}; there are {names}"])
+        names = sorted(readers_by_name())
+        near = did_you_mean(_in_snake_case(name), names)
+        raise ConfigError(
+            [f"reader: no reader is named {name!r}{near}; there are {', '.join(names)}"]
+        )
     reader: Stage = build({"use": path}, Scope(plugins=tuple(plugins)), "reader")
     return reader
 

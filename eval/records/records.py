@@ -3,6 +3,7 @@ record."""
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -134,11 +135,13 @@ class RunFolder:
     def points(self) -> dict[str, PointRow]:
         """The points by id, in the order in which they were asked. Raises RunError."""
         if not (self.path / "points.yaml").exists():
-            inner = sorted(str(file.parent) for file in self.path.glob("*/points.yaml"))
-            near = f"; did you mean {' or '.join(inner[:3])}?" if inner else ""
+            of_study = Path("runs").glob(f"{glob.escape(self.path.stem)}/points.yaml")
+            inner = (*self.path.glob("*/points.yaml"), *of_study)
+            near = sorted(str(file.parent) for file in inner)[:3]
+            meant = f"; did you mean {' or '.join(near)}?" if near else ""
             raise RunError(
                 f"{self.path} is no run folder: it has no points.yaml; give the folder that `run`"
-                f" named{near}"
+                f" named{meant}"
             )
         nodes = self._yaml("points.yaml", list[PointRow]) or ()
         return {node["id"]: PointRow(**node) for node in nodes}

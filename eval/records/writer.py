@@ -4,11 +4,12 @@ writer of the folder: whole lines, one thread, one process at a time."""
 from __future__ import annotations
 
 import os
+import re
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import FrozenInstanceError, asdict
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,7 @@ from looktwice.eval.records.records import (
     SampleRow,
     refuse_links,
 )
-from looktwice.pipelines.config.classes import place_in_plugins
+from looktwice.pipelines.config.classes import did_you_mean, place_in_plugins
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.disk import MOST_LINE, append_file, dump_yaml, write_file
@@ -252,8 +253,23 @@ def describe_failure(exc: BaseException) -> str:
     text, place = describe(exc), place_in_plugins(exc)
     if place:
         first, *more = text.split("\n", 1)
-        text = "\n".join([f"{first}, in {place}", *more])
+        text = "\n".join([f"{first}, in {place}{_meant_by(exc, text)}", *more])
     return mask_keys(f"{text}\n{mend_text(''.join(traceback.format_exception(exc)))}")
+
+
+def _meant_by(exc: BaseException, text: str) -> str:
+    """What to type in place of what an object of ours has not, or that was set."""
+    if isinstance(exc, FrozenInstanceError):
+        return "; change a copy, such as state.replace(prompt=...)"
+    owner, name = type(getattr(exc, "obj", None)), getattr(exc, "name", None)
+    if strange := re.search(r"State\.__init__.. got an unexpected keyword argument '(\w+)'", text):
+        owner, name = State, strange[1]
+    if not isinstance(name, str) or not owner.__module__.startswith("looktwice.pipelines."):
+        return ""
+    names = {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
+    return (
+        f"{did_you_mean(name, sorted(names))}; `looktwice list {owner.__name__}` names what it has"
+    )
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, say_no_answer, spec
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import ModelError, close_model
 from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.models.image_tokens import image_rule
@@ -280,7 +281,12 @@ class TriedPlan:
         fail."""
         for task in self.tasks.values():
             items = islice(checked_items(task), self.limit if isinstance(task, Folder) else 0)
-            if faults := list(filter(None, (_mark_fault(item.sample) for item in items))):
+            samples = [item.sample for item in items]
+            marks = [mark for sample in samples for mark in sample.marks]
+            points = [(mark.x, mark.y) for mark in marks if isinstance(mark, Point)]
+            if points and max(map(max, points)) <= 1:
+                yield "warning: marks are in pixels, and no point is beyond 1; are these shares?"
+            if faults := list(filter(None, map(_mark_fault, samples))):
                 yield (
                     f"{counted(len(faults), 'sample')} would fail for a mark outside its image;"
                     f" the first: {faults[0]}"

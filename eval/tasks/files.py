@@ -67,9 +67,10 @@ class FolderFiles:
         try:
             return read_file(file_inside(self.root, name))
         except OSError as exc:
-            hint = ""
+            hint = ""  # what was meant
             if self.root.is_file():
                 hint = f"; `path` is the folder, {self.root.parent}, and `file` {self.root.name}"
+                hint += "; eval.tasks.Columns reads tables"
             elif others := sorted(path.name for path in self.root.glob(f"*{Path(name).suffix}")):
                 hint = f"; there is {', '.join(others[:3])}, named by `file`"
             raise TaskError(f"{self.root / name} cannot be read ({exc.strerror}){hint}") from exc

@@ -60,8 +60,9 @@ class Binder:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must
         be."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
+            write = f"; write {{use: {node}}}" if isinstance(node, str) else ""
             return self.fault(
-                place, f"expected a node with `use: folder.room.Class`, found {node!r}"
+                place, f"expected a node with `use: folder.room.Class`, found {node!r}{write}"
             )
         if no_number := first_non_finite(node):
             return self.fault(
@@ -89,18 +90,19 @@ class Binder:
         if not dataclasses.is_dataclass(cls):
             return self.fault(
                 place,
-                f"{cls.__name__} is not a dataclass; its fields are its settings, so make it one",
+                f"{cls.__name__} is not a dataclass; its fields are its settings, so write"
+                " @dataclass(frozen=True) above it",
             )
         before, hints = self.noticed, type_hints(cls)
         own_fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - own_fields.keys():
-            self.fault(
-                f"{place}.{name}",
-                f"{cls.__name__} has no setting {name!r}{did_you_mean(name, own_fields)}",
-            )
+            near = did_you_mean(name, own_fields) or f"; it has {', '.join(own_fields) or 'none'}"
+            self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")
         for name, f in own_fields.items():
             if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
-                wanted = _one_of(hints.get(name))
+                wanted = (
+                    _one_of(hints.get(name)) or f"; `looktwice list {cls.__name__}` tells of it"
+                )
                 self.fault(place, f"{cls.__name__} needs the setting {name!r}{wanted}")
         values = {
             k: self.value(
@@ -197,14 +199,18 @@ class Binder:
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             more = "" if wrong["type"] == "literal_error" else f" ({wrong['msg']})"
+            if cls := dataclass_in(hint):
+                more = f"; it is a mapping of {', '.join(type_hints(cls))}"
+            several = isinstance(value, list) or (isinstance(value, str) and "," in value)
+            if several and is_plain(hint):
+                more += f"; several values are a sweep, such as 'sweep.{place}=[5, 10]'"
             return self.fault(place, f"expected {_shown(hint)}, found {value!r}{more}")
         # a protocol: any object may stand here, a plain value never; none of several is no value
         except SchemaError:
             if isinstance(value, list | tuple) and not value:
                 return ()
-            return self.fault(
-                place, f"expected a node with `use:` ({_shown(hint)}), found {value!r}"
-            )
+            wanted = f"expected a node with `use:` ({_shown(hint)}), found {value!r}"
+            return self.fault(place, f"{wanted}; write {{use: folder.room.Class}}")
 
     def fault(self, place: str, text: str) -> None:
         """Note a fault, once."""

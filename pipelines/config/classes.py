@@ -13,14 +13,18 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import re
 import sys
 import types
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from looktwice.pipelines.config.elsewhere import ELSEWHERE
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
@@ -133,6 +137,8 @@ def load_plugin(text: str) -> str:
     name = path.stem if is_file else text
     if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
         why = f"the name {name!r} is taken or not a plain name; rename the file or package"
+        if Path(file := f"{name.split('.')[0]}.py").is_file():
+            why = f"name the file, --plugin {file}"
         raise _plugin_fault(text, why)
     if is_file:
         _import_file(path, name, text)
@@ -191,14 +197,14 @@ def _own_room(parts: Sequence[str], use: str) -> str:
 
 
 def _meant(name: str) -> str:
-    """`; did you mean 'X'?` with the path of a public class of ours of this name."""
-    rooms = [
-        f"{near}.{room}" for near in FOLDERS for room, is_one in _rooms(near).items() if is_one
-    ]
-    for room in rooms:
-        if name in importlib.import_module(f"looktwice.{room}").__all__:
-            return f"; did you mean '{room}.{name}'?"
-    return ""
+    """`; did you mean 'X'?` with the path of a public class of ours of this name or one like it."""
+    paths = dict[str, str]()
+    for folder in FOLDERS:
+        for room in (room for room, is_package in _rooms(folder).items() if is_package):
+            for known in importlib.import_module(f"looktwice.{folder}.{room}").__all__:
+                paths.setdefault(known, f"{folder}.{room}.{known}")
+    near = did_you_mean(name, paths)
+    return near and near.replace(last := near.split("'")[1], paths[last])
 
 
 @cache
@@ -231,18 +237,20 @@ def _is_class(module: Any, name: str) -> bool:
 
 
 def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
-    """`; did you mean 'X'?` with the known names most like `word`, at most so many; empty where
-    none is alike.
+    """`; did you mean 'X'?` with the known names that `word` stands for elsewhere, or that are most
+    like it, at most so many; empty where none is.
 
-    Capitals count as small letters, and a space as an underscore.
+    Capitals count as small letters, and a space or dash as an underscore.
     """
 
     def folded(name: object) -> str:
-        return str(name).casefold().replace(" ", "_")
+        return re.sub("[ -]", "_", str(name).casefold())
 
     names = {folded(name): str(name) for name in known}
-    near = [repr(names[key]) for key in difflib.get_close_matches(folded(word), names, most, 0.62)]
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    meant = [folded(name) for name, others in ELSEWHERE.items() if folded(word) in others.split()]
+    near = [key for key in meant if key in names and folded(word) not in names]
+    near = near or difflib.get_close_matches(folded(word), names, most, 0.62)
+    return f"; did you mean {' or '.join(repr(names[key]) for key in near[:most])}?" if near else ""
 
 
 Kind = Literal["task", "stage", "model"]
@@ -354,6 +362,11 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
         raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes a {kind}")
     parts = {*dir(cls), *getattr(cls, "__dataclass_fields__", ())}
     lacking = [f"`{part}`" for part in PARTS[wanted] if part.partition("(")[0] not in parts]
+    with suppress(ValueError):  # a callable of C tells nothing of itself
+        try:
+            inspect.signature(cls.__call__).bind(*PARTS) if wanted == "stage" else None
+        except TypeError:
+            lacking = [f"`{part}`" for part in PARTS[wanted]]
     if lacking:
         whole = ", ".join(f"`{part}`" for part in PARTS[wanted])
         raise ValueError(

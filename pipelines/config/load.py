@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_type_hints
 
 import yaml
 from omegaconf import OmegaConf
@@ -16,7 +16,14 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
 from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
-from looktwice.pipelines.config.entries import Contestant, Needs, StudyConfig
+from looktwice.pipelines.config.entries import (
+    Choose,
+    Contestant,
+    Fragility,
+    Needs,
+    StudyConfig,
+    Thresholds,
+)
 from looktwice.pipelines.config.paths import (
     Scope,
     allowed_roots,
@@ -311,8 +318,14 @@ GONE = {
         "`replace: true` lets them stand alone"
     )
 }
-KNOWN: dict[int, type] = {3: Contestant, 4: Needs}
-"""What holds an entry, by the number of words of its place."""
+KNOWN: dict[tuple[str, int], type] = {
+    ("contestants", 3): Contestant,
+    ("contestants", 4): Needs,
+    ("choose", 2): Choose,
+    ("fragility", 2): Fragility,
+    ("thresholds", 2): Thresholds,
+}
+"""What holds an entry, by the first of the words of its place and their number."""
 
 
 def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -325,8 +338,8 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         for error in exc.errors(include_url=False, include_context=False):
             words = [str(word) for word in error["loc"]]
             if error["type"] == "extra_forbidden":
-                entries = KNOWN.get(len(words), StudyConfig).__annotations__
-                near = did_you_mean(words[-1], entries)
+                entries = KNOWN.get((words[0], len(words)), StudyConfig).__annotations__
+                near = _place_of(words[-1], config) or did_you_mean(words[-1], entries)
                 fault = (
                     GONE.get(words[-1]) or f"no such entry{near}; there are {', '.join(entries)}"
                 )
@@ -337,8 +350,19 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 shown = repr(error["input"])
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
                 message = error["msg"][0].lower() + error["msg"][1:]
-                wrong.note(f"{place}: {message}, found {shown}")
+                message = message.replace("valid dictionary", "mapping")
+                entry = get_type_hints(StudyConfig, include_extras=True)[words[0]].__metadata__[-1]
+                wrong.note(f"{place}: {message}, found {shown}; such as `{entry.example}`")
     return strange, wrong
+
+
+def _place_of(word: str, config: Mapping[str, Any]) -> str:
+    """`; did you mean 'X'?` with the place of a slot of this name, or of a stage's setting."""
+    stages = config.get("stages")
+    for slot, node in stages.items() if isinstance(stages, Mapping) else ():
+        if word == slot or (isinstance(node, Mapping) and word in node):
+            return f"; did you mean 'stages.{slot}{f'.{word}' * (word != slot)}'?"
+    return ""
 
 
 UNION = ("str", "dict", "list", "none")
@@ -348,7 +372,7 @@ def name_faults(config: Mapping[str, Any]) -> list[str]:
     """Changes under `sweep` and `each` that would change nothing, because what they name is not
     there."""
     named = ("stages", "tasks", "models", "contestants")
-    there = {key: set(config.get(key) or ()) for key in named}
+    there: dict[str, Any] = {key: set(config.get(key) or ()) for key in named}
     for contestant in (config.get("contestants") or {}).values():
         there["stages"] |= set((contestant or {}).get("stages") or ())
     changes = [("sweep.", key, v) for key, vs in (config.get("sweep") or {}).items() for v in vs]
@@ -357,7 +381,8 @@ def name_faults(config: Mapping[str, Any]) -> list[str]:
     faults = Faults()
     for entry, key, value in changes:
         if fault := _name_fault(entry, key, value, there):
-            faults.note(f"{entry}{key}: {fault}")
+            near = _place_of(key.partition(".")[0], config)
+            faults.note(f"{entry}{key}: {fault}{near}")
     return faults
 
 

@@ -97,6 +97,11 @@ class Agent:
 
     def __post_init__(self) -> None:
         read_texts(self)
+        if not isinstance(self.tools, Mapping):
+            raise TypeError("tools is a mapping of names to tools, such as {zoom: {use: ...Zoom}}")
+        for name, tool in self.tools.items():
+            if not hasattr(tool, "arguments"):
+                raise TypeError(f"tools: {name!r} is no tool; `looktwice list tools` names them")
         wrong = [name for name in self.tools if not NAME.fullmatch(name)]
         if wrong or not self.tools:
             raise ValueError(

@@ -123,7 +123,9 @@ def test_list_tells_the_settings_of_a_class_and_where_the_documents_are() -> Non
     assert "`revision` pins a commit" in said("list", "DepthAnything")
     assert ".replace(self, **changes: Any) -> State: A copy" in said("list", "State")
     assert "did you mean 'Circles'?" in said("list", "Circels", code=2)
-    assert "did you mean 'stages'?" in said("list", "stage", code=2)
+    assert "prompting.turns.Ask " in said("list", "stage")
+    markers = looktwice("list", "markers").output.splitlines()
+    assert {line.split(".")[1] for line in markers} == {"markers"}
 
 
 def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
