@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.model import CallOptions, Messages, Reply, ToolCall, Usage, canonical
+from looktwice.pipelines.model import (
+    CallOptions,
+    Finish,
+    Messages,
+    Reply,
+    ToolCall,
+    Usage,
+    canonical,
+)
 from looktwice.pipelines.picture import decode
 from looktwice.pipelines.view import View
 
@@ -39,6 +47,7 @@ LETTER = re.compile(r"Which letter is (\w+)\?")
 COUNT = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
 NUMBER = re.compile(r"Image (\d+)")
 TOLD = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
+SOUGHT = re.compile(r"Is there (\w+) in|Could (\w+) be there")
 NO_MORE = re.compile(r"cannot look any further")
 
 
@@ -102,7 +111,9 @@ class NearSighted:
     characters.
 
     Asked to describe, it says what it can tell of every colour ("red: the letter K"), and it
-    believes such words where it sees nothing large enough itself.
+    believes such words where it sees nothing large enough itself. Asked for Yes or No, it says of
+    the last image whether a colour is there, or whether the question could be answered, with its
+    likelihoods.
 
     Nothing but the messages is looked at. Raises PictureError for bytes that are no image.
     """
@@ -128,7 +139,12 @@ class NearSighted:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """The answer where it can be read, else a call of the tool, else that it cannot be told."""
-        text, calls = self._reply(messages, options)
+        likely = dict[str, float]()
+        if _words(messages, "user").endswith("Answer Yes or No."):
+            text, calls = self._judge(messages), tuple[ToolCall, ...]()
+            likely = {text: math.log(0.98), "No" if text == "Yes" else "Yes": math.log(0.02)}
+        else:
+            text, calls = self._reply(messages, options)
         cost = 0
         for message in messages:
             for part in message.parts:
@@ -138,7 +154,9 @@ class NearSighted:
                     cost += math.prod(math.ceil(side / PATCH) for side in part.size)
         written = len(text) + sum(len(call.arguments) for call in calls)
         usage = Usage(cost, math.ceil(written / 4))
-        return Reply(text, "tool" if calls else "stop", tool_calls=calls, usage=usage)
+        given = (likely,) if likely and options.logprobs else ()
+        finish: Finish = "tool" if calls else "stop"
+        return Reply(text, finish, tool_calls=calls, usage=usage, logprobs=given)
 
     def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
         words = _words(messages, "user")
@@ -166,6 +184,17 @@ class NearSighted:
         window = self.window * 0.9 ** (len(images) - len(seen))
         arguments = json.dumps({"image": best.number, "box": self._around(best, window)})
         return self._call(small, arguments, messages, options)
+
+    def _judge(self, messages: Messages) -> str:
+        """Yes or No, of the last image."""
+        words, (*_, (number, view)) = _words(messages, "user"), _images(messages)
+        sought = [*SOUGHT.finditer(words), *LETTER.finditer(words), *COUNT.finditer(words)]
+        color = next(filter(None, sought[0].groups())) if sought else ""
+        sight = _see(number, view, color) if color in HUES else None
+        if sight is None or sought[0].re is SOUGHT:
+            return "Yes" if sight else "No"
+        near = sight.whole and sight.height(sought[0].re is COUNT) >= self.min_height
+        return "Yes" if near else "No"
 
     def _describe(self, messages: Messages) -> str:
         """What it can tell of every colour of every image; letters are in one part, shapes in

@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State
 from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.where.places import Where
+from looktwice.prompting.where.places import AsksAsWhere, Where
 from looktwice.prompting.where.sources import OnMarks
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, read_texts, text_of
 from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher, NoEvidence
@@ -27,7 +27,7 @@ Told = tuple[Mark, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegionWords(Ranged):
+class RegionWords(Ranged, AsksAsWhere):
     """Tells the regions that any source of `prompting.where` finds, a line each: its label, where
     it lies in percent of the view's width and height, and its share of the image.
 
@@ -48,11 +48,6 @@ class RegionWords(Ranged):
     def __post_init__(self) -> None:
         super().__post_init__()
         read_texts(self)
-
-    @property
-    def asks(self) -> bool:
-        """Whether `where` asks the model."""
-        return self.where.asks
 
     def tell(self, state: State, marks: Sequence[Mark]) -> list[Told]:
         """How each region is, in the order in which they are told. Raises NoEvidence."""

@@ -14,7 +14,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.where.places import Places, Where
+from looktwice.prompting.where.places import AsksAsWhere, Places, Where
 from looktwice.prompting.where.sources import Detected, InCells, OnMarks
 
 
@@ -87,7 +87,7 @@ class ZoomOnCells(_Zoom, InCells):
 
 
 @dataclass(frozen=True)
-class Look:
+class Look(AsksAsWhere):
     """Crops what any source of `prompting.where` says is worth looking at; `crop` says how it is
     cut and shown.
 
@@ -101,18 +101,13 @@ class Look:
     crop: Crop = field(default_factory=Crop)
     missing: Missing = "keep"
 
-    @property
-    def asks(self) -> bool:
-        """Whether `where` asks the model."""
-        return self.where.asks
-
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
         return zoom_views(state, self.where.places(state, model), self.crop, self.missing)
 
 
 @dataclass(frozen=True)
-class Show:
+class Show(AsksAsWhere):
     """Draws what any source of `prompting.where` says is worth looking at, whole views kept:
     `marker` is any stage that draws on marks, which the regions are for it alone.
 
@@ -128,11 +123,6 @@ class Show:
 
     def __post_init__(self) -> None:
         check_ranges(self, "most >= 1")
-
-    @property
-    def asks(self) -> bool:
-        """Whether `where` asks the model."""
-        return self.where.asks
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the regions drawn on its views; the sample's own marks are as before."""

@@ -1,4 +1,5 @@
 from .places import Places as Places, Where as Where
+from .search import Rules as Rules, TreeSearch as TreeSearch
 from .sources import (
     Claimed as Claimed,
     Detected as Detected,
@@ -7,7 +8,6 @@ from .sources import (
     OnMarks as OnMarks,
 )
 from .windows import (
-    Anywhere as Anywhere,
     Elsewhere as Elsewhere,
     Segmented as Segmented,
     Sized as Sized,

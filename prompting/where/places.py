@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
 from looktwice.prompting.evidence import shown_sources
 from looktwice.specialists.protocols import NoEvidence
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +63,17 @@ class Where:
         raise NotImplementedError
 
 
+class AsksAsWhere:
+    """What asks the model exactly where its source `where` does."""
+
+    where: Where
+
+    @property
+    def asks(self) -> bool:
+        """Whether `where` asks the model."""
+        return self.where.asks
+
+
 def box_around(x: float, y: float, side: tuple[float, float], size: tuple[int, int]) -> Box:
     """A box of this width and height around (x, y) in edge coordinates, shifted into the image, and
     cut where it is larger."""
@@ -75,9 +81,3 @@ def box_around(x: float, y: float, side: tuple[float, float], size: tuple[int, i
     left = max(0.0, min(x - width / 2, size[0] - width))
     top = max(0.0, min(y - height / 2, size[1] - height))
     return Box("", left, top, left + width, top + height)
-
-
-def boxes_at(corners: Floats, side: Floats, image: int, label: str = "") -> list[Box]:
-    """Boxes of one width and height, by their upper left corners (n, 2)."""
-    wide, high = side.tolist()
-    return [Box(label, x, y, x + wide, y + high, image) for x, y in corners.tolist()]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -50,6 +50,41 @@ class OnMarks(Where):
         return Places(sought, regions, sources)
 
 
+def check_words(source: Any) -> None:
+    """Raises ValueError where words come from several places, or are none."""
+    given = [name for name in ("words", "words_field", "words_pattern") if getattr(source, name)]
+    if len(given) > 1:
+        raise ValueError(f"words come from one place, found {' and '.join(given)}")
+    if any(not word.strip() for word in source.words):
+        raise ValueError(f"words holds an empty text: {list(source.words)}")
+    try:
+        re.compile(source.words_pattern)
+    except re.error as exc:
+        raise ValueError(
+            f"words_pattern {source.words_pattern!r} is no regular expression: {exc}"
+        ) from exc
+
+
+def words_of(source: Any, sample: Sample) -> tuple[str, ...]:
+    """The words to look for. Raises ValueError for a field that the sample lacks."""
+    if name := source.words_field:
+        value = sample.meta.get(name)
+        words = [value] if isinstance(value, str) else value
+        if not isinstance(words, list | tuple) or not all(isinstance(w, str) for w in words):
+            fields = ", ".join(sorted(sample.meta)) or "none"
+            raise ValueError(
+                f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of"
+                f" texts (fields: {fields})"
+            )
+        return tuple(word.strip() for word in words if word.strip())
+    if source.words_pattern:
+        matched: list[str] = []
+        for match in re.finditer(source.words_pattern, sample.question):
+            matched += [word.strip() for word in match.groups() or (match[0],) if word]
+        return tuple(dict.fromkeys(filter(None, matched)))
+    return tuple(source.words)
+
+
 @dataclass(frozen=True)
 class Detected(Where):
     """What a detector finds in the source images, the highest score first.
@@ -74,45 +109,17 @@ class Detected(Where):
     images: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("words", "words_field", "words_pattern") if getattr(self, name)]
-        if len(given) > 1:
-            raise ValueError(f"words come from one place, found {' and '.join(given)}")
-        if any(not word.strip() for word in self.words):
-            raise ValueError(f"words holds an empty text: {list(self.words)}")
-        try:
-            re.compile(self.words_pattern)
-        except re.error as exc:
-            raise ValueError(
-                f"words_pattern {self.words_pattern!r} is no regular expression: {exc}"
-            ) from exc
+        check_words(self)
 
     def places(self, state: State, model: Model) -> Places:
         """The boxes by their images."""
-        words = self._words(state.sample)
+        words = words_of(self, state.sample)
         return Places.found(
             f"box{_for_words(words)}",
             state,
             self.images,
             lambda number: self._boxes(state.sample, number, words),
         )
-
-    def _words(self, sample: Sample) -> tuple[str, ...]:
-        if name := self.words_field:
-            value = sample.meta.get(name)
-            words = [value] if isinstance(value, str) else value
-            if not isinstance(words, list | tuple) or not all(isinstance(w, str) for w in words):
-                fields = ", ".join(sorted(sample.meta)) or "none"
-                raise ValueError(
-                    f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of"
-                    f" texts (fields: {fields})"
-                )
-            return tuple(word.strip() for word in words if word.strip())
-        if self.words_pattern:
-            matched: list[str] = []
-            for match in re.finditer(self.words_pattern, sample.question):
-                matched += [word.strip() for word in match.groups() or (match[0],) if word]
-            return tuple(dict.fromkeys(filter(None, matched)))
-        return self.words
 
     def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
         """The boxes in one source image, the most important first. Raises NoEvidence."""

@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.where.places import Places, Where, box_around, boxes_at
+from looktwice.prompting.where.places import AsksAsWhere, Places, Where, box_around
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap
 from looktwice.specialists.sharing import look_once
@@ -98,7 +98,7 @@ class Windows(Ranged, Where):
 
 
 @dataclass(frozen=True)
-class Sized(Ranged, Where):
+class Sized(Ranged, AsksAsWhere, Where):
     """The regions of `where`, each made a box of `share` of its image's width and height around its
     middle: sources of one size, which cost the same tokens.
 
@@ -109,11 +109,6 @@ class Sized(Ranged, Where):
     share: float = 0.3
 
     ranges = ("share > 0", "share <= 1")
-
-    @property
-    def asks(self) -> bool:
-        """Whether `where` asks the model."""
-        return self.where.asks
 
     def places(self, state: State, model: Model) -> Places:
         """The regions at one size."""
@@ -130,12 +125,12 @@ class Sized(Ranged, Where):
 
 
 @dataclass(frozen=True)
-class Elsewhere(Ranged, Where):
+class Elsewhere(Ranged, AsksAsWhere, Where):
     """The placebo of any source: boxes of the same sizes at random places of the same images.
 
     Each is the one of `tries` random places that overlaps least with the true regions; with
-    `tries: 1` a uniform draw over all places where it fits. Places are the same in every run with
-    the same seed, sample and draw; another `seed` gives others.
+    `tries: 1` a uniform draw over all places where it fits, as any random crop is. Places are the
+    same in every run with the same seed, sample and draw; another `seed` gives others.
     """
 
     where: Where
@@ -143,11 +138,6 @@ class Elsewhere(Ranged, Where):
     seed: int = 0
 
     ranges = ("tries >= 1", "tries <= 64")
-
-    @property
-    def asks(self) -> bool:
-        """Whether `where` asks the model."""
-        return self.where.asks
 
     def places(self, state: State, model: Model) -> Places:
         """The boxes elsewhere."""
@@ -160,36 +150,9 @@ class Elsewhere(Ranged, Where):
                 side = np.minimum((max(1.0, x1 - x0), max(1.0, y1 - y0)), size)
                 corners = np.floor(rng.uniform(0, size - side + 1, (self.tries, 2)))
                 low = np.minimum(corners, size - side)
-                drawn = boxes_at(low, side, number, mark.label)
+                edges = np.hstack([low, low + side]).tolist()
+                drawn = [Box(mark.label, a, b, c, d, number) for a, b, c, d in edges]
                 boxes.append(min(drawn, key=lambda b: sum(overlap(b.xyxy, t) for t in true)))
             return boxes
 
         return self.where.places(state, model).changed(moved)
-
-
-@dataclass(frozen=True)
-class Anywhere(Ranged, Where):
-    """`most` random boxes of `share` of each image's width and height: what any crop is worth.
-
-    Places are the same in every run with the same seed, sample and draw; another `seed` gives
-    others. `images` are counted from 0; None means all.
-    """
-
-    share: float = 0.3
-    most: int = 1
-    images: tuple[int, ...] | None = None
-    seed: int = 0
-
-    ranges = ("share > 0", "share <= 1", "most >= 1")
-
-    def places(self, state: State, model: Model) -> Places:
-        """The boxes by their images."""
-        rng = state.rng(f"Anywhere {self.seed}")
-
-        def drawn(number: int) -> Sequence[Mark]:
-            size = np.array(state.sample.images[number].size)
-            side = np.maximum(1, np.rint(self.share * size))
-            low = rng.integers(size - side + 1, size=(self.most, 2))
-            return boxes_at(low.astype(float), side, number)
-
-        return Places.found("random box", state, self.images, drawn)

@@ -22,7 +22,6 @@ from looktwice.prompting.markers import Rectangles, Spotlight
 from looktwice.prompting.turns import ZoomOnClaim
 from looktwice.prompting.views import Crop, Look, Show, ZoomOnCells, ZoomOnDetections, ZoomOnMarks
 from looktwice.prompting.where import (
-    Anywhere,
     Claimed,
     Detected,
     Elsewhere,
@@ -127,17 +126,6 @@ def test_a_uniform_placebo_reaches_every_place() -> None:
     assert set(lefts) == set(range(51))
 
 
-def test_random_boxes_have_their_share_and_reach_every_place() -> None:
-    lefts, tops = set(), set()
-    for seed in range(300):
-        (box,) = Anywhere(0.9, seed=seed).places(start(), NoModel()).regions[0]
-        x0, y0, x1, y1 = bounding_box(box)
-        assert (x1 - x0, y1 - y0) == (180, 90)
-        lefts.add(x0)
-        tops.add(y0)
-    assert (lefts, tops) == (set(range(21)), set(range(11)))
-
-
 def test_windows_are_the_best_of_what_is_left_of_a_map() -> None:
     @dataclass(frozen=True)
     class Two:
@@ -177,8 +165,10 @@ def test_what_is_shown_is_drawn_on_the_regions_alone() -> None:
     assert (pixels[top:bottom, left:right] == 250).all()
     assert pixels[80, 20].tolist() == [0, 0, 0]
     assert shown.sample is state.sample
-    few = Show(Anywhere(0.1, 9), Rectangles(label=None, color="red"), most=2)(start(), NoModel())
-    several = Show(Anywhere(0.1, 9), Rectangles(label=None, color="red"))(start(), NoModel())
+    marker = Rectangles(label=None, color="red")
+    three = start(*(Box(name, 10 * x, 50, 10 * x + 8, 58) for x, name in enumerate("ABC")))
+    few = Show(OnMarks(), marker, most=2)(three, NoModel())
+    several = Show(OnMarks(), marker)(three, NoModel())
     red = [int((s.views[0].pixels == (255, 0, 0)).all(-1).sum()) for s in (few, several)]
     assert 0 < red[0] < red[1]
 

@@ -1,0 +1,250 @@
+"""ZoomEye's search of a picture as a tree of ever smaller parts, by what the model says of each."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Literal
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.geometry import PixelRect, grow, overlaps
+from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.model import CallOptions, Message, Model, Reply
+from looktwice.pipelines.ranges import Ranged
+from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.view import View
+from looktwice.prompting.where.places import Places, Where
+from looktwice.prompting.where.sources import check_words, words_of
+from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
+
+Asked = Literal["existence", "latent", "answering"]
+GRIDS = {4: ((1, 4), (4, 1), (2, 2)), 9: ((2, 4), (4, 2), (3, 3)), 16: ((2, 8), (8, 2), (4, 4))}
+"""Columns and rows of the children of a tall node, a wide one, and any other."""
+MOST_DEPTH = 5
+TOGETHER = 50  # pixels by which boxes grow before those that overlap are united
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a picture: left, top, width and height in pixels, and how deep it lies."""
+
+    box: PixelRect
+    depth: int = 0
+
+    def children(self, patch: int, split: int = 4) -> list[Node]:
+        """Its parts row by row; none where both of its sides are below `patch`."""
+        x, y, width, height = self.box
+        if max(width, height) < patch:
+            return []
+        tall, wide, square = GRIDS[split]
+        columns, rows = tall if height >= 2 * width else wide if width >= 2 * height else square
+        across, down = _edges(x, width, columns), _edges(y, height, rows)
+        return [
+            Node((left, top, right - left, bottom - top), self.depth + 1)
+            for top, bottom in down
+            for left, right in across
+        ]
+
+    def view_box(self, size: tuple[int, int], patch: int, scale: float = 1.2) -> PixelRect:
+        """What is shown of it, as left, top, right, bottom: at least `patch` a side, and `scale`
+        times as much; at the right and lower rim it is cut."""
+        sides = [int(max(side, patch) * scale) for side in self.box[2:]]
+        starts = (at + side // 2 for at, side in zip(self.box, self.box[2:], strict=False))
+        left, top = (max(0, at - side // 2) for at, side in zip(starts, sides, strict=True))
+        return left, top, min(left + sides[0], size[0]), min(top + sides[1], size[1])
+
+
+def _edges(start: int, length: int, count: int) -> list[tuple[int, int]]:
+    """Equal parts of a length, of which the last takes the rest."""
+    cuts = [*range(start, start + length // count * count, length // count)]
+    return [*zip(cuts, [*cuts[1:], start + length], strict=True)]
+
+
+def tree_depth(size: tuple[int, int], patch: int, split: int = 4) -> int:
+    """How many times a picture of this size is split."""
+    level, depth = {Node((0, 0, *size))}, 0
+    while level := {child for node in level for child in node.children(patch, split)}:
+        level, depth = {Node((0, 0, *node.box[2:])) for node in level}, depth + 1
+    return depth
+
+
+def unite(boxes: Sequence[PixelRect]) -> list[PixelRect]:
+    """Boxes of which those that lie near one another are one."""
+    united = list[PixelRect]()
+    for box in boxes:
+        while near := [b for b in united if overlaps(grow(b, TOGETHER), grow(box, TOGETHER))]:
+            united = [b for b in united if b not in near]
+            lefts, tops, rights, bottoms = zip(box, *near, strict=True)
+            box = min(lefts), min(tops), max(rights), max(bottoms)
+        united.append(box)
+    return sorted(united)
+
+
+@dataclass(frozen=True)
+class Rules(Ranged):
+    """How ZoomEye searches: it ends at a node on which confidence that the question can be answered
+    is `up`; after three nodes a level `up` falls by the next of `steps`, and it gives up below
+    `low`.
+
+    `bias` is the weight of what is seen at the root, against what may be found by zooming in; it
+    grows to 1 at the deepest nodes. The authors' values: LLaVA up 0.6, InternVL up 0.2 and low
+    -0.2, Qwen up 0.95 and steps 0.05, 0.1, 0.2; bias 0.2 where the whole picture is not shown.
+    `patch` is the side of the vision encoder's input, below which nothing is split.
+    """
+
+    up: float = 0.6
+    low: float = 0.0
+    steps: tuple[float, ...] = (0.1, 0.1, 0.2)
+    bias: float = 0.6
+    patch: int = 384
+
+    ranges = ("patch >= 1", "bias >= 0", "bias <= 1")
+
+    def weight(self, depth: int, deepest: int) -> float:
+        """Of existence against what zooming in may bring."""
+        return self.bias + (1 - self.bias) * (depth / max(deepest, 1)) ** 2
+
+    def best_first(
+        self,
+        size: tuple[int, int],
+        ask: Callable[[Asked, Node], float],
+        bottom: bool = False,
+        no_root: bool = False,
+    ) -> tuple[list[Node], int]:
+        """The node on which the question is best answered, or none, and how many were looked at.
+
+        `ask` gives confidences of -1 to 1. With `bottom` a leaf must have been reached before it
+        ends, with `no_root` the whole picture does not count.
+        """
+        root, deepest = Node((0, 0, *size)), min(tree_depth(size, self.patch), MOST_DEPTH)
+        falls = chain(self.steps, iter(lambda: self.steps[-1], None))
+        queue, up, limit, at_bottom = [(0.0, root)], self.up, 3 * deepest, not bottom
+        seen, enough = list[tuple[float, Node]](), list[Node]()
+        while queue:
+            _, node = queue.pop(0)
+            sure = -1.0 if no_root and not node.depth else ask("answering", node)
+            seen.append((sure, node))
+            below = node.children(self.patch) if node.depth < deepest else []
+            at_bottom |= not below
+            enough += [node] if sure >= up else []
+            if enough and at_bottom:
+                break
+            if sure < up and len(seen) >= limit:
+                up, limit = up - next(falls), limit + 2
+                level, best = max(seen, key=lambda pair: pair[0])
+                enough += [best] if level >= up else []
+                if enough or up < self.low:
+                    break
+            for child in below:
+                weight = self.weight(child.depth, deepest)
+                there, hidden = ask("existence", child), ask("latent", child)
+                queue.append((weight * there + (1 - weight) * hidden, child))
+            queue.sort(key=lambda pair: -pair[0])
+        return sorted(enough, key=lambda node: -node.depth)[:1], len(seen)
+
+    def all_of(
+        self, node: Node, ask: Callable[[Asked, Node], float], threshold: float = 0.6
+    ) -> tuple[list[Node], float]:
+        """Every part, down to the second level, on which something is seen more surely than on its
+        own parts; and how surely at most."""
+        kept, best = list[Node](), threshold
+        for child in node.children(self.patch) if node.depth < 2 else ():
+            inner, sure = self.all_of(child, ask, threshold)
+            kept, best = kept + inner, max(best, sure)
+        existence = ask("existence", node)
+        return ([*kept, node], existence) if existence >= best else (kept, best)
+
+
+@dataclass(frozen=True)
+class TreeSearch(Where):
+    """ZoomEye (arXiv 2411.16044): the parts of each image on which the model says that what is
+    asked for is there and the question can be answered, by `rules`.
+
+    What to look for comes from `words`, `words_field` or `words_pattern`, as of `Detected`; each of
+    several is searched in a tree of its own, down to the smallest parts. Each look at a part is up
+    to three calls, which ask `existence`, `latent` and `answering` with {cue} and {question} filled
+    in (in our words), and read Yes or No by their likelihoods, or in the reply where there are
+    none. With `whole` the picture with the part outlined stands before the part. `fit` is a stage
+    that resizes what is sent, such as `prompting.views.LongestSide`; `options` are passed to the
+    model. With `every` it is searched for all parts that show it, down to the second level, as for
+    questions of counting. Parts that lie near one another are one. `images` are counted from 0;
+    None means all.
+    """
+
+    words: tuple[str, ...] = ()
+    words_field: str = ""
+    words_pattern: str = ""
+    rules: Rules = field(default_factory=Rules)
+    existence: Text = "Is there {cue} in the image? Answer Yes or No."
+    latent: Text = "Could {cue} be there, and be found by zooming in? Answer Yes or No."
+    answering: Text = "{question}\nDoes this image show enough to answer? Answer Yes or No."
+    whole: bool = True
+    fit: Stage | None = None
+    options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20))
+    every: bool = False
+    images: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        read_texts(self)
+
+    @property
+    def asks(self) -> bool:
+        """It does."""
+        return True
+
+    def places(self, state: State, model: Model) -> Places:
+        """The parts by their images. Raises ModelError."""
+        words, sample = words_of(self, state.sample), state.sample
+
+        def search(number: int) -> list[Mark]:
+            size, boxes = sample.images[number].size, list[PixelRect]()
+            for cue in words:
+                ask = partial(self._ask, state, model, number, cue)
+                if self.every:
+                    nodes, _ = self.rules.all_of(Node((0, 0, *size)), ask)
+                else:
+                    nodes = self.rules.best_first(size, ask, bottom=len(words) > 1)[0]
+                boxes += [node.view_box(size, self.rules.patch) for node in nodes]
+            return [Box("", *box, number) for box in unite(boxes)]
+
+        return Places.found("part that answers", state, self.images, search)
+
+    def _ask(
+        self, state: State, model: Model, number: int, cue: str, asked: Asked, node: Node
+    ) -> float:
+        """How sure the model is, -1 to 1."""
+        view = View.of(state.sample.images[number], number)
+        views = [transforms.crop(view, *node.view_box(view.size, self.rules.patch))]
+        if self.whole:
+            left, top, width, height = node.box
+            pixels, stroke = np.array(view.pixels), max(1, max(view.size) // 120)
+            corner = left + width - 1, top + height - 1
+            cv2.rectangle(pixels, (left, top), corner, (255, 0, 0), stroke)
+            views.insert(0, view.with_pixels(pixels))
+        if self.fit is not None:
+            views = list(self.fit(state.replace(views=tuple(views)), model).views)
+        text = fill_in(getattr(self, asked), cue=cue, question=state.sample.question)
+        sent = (Message("user", (*views, text)),)
+        return yes_or_no(model(sent, draw=state.draw, options=self.options))
+
+
+def yes_or_no(reply: Reply) -> float:
+    """How sure a reply is that it is so, -1 to 1: by the likelihoods of Yes and No as its first
+    token, else by its first word."""
+    likely = {"yes": 0.0, "no": 0.0}
+    first = reply.logprobs[0] if reply.logprobs else {}
+    for text, likelihood in first.items():
+        name = re.sub(r"[\W_]", "", text).lower()
+        if name in likely:
+            likely[name] += math.exp(likelihood)
+    if total := sum(likely.values()):
+        return 2 * likely["yes"] / total - 1
+    return 1.0 if re.match(r"\W*yes\b", reply.text, re.I) else -1.0

@@ -1,0 +1,168 @@
+"""ZoomEye: trees, weights, views, unions and searches equal the reference's (`zoomeye.json`, which
+om-ai-lab/ZoomEye 6762d79 gave when it was run); and a model of known acuity is led to what it is
+asked for."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.eval.tasks import LettersAndShapes, NearSighted
+from looktwice.pipelines.marks import bounding_box
+from looktwice.pipelines.model import CallOptions, Messages, Reply
+from looktwice.pipelines.state import State
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import Crop, LongestSide, Look
+from looktwice.prompting.where import Rules, TreeSearch
+from looktwice.prompting.where.search import Asked, Node, tree_depth, unite, yes_or_no
+from tests.prompting.scenes import start
+
+VECTORS = json.loads(Path(__file__).with_name("zoomeye.json").read_text())
+KINDS = {"existence": 1, "latent": 2, "answering": 3}
+PRIMES = (73856093, 19349663, 83492791, 2971215073)
+
+
+@pytest.mark.parametrize("case", VECTORS["trees"])
+def test_trees_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    size, patch, split = (case["size"][0], case["size"][1]), case["patch"], case["split"]
+    level = [Node((0, 0, *size))]
+    counts = [1]
+    children = [list(node.box) for node in level[0].children(patch, split)]
+    assert children == case["root_children"]
+    assert tree_depth(size, patch, split) == case["max_depth"]
+    for _ in range(case["max_depth"]):
+        level = [child for node in level for child in node.children(patch, split)]
+        counts.append(len(level))
+    assert counts == case["nodes_per_depth"]
+
+
+@pytest.mark.parametrize("case", VECTORS["weight"])
+def test_weights_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    deepest = case["max_depth"]
+    weights = [Rules(bias=case["bias"]).weight(depth, deepest) for depth in range(deepest + 1)]
+    assert weights == pytest.approx(case["w"], abs=5e-7)  # the file has six digits
+
+
+@pytest.mark.parametrize("case", VECTORS["view_box"])
+def test_views_of_parts_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    node, (width, height) = Node(tuple(case["bbox"])), case["image"]
+    box = node.view_box((width, height), case["patch"], case["scale"] or 1.0)
+    assert list(box) == case["box"]
+
+
+@pytest.mark.parametrize("case", VECTORS["merge"])
+def test_unions_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    assert list(map(list, unite([tuple(box) for box in case["boxes"]]))) == sorted(case["out"])
+
+
+def scripted(seed: int) -> Callable[[Asked, Node], float]:
+    """The confidence of the vectors, by their formula."""
+
+    def ask(asked: Asked, node: Node) -> float:
+        number = KINDS[asked] * 433494437 ^ seed * 514229
+        for side, prime in zip(node.box, PRIMES, strict=True):
+            number ^= side * prime
+        return round(2 * (number % 20011 / 20011 - 0.5), 6)
+
+    return ask
+
+
+@pytest.mark.parametrize("case", VECTORS["search_type1"], ids=lambda case: case["seed"])
+def test_searches_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    steps = tuple(case["decrease"])
+    rules = Rules(case["upper"], case["lower"], steps, case["bias"], case["patch"])
+    (width, height), ask = case["size"], scripted(case["seed"])
+    flags = case["force_visit_bottom"], case["force_no_root"]
+    (node,), looked = rules.best_first((width, height), ask, *flags)
+    (wanted,) = case["candidates"]
+    assert (list(node.box), node.depth, looked) == (
+        wanted["bbox"],
+        wanted["depth"],
+        case["num_pop"],
+    )
+    assert ask("answering", node) == wanted["answering"]
+
+
+@pytest.mark.parametrize("case", VECTORS["search_type2"], ids=lambda case: case["seed"])
+def test_searches_of_all_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    root, ask = Node((0, 0, *case["size"])), scripted(case["seed"])
+    nodes, _ = Rules(patch=case["patch"]).all_of(root, ask, case["threshold"])
+    found = [(list(node.box), node.depth, ask("existence", node)) for node in nodes]
+    assert found == [(c["bbox"], c["depth"], c["existence"]) for c in case["candidates"]]
+
+
+def test_where_nothing_can_be_answered_the_search_gives_up() -> None:
+    gave_up = Rules().best_first((1600, 1200), lambda asked, node: -1.0)
+    assert gave_up == ([], 17)  # 9, and two for each step from 0.6 to below 0
+    only_root = Rules().best_first((300, 200), lambda asked, node: -1.0)
+    assert only_root == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "sure"),
+    [
+        (Reply("Yes", logprobs=({"Yes": math.log(0.6), " no": math.log(0.2)},)), 0.5),
+        (Reply("No", logprobs=({"NO": math.log(0.3), "No": math.log(0.3), "y": 0.0},)), -1.0),
+        (Reply(" yes, it is", logprobs=({"It": 0.0},)), 1.0),
+        (Reply("Not at all"), -1.0),
+        (Reply("Yesterday"), -1.0),
+    ],
+)
+def test_yes_and_no_are_read(reply: Reply, sure: float) -> None:
+    assert yes_or_no(reply) == pytest.approx(sure)
+
+
+class Counted(NearSighted):
+    """Keeps how many pictures it was sent in each call."""
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        SENT.append([view.size for message in messages for view in message.views])
+        return super().__call__(messages, draw, options)
+
+
+SENT: list[list[tuple[int, int]]] = []
+FIT = LongestSide(400, grow=True)
+TREE = TreeSearch(
+    words_pattern=r"letter is (\w+)|of the (\w+) shapes",
+    fit=FIT,
+    whole=False,
+    rules=Rules(patch=128),
+)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> None:
+    right, before, model = 0, 0, Counted()
+    for item in LettersAndShapes(6, width=640, height=480, smallest=8, largest=16):
+        SENT.clear()
+        start_state = State.start(item.sample)
+        state = Look(replace(TREE, whole=whole), Crop(padding=0, min_px=0))(start_state, model)
+        assert {len(sizes) for sizes in SENT} == {1 + whole}
+        ends = f"ANSWER: {item.answer}"
+        right += Ask()(FIT(state, model), model).reply.endswith(ends)
+        before += Ask()(FIT(start_state, model), model).reply.endswith(ends)
+    assert before == 0
+    assert right >= 5
+
+
+def test_every_part_that_shows_it_is_found() -> None:
+    item = next(iter(LettersAndShapes(1, width=640, height=480, smallest=8, largest=16)))
+    state = State.start(item.sample)
+    places = replace(TREE, every=True).places(state, NearSighted())
+    assert len(places.regions[0]) == 1
+    (x0, y0, x1, y1), (target,) = bounding_box(places.regions[0][0]), item.sample.marks
+    left, top, right, bottom = bounding_box(target)
+    assert x0 <= left <= right <= x1 and y0 <= top <= bottom <= y1
+
+
+def test_a_search_says_what_it_lacks() -> None:
+    state = Look(TREE)(start(), NearSighted())
+    assert state.notes[0] == "view 1: no part that answers is seen; kept as it is"
+    with pytest.raises(ValueError, match="words come from one place"):
+        TreeSearch(words=("a",), words_field="b")
