@@ -74,9 +74,16 @@ function changeRow({ label, who, accuracy, pair, sure, failure }, task, base, ch
     placed(make("i", { class: "range" }), { left: accuracy.low, width: accuracy.high - accuracy.low }), placed(make("i", { class: "value" }), { left: accuracy.value }));
   const flips = make("td", { class: "n flips" });
   if (pair) flips.append(...flipLinks(who, rival, task, pair));
-  row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value))),
+  row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value)), failedNote(who, task)),
     make("td", { class: "n" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
   return row;
+}
+
+/** How many answers of a contestant failed, beside its number on a task; null where none did. */
+function failedNote(who, task) {
+  const there = answers[who].flatMap((draws, number) => (task === ALL || samples[number].task === task ? draws : []));
+  const count = there.filter((draw) => draw.verdict === "f").length;
+  return count ? make("small", { class: "soft" }, ` ${count} failed`) : null;
 }
 
 /** Put an element at shares of its frame's width. */
@@ -117,7 +124,7 @@ function breakable(name) {
 function matrixCell(who, task) {
   const arm = arms.get(`${who},${task}`), rival = rivalOf(who);
   if (!arm || arm.value === null || (task === ALL && !hasAllTasks(who))) return make("td", { class: "n soft" }, "–");
-  const cell = make("td", { class: "n" }, make("b", {}, percent(arm.value)));
+  const cell = make("td", { class: "n" }, make("b", {}, percent(arm.value)), failedNote(who, task));
   const pair = who === rival || (task === ALL && !hasAllTasks(rival)) ? null : pairOf(who, rival, task);
   const clusters = arm.clusters < arm.n ? ` in ${arm.clusters} clusters` : "";
   cell.title = `${percent(arm.low)} to ${percent(arm.high)} (95 %), n = ${arm.n}${clusters}`;

@@ -12,6 +12,7 @@ import pytest
 
 from looktwice.eval import Facts, Photos, evaluate
 from looktwice.eval.readers import Robust
+from looktwice.eval.records.records import RunError
 from looktwice.eval.report import write_report
 from looktwice.eval.tasks import TaskError
 from looktwice.eval.tasks.base import checked_items
@@ -80,6 +81,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (evaluate, (PHOTOS, CHANCE), {"reader": Robust}, "reader is the class Robust"),
     (evaluate, (PHOTOS, CHANCE), {"draws": 0}, "draws is a whole number of 1 or more"),
     (evaluate, (PHOTOS, CHANCE), {"limit": "3"}, "limit is a number, found '3'"),
+    (evaluate, (PHOTOS, CHANCE), {"sweep": {"radius": [9]}}, "no contestant has the stage of 'r"),
     (spec, (object(),), {}, "a class of your own needs `@dataclass(frozen=True)` above it"),
     (Pipeline, ([Ask()],), {}, "stages is a mapping of named stages"),
     (Pipeline, ({"a": Ask},), {}, "stages['a'] is the class Ask"),
@@ -104,7 +106,7 @@ def test_a_call_with_a_wrong_type_says_what_is_wanted_before_anything_is_run(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises((TypeError, ValueError, TaskError), match=re.escape(said)):
+    with pytest.raises((TypeError, ValueError, TaskError, RunError), match=re.escape(said)):
         call(*given, **named)
     assert not list(tmp_path.iterdir())
 

@@ -306,6 +306,19 @@ def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> 
     assert browser.complaints == []
 
 
+def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, tmp_path: Path) -> None:
+    made = MadeRun(tmp_path)
+    made.task("shape", ["A"] * 4)
+    made.answers(made.point("plain", "shape", baseline=True), "AABA")
+    torn = made.point("torn", "shape")
+    made.answers(torn, "AAA")
+    made.record(torn, "s3", error="OSError: no picture")
+    browser.open(write_report([made.write().path], tmp_path))
+    for part in ("found", "matrix"):
+        rows = f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => row.innerText)"
+        assert ["1 failed" in row for row in sorted(browser.run(rows))] == [False, True], part
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 def test_axe_finds_no_fault(
