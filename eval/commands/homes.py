@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -34,8 +33,11 @@ def mcp(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address for --http; another than this machine needs a token.")
-    ] = "127.0.0.1",
+        str, typer.Option(help="Listen on this address instead, for others; needs --token-env.")
+    ] = "",
+    token_env: Annotated[
+        str, typer.Option(help="The environment variable with the token that clients must send.")
+    ] = "",
     allow: Annotated[
         list[str],
         typer.Option(
@@ -55,8 +57,10 @@ def mcp(
     """Serve image tools to any agent client.
 
     Zoom, mark, segment, match, measure and more over the Model Context Protocol, on stdin and
-    stdout, or over HTTP. LOOKTWICE_TOKEN is the token that clients must send then.
+    stdout, or over HTTP.
     """
+    from looktwice.eval.homes.chat_requests import LOOPBACK
+    from looktwice.eval.homes.command import ServeOptions
     from looktwice.eval.homes.images import Images
     from looktwice.eval.homes.looking import LookTools, find_agent, make_controls
     from looktwice.pipelines.config.classes import ConfigError
@@ -77,10 +81,10 @@ def mcp(
         if http is None:
             asyncio.run(server.serve_stdio(served))
             return
+        options = ServeOptions(http, host, token_env)
 
-        def started(url: str, token: str) -> None:
-            how = f"; clients send Authorization: Bearer {token}" if token else ""
-            say(f"{len(looks.tools)} tools at {url}{how}; Ctrl-C ends it")
+        def started(url: str) -> None:
+            say(f"{len(looks.tools)} tools at {url}; Ctrl-C ends it")
 
-        token = os.environ.get("LOOKTWICE_TOKEN", "")
-        asyncio.run(server.serve_http(served, host, http, token, started))
+        address = host or LOOPBACK[0]
+        asyncio.run(server.serve_http(served, address, http, options.token, started))

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.homes.images import Images, OpenedImage
+from looktwice.eval.homes.lens import name_contestants
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import find_config
 from looktwice.pipelines.config.plan import load_plan
-from looktwice.pipelines.config.spec import find_settings
+from looktwice.pipelines.config.spec import Arm, find_settings
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import Tool, canonical
 from looktwice.pipelines.picture import Picture
@@ -38,6 +39,7 @@ from looktwice.prompting.grids.grids import source_box
 from looktwice.prompting.wording.instructions import Parts
 from looktwice.specialists.networks.network import HubNetwork
 from looktwice.specialists.networks.ranges import Checked
+from looktwice.specialists.protocols import NoEvidence
 
 STUDY = "look"
 """The shipped study that holds every tool."""
@@ -46,6 +48,8 @@ ANY_IMAGE = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "description": "the image: its number, the path of its file, or a data URL",
 }
+REPORTED = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
+"""What a tool raises because of what it was asked; the client's model is told."""
 Control = Callable[[ToolResult, State, Any], ToolResult]
 """What takes the place of a tool's result: of the same number of images, or of none."""
 
@@ -218,26 +222,32 @@ def _lack(tool: AgentTool) -> str:
     return ""
 
 
+def find_arms(study: Path | str, contestant: str, *how: Sequence[str]) -> dict[str, Arm]:
+    """The arm of a contestant of a study by its name, as `serve` names it, or all arms without a
+    name; `how` are overrides, plugins and allowed folders, as for `load_plan`. Raises
+    ConfigError."""
+    arms = name_contestants(load_plan(find_config(study), *how))
+    if contestant not in ("", *arms):
+        wrong = f"no contestant {contestant!r}; there are {', '.join(arms)}"
+        raise ConfigError([f"{study}: {wrong}"])
+    return {contestant: arms[contestant]} if contestant else arms
+
+
 def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> Agent:
-    """The agent of a study, or that of a contestant; `how` are overrides, plugins and allowed
-    folders, as for `load_plan`. Raises ConfigError where it is not plain which."""
-    plan = load_plan(find_config(study), *how)
-    agents = [
-        (arm.contestant, agent)
-        for arm in plan.points
-        for stage in arm.stages.values()
-        for agent in find_settings(stage, Agent)
+    """The agent of a contestant of a study, or the one of all. Raises ConfigError where it is not
+    plain which; `how` as for `find_arms`."""
+    agents = {
+        name: agent
+        for name, arm in find_arms(study, contestant, *how).items()
+        for agent in find_settings(arm.stages, Agent)
+    }
+    looks = [
+        (agent.tools, agent.fit, agent.coordinates, agent.results) for agent in agents.values()
     ]
-    names = ", ".join(dict.fromkeys(name for name, _ in agents))
-    agents = [(name, agent) for name, agent in agents if contestant in ("", name)]
-    if not agents:
-        who = f"contestant {contestant!r} has no agent" if contestant else "nobody has an agent"
-        raise ConfigError([f"{study}: {who}; those with one: {names or 'none'}"])
-    looks = [(agent.tools, agent.fit, agent.coordinates, agent.results) for _, agent in agents]
-    if any(look != looks[0] for look in looks):
-        advice = f"name one with --contestant: {names}; and drop a sweep of it with sweep=null"
-        raise ConfigError([f"{study}: its agents have different tools; {advice}"])
-    return agents[0][1]
+    if not looks or looks.count(looks[0]) < len(looks):
+        differ = f"the agents of {', '.join(agents)} have different tools; name a --contestant"
+        raise ConfigError([f"{study}: {differ if agents else 'nobody has an agent'}"])
+    return next(iter(agents.values()))
 
 
 def make_controls(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,14 +19,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from looktwice.eval.homes.chat_requests import LOOPBACK, MOST_BYTES
-from looktwice.eval.homes.looking import LookTools
+from looktwice.eval.homes.looking import REPORTED, LookTools
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.prompting.coordinates import UNITS
-from looktwice.specialists.protocols import NoEvidence
 
-REPORTED = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
-"""What a tool raises because of what it was asked; the client's model is told."""
 INSTRUCTIONS = (
     "Look again at an image before you answer about it: open its file, then zoom, mark, compare or"
     " measure. An image is named by its number, by the path of its file, or by a data URL; every"
@@ -98,13 +93,11 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 async def serve_http(
-    server: Server[Any], host: str, port: int, token: str, started: Callable[[str, str], None]
+    server: Server[Any], host: str, port: int, token: str, started: Callable[[str], None]
 ) -> None:
     """Serve any number of clients over streamable HTTP at /mcp, until interrupted; `started` is
-    told the URL and the token. With a `token`, and at another address than this machine's always,
-    who brings none is refused. Raises ConfigError for a port that is taken."""
-    if host not in LOOPBACK:
-        token = token or secrets.token_urlsafe(16)
+    told the URL. With a `token`, who brings none is refused. Raises ConfigError for a port that is
+    taken."""
     try:
         listening = socket.create_server((host, port))
     except OSError as exc:
@@ -120,7 +113,7 @@ async def serve_http(
     )
     guarded = _require_token(app, token) if token else app
     config = uvicorn.Config(guarded, log_level="warning", access_log=False)
-    started(f"http://{host}:{port}/mcp", token)
+    started(f"http://{host}:{port}/mcp")
     await uvicorn.Server(config).serve(sockets=[listening])
 
 

@@ -222,7 +222,7 @@ def test_no_other_tool_finds_the_picture_behind_a_control(folder: Path) -> None:
 
 def test_a_studys_own_sizes_and_contestants(folder: Path) -> None:
     """`fit` shows every image at 480 pixels; the zoom cuts from the whole file."""
-    with pytest.raises(ConfigError, match="name one with --contestant: full, black"):
+    with pytest.raises(ConfigError, match="the agents of full, black, format, result"):
         find_agent("tool_contribution")
     with pytest.raises(ConfigError, match="nobody has an agent"):
         find_agent("quickstart")
@@ -245,9 +245,9 @@ def test_a_studys_own_sizes_and_contestants(folder: Path) -> None:
 
 def test_depth_text_and_colour_are_told_in_words(folder: Path) -> None:
     """By the cue of height the lower point is nearer; the red box is compared with the noise."""
-    depth = {"use": "prompting.agent.TellNearer", "depth": {"use": "specialists.maps.DepthCue"}}
-    depth["depth"]["kind"] = "vertical_position"
-    agent = find_agent("look", "", [f"stages.agent.tools.nearer={depth}"])
+    cue = "{use: specialists.maps.DepthCue, kind: vertical_position}"
+    tool = f"{{use: prompting.agent.TellNearer, depth: {cue}}}"
+    agent = find_agent("look", "", [f"stages.agent.tools.nearer={tool}"])
     looks = LookTools(agent, Images(folder / "looks", (folder,), folder))
     nearer, compared = call(
         looks,
