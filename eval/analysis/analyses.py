@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from looktwice.eval.adaptive.race import saved_races
-from looktwice.eval.analysis import contestants, fragility, ranks, steadiness
+from looktwice.eval.analysis import contestants, fragility, published, ranks, steadiness
 from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
 from looktwice.eval.analysis.factors import effect_note, sweep_table
 from looktwice.eval.analysis.gap import factor_table
@@ -249,7 +249,10 @@ ANALYSES = (
         lines(contestants.SPECIALISTS, contestants.specialist_pairs),
         wrap=False,
     ),
-    Analysis("published", "Beside what was published", contestants.published_table, wrap=False),
+    Analysis("published", "Beside what was published", published.published_table, wrap=False),
+    Analysis(
+        "published-gaps", "Less what was published, points", published.published_gaps, wrap=False
+    ),
     Analysis("cost", "Tokens and cost", lambda scored: token_table(scored.rows), wrap=False),
 )
 

@@ -13,12 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.display.score_tables import (
-    contestant_of,
-    delta_cell,
-    drop_means_of_one,
-    to_people,
-)
+from looktwice.eval.display.score_tables import contestant_of, delta_cell, drop_means_of_one
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -36,7 +31,6 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.run_rows import of_another_split, published_names
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
@@ -390,48 +384,3 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
             kind.append(entry.verdict is Verdict.RIGHT)
         if line.guesses:
             yield line
-
-
-# ---- published results
-
-
-def published_table(scored: Table) -> TextTable:
-    """A line for each row of `published:` in the runs' configurations, in percent as published,
-    with its source.
-
-    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are
-    those tasks of the runs that some row has, then any further entry: a total such as `macro` or
-    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row of another
-    split than the run's in its name. Below stand the contestants of the runs, and how many points
-    each differs from people, whose row says `people: true`.
-    """
-    published: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for run in scored.scores:
-        for name, row in (run.config.get("published") or {}).items():
-            accuracies = row.get("accuracy") or {}
-            if any(of_another_split(run, row, str(task)) for task in accuracies):
-                suffix = f" on {row['split']}"
-                name = str(name).removesuffix(suffix) + suffix
-            published[str(name), str(row.get("source", ""))] = accuracies
-    given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
-    lines = list[tuple[str, str, Mapping[str, str]]]()
-    for (name, source), accuracies in published.items():
-        numbers = {task: value for task, value in accuracies.items() if value is not None}
-        lines.append((name, source, {t: f"{float(v):.2f}" for t, v in numbers.items()}))
-    names = {arm.contestant for run in scored.scores for arm in run.points}
-    here: dict[str, dict[str, Row]] = defaultdict(dict)
-    for row in scored.where(slice=""):
-        if row.value is not None and row.contestant in names:
-            here[row.contestant] |= {n: row for n in published_names(row) if n in given}
-    for name, rows in here.items():
-        if rows:
-            lines.append((name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
-            gaps = {task: to_people(row, 2) for task, row in rows.items()}
-            lines += [(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
-    errata = {
-        arm.point.task: arm.point.facts.get("errata") for run in scored.scores for arm in run.points
-    }
-    tasks = sorted(given, key=lambda task: [*errata, task].index(task))
-    titles = [f"{task}\nsee its errata" if errata.get(task) else task for task in tasks]
-    shown = [(*who, *(cells.get(task, "") for task in tasks)) for *who, cells in lines]
-    return TextTable(("who", "source", *titles), shown, 2)

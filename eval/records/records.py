@@ -43,6 +43,7 @@ class PublishedNode(TypedDict, total=False):
     accuracy: dict[str, Number] | None
     people: bool | None
     split: str | None
+    n: dict[str, Whole] | None
 
 
 @with_config(OPEN)

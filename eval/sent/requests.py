@@ -120,7 +120,7 @@ def _of_run(folder: RunFolder, name: str) -> Iterator[Requests]:
     seen = Counter[str]()
     for record in folder.last_records():
         point = points.get(record.point)
-        if point is None or record.draw or not record.calls:
+        if point is None or not record.calls:
             continue
         row = samples.get((point.task_id, record.sample))
         settings = _settings(point, record)
@@ -131,7 +131,7 @@ def _of_run(folder: RunFolder, name: str) -> Iterator[Requests]:
         own.setdefault(
             content,
             Request(
-                record.sample,
+                f"{record.sample} ({record.draw})" if record.draw else record.sample,
                 folder.messages(record, 0)[: len(record.calls[0]["messages"])],
                 settings,
                 str((record.last_reply or {}).get("text") or ""),

@@ -209,6 +209,14 @@ class Published(TypedDict):
             "split: test",
         ),
     ]
+    n: Annotated[
+        NotRequired[dict[str, int]],
+        Entry(
+            "Of how many questions each number is, by the same names: then the run is compared with"
+            " it as with another sample.",
+            "n: {depth: 124}",
+        ),
+    ]
 
 
 class StudyConfig(TypedDict, total=False):

@@ -1,0 +1,107 @@
+"""Contestants beside what others published: the rows of `published:`, and how far a run is from
+them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from looktwice.eval.display.score_tables import to_people
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import TextTable, percent, points
+from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.run_rows import of_another_split, published_names
+from looktwice.eval.statistics.intervals import Estimate, two_shares
+
+ROUNDED = 0.0101
+"""Percent by which a printed share and k/n may differ: papers round, or cut off."""
+
+
+def published_table(scored: Table) -> TextTable:
+    """A line for each row of `published:` in the runs' configurations, in percent as published,
+    with its source.
+
+    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are
+    those tasks of the runs that some row has, then any further entry: a total such as `macro` or
+    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row of another
+    split than the run's in its name. Below stand the contestants of the runs, and how many points
+    each differs from people, whose row says `people: true`.
+    """
+    published: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for run in scored.scores:
+        for name, row in (run.config.get("published") or {}).items():
+            accuracies = row.get("accuracy") or {}
+            if any(of_another_split(run, row, str(task)) for task in accuracies):
+                suffix = f" on {row['split']}"
+                name = str(name).removesuffix(suffix) + suffix
+            published[str(name), str(row.get("source", ""))] = accuracies
+    given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
+    lines = list[tuple[str, str, Mapping[str, str]]]()
+    for (name, source), accuracies in published.items():
+        numbers = {task: value for task, value in accuracies.items() if value is not None}
+        lines.append((name, source, {t: f"{float(v):.2f}" for t, v in numbers.items()}))
+    names = {arm.contestant for run in scored.scores for arm in run.points}
+    here: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in scored.where(slice=""):
+        if row.value is not None and row.contestant in names:
+            here[row.contestant] |= {n: row for n in published_names(row) if n in given}
+    for name, rows in here.items():
+        if rows:
+            lines.append((name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
+            gaps = {task: to_people(row, 2) for task, row in rows.items()}
+            lines += [(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
+    errata = {
+        arm.point.task: arm.point.facts.get("errata") for run in scored.scores for arm in run.points
+    }
+    tasks = sorted(given, key=lambda task: [*errata, task].index(task))
+    titles = [f"{task}\nsee its errata" if errata.get(task) else task for task in tasks]
+    shown = [(*who, *(cells.get(task, "") for task in tasks)) for *who, cells in lines]
+    return TextTable(("who", "source", *titles), shown, 2)
+
+
+def published_gaps(scored: Table) -> TextTable:
+    """A line for each contestant and each row of `published:` that says of how many questions its
+    numbers are: points of difference, with the exact interval of two samples, and an asterisk where
+    Fisher's exact test gives p < 0.05. Rows of another split are left out."""
+    lines = list[tuple[str, str, dict[str, str]]]()
+    for run in scored.scores:
+        names = {arm.contestant for arm in run.points}
+        for name, published in (run.config.get("published") or {}).items():
+            shares = dict(published_shares(published))
+            asked = {task for task in shares if not of_another_split(run, published, task)}
+            gaps: dict[str, dict[str, str]] = defaultdict(dict)
+            for row in scored.where(slice=""):
+                for task in {*published_names(row)} & asked:
+                    gap = _gap(row, *shares[task]) if row.contestant in names else None
+                    if gap is not None:
+                        gaps[row.contestant][task] = _say_gap(gap)
+            lines += [(who, str(name), cells) for who, cells in gaps.items()]
+    tasks = list(dict.fromkeys(task for _, _, cells in lines for task in cells))
+    shown = [(who, name, *(cells.get(task, "") for task in tasks)) for who, name, cells in lines]
+    return TextTable(("contestant", "less", *tasks), sorted(shown), 2)
+
+
+def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The k of n behind the numbers of a row of `published:` whose `n` is told, by task. A number
+    that is no share of n, as one of graded values, is left out."""
+    accuracies = published.get("accuracy") or {}
+    for task, n in (published.get("n") or {}).items():
+        value = accuracies.get(task)
+        if value is not None:
+            k = round(float(value) * n / 100)
+            if abs(100 * k / n - float(value)) < ROUNDED:
+                yield str(task), (k, int(n))
+
+
+def _gap(row: Row, k: int, n: int) -> Estimate | None:
+    """The run's share less the published one; none where the run's is no share of its samples."""
+    if row.value is None or not row.n:
+        return None
+    right = row.value * row.n
+    return two_shares(round(right), row.n, k, n) if abs(right - round(right)) < 1e-6 else None
+
+
+def _say_gap(gap: Estimate) -> str:
+    interval = f"[{points(gap.low)}, {points(gap.high)}]"
+    return f"{points(gap.value)}{'*' if gap.p < 0.05 else ''}\n{interval}"
