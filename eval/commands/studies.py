@@ -347,6 +347,12 @@ def serve(
         ),
     ] = "pocket",
     overrides: Overrides = NONE,
+    tap: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="No study: send all on to this server as it is, and record it."
+        ),
+    ] = "",
     port: Port = 8765,
     host: Annotated[
         str, typer.Option(help="Another address to listen on; needs --token-env.")
@@ -358,6 +364,9 @@ def serve(
         ),
     ] = "",
     out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
+    name: Annotated[
+        str, typer.Option(help="The folder in OUT/serve (default: the study's name, or tap).")
+    ] = "",
     cache: Annotated[
         Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
     ] = None,
@@ -377,15 +386,22 @@ def serve(
     Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
     OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
     """
-    from looktwice.eval.homes.command import ServeOptions, plan_of_pocket, serve_study
+    from looktwice.eval.homes.command import ServeOptions, plan_of_pocket, serve_study, serve_tap
     from looktwice.pipelines.config.classes import ConfigError
     from looktwice.pipelines.config.paths import find_config
 
-    options = ServeOptions(port, host, token_env, out, cache, show_looks, abstain, workers)
-    if study != "pocket" and not find_config(study).is_file():
+    options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
+    is_there = study == "pocket" or find_config(study).is_file()
+    if tap and (study != "pocket" or overrides):
+        raise ConfigError([f"serve {study} --tap: a tap has no study; leave one of them out"])
+    if not is_there:
         raise ConfigError(
             [f"serve {study}: no such model is here; there is pocket, or name a study's file"]
         )
-    plan = plan_of_pocket() if study == "pocket" else _load(Path(study), overrides, plugin, allow)
     with suppress(KeyboardInterrupt):  # as announced
-        serve_study(plan, options, say)
+        if tap:
+            serve_tap(tap, options, say)
+        elif study == "pocket":
+            serve_study(plan_of_pocket(), options, say)
+        else:
+            serve_study(_load(Path(study), overrides, plugin, allow), options, say)

@@ -1,22 +1,19 @@
-"""Requests of the chat-completions protocol as questions, and replies as its responses, whole and
-in chunks."""
+"""Requests of the chat-completions protocol as questions."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
-import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from looktwice.pipelines.json_input import CLOSED, OPEN, read_as
+from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, write_json
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import CallOptions, Message, Reply, Role, Tool, ToolCall, canonical
+from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall, canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.view import View
@@ -151,7 +148,7 @@ class Format(BaseModel, **OPEN):
 class Known(BaseModel, **CLOSED):
     """What a client knows of its question, as `extra_body={"looktwice": {...}}` sends it."""
 
-    id: Text | None = None
+    id: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")] | None = None
     marks: list[dict[str, Any]] = []
     choices: list[str] = []
     meta: dict[str, Any] = {}
@@ -266,94 +263,51 @@ def make_sample(turns: Sequence[Message], known: Known) -> Sample:
     return replace(sample, id=known.id or digest[:16])
 
 
-@dataclass(frozen=True)
-class Answered:
-    """What is sent back: a reply for each draw, the text that is its content, and the looks before
-    it; `calls` are all replies that each of them needed."""
-
-    model: str
-    replies: Sequence[Reply]
-    looks: Sequence[str]
-    calls: Sequence[Sequence[Reply]]
-    name: str
-
-    @property
-    def usage(self) -> Json:
-        """The tokens of all calls; what was asked counts once, as in the protocol."""
-        asked = sum(reply.usage.tokens_in for reply in self.calls[0])
-        spent = [reply.usage for replies in self.calls for reply in replies]
-        given = sum(usage.tokens_out for usage in spent)
-        counts = {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given}
-        thought = {"reasoning_tokens": sum(usage.reasoning_tokens for usage in spent)}
-        return counts | {"completion_tokens_details": thought}
-
-    def _messages(self) -> Iterator[tuple[Json, Json]]:
-        """The message of each choice, and what stands beside it."""
-        for number, (reply, looks) in enumerate(zip(self.replies, self.looks, strict=True)):
-            message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
-            if reply.refusal:
-                message["refusal"] = reply.refusal
-            if thought := "\n\n".join(filter(None, (looks, reply.reasoning))):
-                message["reasoning_content"] = thought
-            if reply.tool_calls:
-                message["content"] = reply.text or None
-                message["tool_calls"] = [
-                    {
-                        "id": call.id,
-                        "type": "function",
-                        "function": {"name": call.name, "arguments": call.arguments},
-                    }
-                    for call in reply.tool_calls
-                ]
-            tokens = list(map(_wire_token, filter(None, reply.logprobs)))
-            finish = {"tool": "tool_calls", "filter": "content_filter"}
-            yield (
-                message,
-                {
-                    "index": number,
-                    "finish_reason": finish.get(reply.finish, reply.finish),
-                    "logprobs": {"content": tokens, "refusal": None} if tokens else None,
-                },
-            )
-
-    def _whole(self, kind: str) -> Json:
-        served = self.replies[0].served_by
-        return {
-            "id": f"chatcmpl-{self.name}",
-            "object": kind,
-            "created": int(time.time()),
-            "model": self.model,
-            "system_fingerprint": served.get("fingerprint") or served.get("version", ""),
-        }
-
-    def completion(self) -> Json:
-        """The response as a whole."""
-        choices = [{**beside, "message": message} for message, beside in self._messages()]
-        return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
-
-    def chunks(self) -> Iterator[bytes]:
-        """The response as events of a stream: the content, the end, the usage, and that was it."""
-        whole = self._whole("chat.completion.chunk")
-        for message, beside in self._messages():
-            calls = message.pop("tool_calls", ())
-            if calls:
-                message["tool_calls"] = [{"index": n, **call} for n, call in enumerate(calls)]
-            content = {**beside, "delta": message, "finish_reason": None}
-            yield event(whole | {"choices": [content]})
-            end = {"index": beside["index"], "delta": {}, "finish_reason": beside["finish_reason"]}
-            yield event(whole | {"choices": [end]})
-        yield event(whole | {"choices": [], "usage": self.usage})
-        yield b"data: [DONE]\n\n"
+SETTINGS = set(ChatRequest.model_fields) - {"messages", "model", "stream", "n", "looktwice"}
 
 
-def _wire_token(candidates: Mapping[str, float]) -> Json:
-    ranked = [
-        {"token": text, "logprob": value, "bytes": list(text.encode())}
-        for text, value in candidates.items()
+def read_anything(raw: bytes) -> Question:
+    """The question of a request to another server, which may know more: a part that is not known
+    here is its JSON as a text, and fields that are not known stand in `sent`. Raises ValueError."""
+    body = read_json(raw)
+    if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
+        raise ValueError("it is an object with messages")
+    turns = tuple(map(_read_turn, body["messages"]))
+    known = {name: body[name] for name in SETTINGS & body.keys()}
+    try:
+        options = ChatRequest(messages=[Turn(role="user")], **known).options()
+    except ValidationError:
+        options, known = CallOptions(), {}
+    unsent = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
+    sent = {name: write_json(body[name]) for name in body if name not in unsent | known.keys()}
+    details = [
+        detail
+        for turn in body["messages"]
+        for part in (turn["content"] if isinstance(turn.get("content"), list) else ())
+        if isinstance(part, dict)
+        and isinstance(part.get("image_url"), dict)
+        and (detail := part["image_url"].get("detail"))
     ]
-    return {**ranked[0], "top_logprobs": ranked}
+    if details:
+        sent["detail"] = write_json(sorted(set(map(str, details))))
+    sample = make_sample(turns, Known())
+    return Question(str(body.get("model") or ""), turns, sample, options, 1, False, sent)
 
 
-def event(value: Json) -> bytes:
-    """A server-sent event that holds this value."""
-    return b"data: " + json.dumps(value).encode() + b"\n\n"
+def _read_turn(turn: Any) -> Message:
+    """A turn as a message, with the JSON of what is not known."""
+    try:
+        return Turn.model_validate(turn).read()
+    except ValueError:
+        pass
+    if not isinstance(turn, dict):
+        raise ValueError("a turn is an object with a role and content")
+    content, role = turn.get("content"), str(turn.get("role"))
+    parts = list[str | View]()
+    for part in content if isinstance(content, list) else [content or ""]:
+        try:
+            parts.append(part if isinstance(part, str) else Part.model_validate(part).read())
+        except ValueError:
+            parts.append(write_json(part))
+    roles: dict[str, Role] = {"developer": "system", "assistant": "assistant", "tool": "tool"}
+    return Message(roles.get(role, "system" if role == "system" else "user"), tuple(parts))

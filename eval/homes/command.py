@@ -14,9 +14,11 @@ from typing import Literal
 from filelock import FileLock, Timeout
 
 from looktwice.eval.homes.chat_requests import LOOPBACK
+from looktwice.eval.homes.door import serve
 from looktwice.eval.homes.lens import Lens, name_contestants
 from looktwice.eval.homes.recorded import Recorder, Requests
-from looktwice.eval.homes.server import Door, serve
+from looktwice.eval.homes.server import StudyDoor
+from looktwice.eval.homes.tap import Tap
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
 from looktwice.pipelines.config.classes import ConfigError
@@ -29,12 +31,14 @@ from looktwice.pipelines.runtime.stores import use_result_store
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """How a server listens and what it tells. `out` is the folder that holds all runs."""
+    """How a server listens and what it tells. `out` is the folder that holds all runs, `name`
+    that of what is recorded."""
 
     port: int = 8765
     host: str = ""
     token_env: str = ""
     out: Path = Path("runs")
+    name: str = ""
     cache: Path | None = None
     show_looks: bool = False
     abstain: Literal["error", "text"] = "error"
@@ -67,27 +71,39 @@ def plan_of_pocket() -> Plan:
 def serve_study(plan: Plan, options: ServeOptions, say: Callable[[str], None]) -> None:
     """Serve the contestants of a plan until interrupted. Raises ConfigError, RunError."""
     token, cache = options.token, options.cache or options.out / ".cache"
-    arms = name_contestants(plan)
-    folder = free_folder(options.out / "serve" / plan.name)
-    recorder = Recorder(folder, tuple(arms.values()), plan.name, plan.plugins)
-
-    def announce(url: str) -> None:
-        say(f"{plan.name} answers at {url}; Ctrl-C ends it")
-        say(f"contestants, which a client names as its model: {', '.join(arms)}")
-        say(f"what is asked is recorded: looktwice view {folder}")
-
+    arms, name = name_contestants(plan), options.name or plan.name
+    recorder = Recorder(free_folder(options.out / "serve" / name), tuple(arms.values()), name)
+    recorder.plugins = plan.plugins
+    told = f"contestants, which a client names as its model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
         lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:
-            serve(
-                Door(lens, options.workers, token),
-                options.host or LOOPBACK[0],
-                options.port,
-                announce,
-            )
+            _serve(StudyDoor(options.workers, token, lens=lens), name, told, options, say)
         finally:
             lens.close()
             close_networks()
+
+
+def serve_tap(url: str, options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Send requests on to another server and record them, until interrupted. Raises ConfigError,
+    RunError."""
+    name, token = options.name or "tap", options.token
+    with Recorder(free_folder(options.out / "serve" / name), (), name) as recorder:
+        tap = Tap(options.workers, token, recorder=recorder, url=url, say=say)
+        _serve(tap, name, f"everything is sent on to {tap.url}, as it is", options, say)
+
+
+def _serve(
+    door: StudyDoor | Tap, name: str, told: str, options: ServeOptions, say: Callable[[str], None]
+) -> None:
+    recorder = door.lens.recorder if isinstance(door, StudyDoor) else door.recorder
+
+    def announce(url: str) -> None:
+        say(f"{name} answers at {url}; Ctrl-C ends it")
+        say(told)
+        say(f"what is asked is recorded: looktwice view {recorder.path}")
+
+    serve(door, options.host or LOOPBACK[0], options.port, announce)
 
 
 def free_folder(folder: Path) -> Path:

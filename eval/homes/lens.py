@@ -7,10 +7,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
 
-from looktwice.eval.homes.chat_requests import Answered, Question
+from looktwice.eval.homes.chat_requests import Question
+from looktwice.eval.homes.chat_responses import Answered
+from looktwice.eval.homes.door import Refusal
 from looktwice.eval.homes.recorded import Recorder, Requests
 from looktwice.eval.records.records import RunError
 from looktwice.eval.records.writer import describe_failure
@@ -23,7 +27,7 @@ from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical,
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.cache import CacheError, Store
 from looktwice.pipelines.models.wrappers import Stoppable, wrap
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 
@@ -31,28 +35,6 @@ IDLE = 20
 """So many requests in a row in which a stage changed nothing are told of."""
 FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
 """How a request calls what `CallOptions` calls otherwise."""
-
-
-class Refusal(Exception):
-    """Why a request is not answered: an HTTP status, a sentence, and what stands beside it."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        kind: str = "invalid_request_error",
-        retry_after: float | None = None,
-        **more: str,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.more = status, kind, more
-        self.headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The error as OpenAI's clients read it."""
-        error = {"message": str(self), "type": self.kind, "param": None, "code": None}
-        return {"error": error | self.more}
 
 
 class Response(NamedTuple):
@@ -128,11 +110,6 @@ class Lens:
         len(store)  # fails here, with one sentence, if the store cannot be read
         return wrap(model, store, self.stop, attempts=1)
 
-    @property
-    def names(self) -> list[str]:
-        """Those of the contestants."""
-        return list(self.arms)
-
     def close(self) -> None:
         """Let no call start any more, and close every model."""
         self.stop.set()
@@ -150,41 +127,27 @@ class Lens:
         refuse_options(arm, question.options)
         sample, row = self.recorder.note(question.sample, arm.task_id)
         draws = self.recorder.take(arm, sample.id, question.count)
-        is_sampled = is_drawn(arm, question.options)
+        is_sampled, blobs = is_drawn(arm, question.options), self.recorder.writer.blobs
+        asked = Request(question.turns, question.options, 0, question.sent)
         states = list[State]()
         for number, draw in enumerate(draws):
-            request = Request(
-                question.turns, question.options, draw if is_sampled else number, question.sent
-            ).keep(self.recorder.writer.blobs)
-            state, failed = self._run(arm, request, State.start(sample, arm.seed, request.draw))
-            error = describe_failure(cause_of(failed)) if failed else ""
-            self.recorder.record(arm, row, sample, state.replace(draw=draw), error)
-            if failed:
-                raise explain(failed)
+            request = replace(asked, draw=draw if is_sampled else number).keep(blobs)
+            model = RecordingModel(
+                none_of(Forward()) if arm.model is None else self.models[id(arm.model)],
+                sample.id,
+                wrap_second=lambda second: self.models[id(second)],
+            )
+            watch = partial(self._notice, arm)
+            try:
+                state = self.recorder.answer(arm, request, sample, row, draw, model, watch)
+            except StageFailed as exc:
+                raise explain(exc) from exc
             states.append(state)
         return self._respond(arm, sample.id, draws[0], states)
 
-    def _run(self, arm: Arm, request: Request, state: State) -> tuple[State, StageFailed | None]:
-        model = self.models[id(arm.model)] if arm.model is not None else none_of(Forward())
-        recorder = RecordingModel(
-            model, state.sample.id, wrap_second=lambda second: self.models[id(second)]
-        )
-        state = request.begin(state)
-        for slot, stage in request.stages(arm.stages).items():
-            if state.ended:
-                break
-            try:
-                after = step(slot, stage, state, recorder)
-            except StageFailed as exc:
-                return exc.state, exc
-            self._notice(arm, slot, state, after)
-            state = after
-        return state, None
-
     def _notice(self, arm: Arm, slot: str, before: State, after: State) -> None:
         """Say once that a stage changed nothing in twenty requests."""
-        names = ("sample", "views", "prompt", "messages", "answer", "reason", "measures")
-        idle = all(getattr(before, name) == getattr(after, name) for name in names)
+        idle = _content(before) == _content(after)
         with self.lock:
             key = arm.contestant, slot
             if self.idle[key] < 0:
@@ -206,7 +169,7 @@ class Lens:
             looks.append("\n\n".join(filter(None, texts)))
         first = states[0]
         counts = {
-            "record": f"{arm.id}/{sample}/{draw}",
+            "record": f"{arm.id}/{quote(sample, safe='')}/{draw}",
             "calls": str(sum(map(len, calls))),
             "marks": str(len(first.sample.marks)),
             "views": str(len(first.views)),
@@ -228,6 +191,13 @@ class Lens:
         if state.answer is None:
             raise Refusal(422, state.reason or "no stage asked or answered", "no_answer")
         return Reply(state.answer)
+
+
+def _content(state: State) -> list[Any]:
+    """What of a state a stage may change, beside its notes."""
+    names = ("views", "prompt", "messages", "answer", "reason", "measures")
+    sample = state.sample
+    return [sample.marks, sample.choices, *(getattr(state, name) for name in names)]
 
 
 def is_drawn(arm: Arm, options: CallOptions) -> bool:

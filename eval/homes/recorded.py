@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count, islice
@@ -12,11 +12,13 @@ from pathlib import Path
 
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.records.schema import MOST_DRAWS
-from looktwice.eval.records.writer import RunWriter, make_point_rows, make_record
+from looktwice.eval.records.writer import RunWriter, describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.made_with import describe_plugin, installed_versions
+from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
 from looktwice.pipelines.sample import Item, Sample, sha_of
 from looktwice.pipelines.state import State
 
@@ -128,8 +130,33 @@ class Recorder:
             taken.update(draws)
         return draws
 
-    def record(self, arm: Arm, row: SampleRow, given: Sample, state: State, error: str) -> None:
-        """Write the record of an answer; it lies on the disk afterwards."""
-        record = make_record(arm, given, row.sha, state, self.writer.blobs, error)
+    def answer(
+        self,
+        arm: Arm,
+        request: Request,
+        sample: Sample,
+        row: SampleRow,
+        draw: int,
+        model: RecordingModel,
+        watch: Callable[[str, State, State], None] = lambda slot, before, after: None,
+    ) -> State:
+        """Run the stages of a contestant, and write the record, which lies on the disk afterwards.
+
+        `watch` is told of every stage what was before and after it. Raises StageFailed.
+        """
+        state, failed = request.begin(State.start(sample, arm.seed, request.draw)), None
+        try:
+            for slot, stage in request.stages(arm.stages).items():
+                if not state.ended:
+                    before, state = state, step(slot, stage, state, model)
+                    watch(slot, before, state)
+        except StageFailed as exc:
+            state, failed = exc.state, exc
+        error = describe_failure(cause_of(failed)) if failed else ""
+        state = state.replace(draw=draw)
+        record = make_record(arm, sample, row.sha, state, self.writer.blobs, error)
         self.writer.record(record)
         self.writer.flush()
+        if failed:
+            raise failed
+        return state

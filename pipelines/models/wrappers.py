@@ -69,8 +69,10 @@ class Retried(Around):
                     self.on_failure(exc)
                 if is_too_long or tried >= self.attempts:
                     wait = f"; the server asks to wait {first:.0f} s" if exc.retry_after else ""
-                    given_up = f"(given up after {counted(tried, 'attempt')})"
-                    raise exc.in_words(f"{exc}{wait} {given_up}") from exc.__cause__
+                    given_up = f" (given up after {counted(tried, 'attempt')})"
+                    if self.attempts == 1:  # whoever asks tries again
+                        given_up = ""
+                    raise exc.in_words(f"{exc}{wait}{given_up}") from exc.__cause__
             # never fewer seconds than the server asks for
             backoff = min(max(first, self.max_delay), first * 2.0 ** (tried - 1))
             with spend("wait to ask again"), others_work():

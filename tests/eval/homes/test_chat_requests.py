@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval.homes.chat_requests import Answered, Question, read_question as read_raw
+from looktwice.eval.homes.chat_requests import Question, read_question as read_raw
+from looktwice.eval.homes.chat_responses import Answered, join_chunks
 from looktwice.pipelines.model import CallOptions, Reply, Tool, ToolCall, Usage
 from looktwice.pipelines.png import to_png
 
@@ -124,6 +125,11 @@ def test_a_stream_says_the_same_in_chunks() -> None:
     assert (usage["prompt_tokens"], usage["total_tokens"]) == (11, 14)
     whole = answered.completion()["choices"]
     assert [choice["message"]["content"] for choice in whole] == ["one", None]
+    first, second = join_chunks(b"".join(answered.chunks()))["choices"]
+    assert first["message"]["content"] == "one" and (
+        first["logprobs"]["content"] == whole[0]["logprobs"]["content"]
+    )
+    assert second["message"]["tool_calls"][0]["function"] == {"name": "zoom", "arguments": "{}"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,191 @@
+"""A server between a client and another one that changes nothing and records everything."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import aiohttp
+from aiohttp import web
+
+from looktwice.eval.homes.chat_requests import read_anything
+from looktwice.eval.homes.chat_responses import join_chunks
+from looktwice.eval.homes.door import Door, Refusal
+from looktwice.eval.homes.recorded import Recorder, Requests
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.requests import Forward, Request
+from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.json_input import read_json, write_json
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.chat_api import ChatAPI, bearer
+from looktwice.pipelines.models.http_client import HttpResponse, connection_error, proxy_for
+from looktwice.pipelines.models.keys import key_for
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed
+
+HERE = {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
+"""Headers that speak of one connection alone."""
+MOST_KEPT = 64 << 20  # bytes of an answer that are looked at
+MOST_MODELS = 1000
+SECONDS = 3600.0
+
+
+@dataclass(eq=False)
+class Tap(Door):
+    """Sends every request on to the server at `url` as it came, with the key of its host in place
+    of the client's, and its answer back; the contestant is the model that was asked for."""
+
+    recorder: Recorder = field(kw_only=True)
+    url: str = field(kw_only=True)
+    say: Callable[[str], None] = field(kw_only=True)
+    arms: dict[str, Arm] = field(default_factory=dict)
+    told: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    session: aiohttp.ClientSession | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.url = self.url.rstrip("/").removesuffix("/chat/completions")
+        try:
+            key_for(self.url)
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+
+    async def list_models(self, request: web.Request) -> web.StreamResponse:
+        """The models of the other server."""
+        return (await self._send_on(request, "GET", "models", None))[0]
+
+    async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
+        """The answer of the other server, as it comes; its record lies on the disk once the client
+        has all of it."""
+        start, loop = time.perf_counter(), asyncio.get_running_loop()
+        answer, came = await self._send_on(request, "POST", "chat/completions", raw)
+        seconds = time.perf_counter() - start
+        await loop.run_in_executor(self.pool, self.record, raw, came, seconds)
+        if answer.prepared:
+            with suppress(OSError):
+                await answer.write_eof()
+        return answer
+
+    async def close(self) -> None:
+        """Close the connections to the other server."""
+        if self.session is not None:
+            await self.session.close()
+
+    async def _send_on(
+        self, request: web.Request, method: str, path: str, raw: bytes | None
+    ) -> tuple[web.StreamResponse, HttpResponse]:
+        """What came back, on its way to the client or ready for it, and to be looked at. Raises
+        Refusal where nothing came."""
+        if self.session is None:
+            connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
+            self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
+        url, kind = f"{self.url}/{path}", {"Content-Type": "application/json"} if raw else {}
+        try:
+            async with self.session.request(
+                method,
+                url,
+                data=raw,
+                headers={**kind, **bearer(key_for(self.url))},
+                timeout=aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0),
+                allow_redirects=False,
+                proxy=proxy_for(url),
+            ) as response:
+                headers = {k: v for k, v in response.headers.items() if k.lower() not in HERE}
+                if response.content_type == "text/event-stream":
+                    return await self._stream(request, response, headers)
+                body = await response.read()
+                named = {name.lower(): value for name, value in headers.items()}
+                answer = web.Response(body=body, status=response.status, headers=headers)
+                return answer, HttpResponse(response.status, named, body)
+        except (aiohttp.ClientError, OSError) as exc:
+            fault = connection_error(url, SECONDS, exc)
+            raise Refusal(502, str(fault), "upstream_error") from exc
+
+    async def _stream(
+        self, request: web.Request, response: aiohttp.ClientResponse, headers: Mapping[str, str]
+    ) -> tuple[web.StreamResponse, HttpResponse]:
+        answer, kept = web.StreamResponse(status=response.status, headers=headers), bytearray()
+        await answer.prepare(request)
+        is_there = True
+        async for piece in response.content.iter_any():
+            if len(kept) < MOST_KEPT:
+                kept += piece
+            if is_there:
+                try:
+                    await answer.write(piece)
+                except OSError:  # the client has left; what it asked for is recorded all the same
+                    is_there = False
+        return answer, HttpResponse(response.status, {}, bytes(kept))
+
+    def record(self, raw: bytes, came: HttpResponse, seconds: float) -> None:
+        """Write down a request and its answers, if it is one."""
+        try:
+            question = read_anything(raw)
+            arm = self._arm(question.model or "unnamed")
+            sample, row = self.recorder.note(question.sample, arm.task_id)
+            request = Request(question.turns, question.options, 0, question.sent)
+            answers = split_choices(came)
+            draws = self.recorder.take(arm, sample.id, len(answers))
+            for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
+                asked = replace(request, draw=number).keep(self.recorder.writer.blobs)
+                model = RecordingModel(Came(answer, self.url, seconds), sample.id)
+                with suppress(StageFailed):  # the record says so
+                    self.recorder.answer(arm, asked, sample, row, draw, model)
+        except ValueError as exc:
+            if not self.told:
+                self.say(f"a request was sent on that cannot be recorded: {exc}")
+            self.told = True
+
+    def _arm(self, name: str) -> Arm:
+        """The contestant of a model's name. Raises ValueError for one that cannot be written
+        down."""
+        with self.lock:
+            if name not in self.arms:
+                if len(self.arms) >= MOST_MODELS:
+                    raise ValueError(f"{MOST_MODELS} models are the most that are told apart")
+                model, stages = ChatAPI(name, self.url), {"ask": Forward()}
+                arm = Arm(name, {}, "requests", Requests(), model, stages, Robust(), 1, 0)
+                arm = with_id(replace(arm, baseline=not self.arms))
+                self.recorder.add([arm])
+                self.arms[name] = arm
+            return self.arms[name]
+
+
+@dataclass(frozen=True)
+class Came:
+    """Answers with what came."""
+
+    response: HttpResponse
+    url: str
+    seconds: float
+    identity: ClassVar[str] = "as it came"
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The reply. Raises ModelError."""
+        return read_response(self.response, self.url, self.seconds)
+
+
+def split_choices(came: HttpResponse) -> list[HttpResponse]:
+    """An answer as one for each of its choices; those of a stream are put together first. The
+    tokens count for the first."""
+    try:
+        data = join_chunks(came.body) if came.body[:5] in (b"data:", b": loo") else None
+        whole = read_json(came.body) if data is None else data
+        choices = whole["choices"]
+    except (ValueError, LookupError, TypeError):
+        return [came]
+    answers = []
+    for number, choice in enumerate(choices):
+        one = {**whole, "choices": [choice]} | ({"usage": None} if number else {})
+        answers.append(came._replace(body=write_json(one).encode()))
+    return answers or [came]

@@ -1,0 +1,123 @@
+"""A tap between a client and a server: nothing is changed, everything is recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.eval.homes.command import plan_of_pocket
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs.replay import replay
+from tests.chat_server import chat_server
+from tests.eval.homes.served import post, questions, serving, tapping, turn
+
+openai = pytest.importorskip("openai")
+URL, WORDS = questions(1)[0]
+ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
+
+
+def test_the_body_goes_on_as_it_came_and_the_key_is_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with chat_server(tmp_path / "log") as upstream:
+        host = upstream.url.split("/")[2]
+        monkeypatch.setenv("LOOKTWICE_KEYS", f"{host}=TAP_KEY")
+        monkeypatch.setenv("TAP_KEY", "the-servers-own")
+        image = {"type": "image_url", "image_url": {"url": URL, "detail": "low"}}
+        body = {
+            "model": "tiny",
+            "messages": [{"role": "user", "content": [image, {"type": "text", "text": WORDS}]}],
+            "temperature": 0.5,
+            "top_k": 7,
+            "vendor": {"a": [1]},
+        }
+        raw = json.dumps(body, separators=(" ,", " : ")).encode()
+        with tapping(upstream.url, tmp_path) as served:
+            direct = post(upstream.url, raw)
+            answer = post(served.url, raw, Authorization="Bearer the-clients-own")
+        assert (answer.status, answer.text) == (direct.status, direct.text)
+        first, second = [line for line in upstream.bodies if line]
+        assert first == second == body
+        assert set(upstream.stats["authorizations"]) == {None, "Bearer the-servers-own"}
+    [record] = served.records
+    assert record.calls[0]["options"] == {"temperature": 0.5}
+    sent = {"sent.top_k": "7", "sent.vendor": '{"a":[1]}', "sent.detail": '["low"]'}
+    assert dict(record.measured or {}) == sent
+    [point] = RunFolder(served.run).points.values()
+    assert point.contestant == "tiny"
+    [sample] = served.samples.values()
+    assert sample.question == f"<image 1>{WORDS}"
+    assert sample.images[0].payload.data_url == URL
+    assert replay(served.run).same == 1
+    assert "the-clients-own" not in whole_text(served.run)
+
+
+def whole_text(folder: Path) -> str:
+    """All that lies in a folder."""
+    files = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
+    return "".join(file.read_text(errors="replace") for file in files)
+
+
+def test_streams_tools_and_draws_are_recorded_as_they_were_said(tmp_path: Path) -> None:
+    with serving(plan_of_pocket(), tmp_path) as pocket, tapping(pocket.url, tmp_path) as served:
+        create = served.client.chat.completions.create
+        asked: Any = {"model": "pocket", "messages": [turn(URL, WORDS)], "n": 2, "logprobs": True}
+        whole = create(**asked)
+        pieces = ["", ""]
+        chunks = list(create(**asked, stream=True))
+        for choice in (choice for chunk in chunks for choice in chunk.choices):
+            pieces[choice.index] += choice.delta.content or ""
+        assert pieces == [choice.message.content for choice in whole.choices]
+        assert [model.id for model in served.client.models.list()] == ["pocket"]
+    replies = [record.replies[0] for record in served.records]
+    assert [reply.text for reply in replies] == pieces * 2
+    assert replies[0].logprobs == replies[2].logprobs != ()
+    assert replies[0].usage.tokens_in == replies[2].usage.tokens_in == whole.usage.prompt_tokens
+    assert replay(served.run).same == 4
+
+
+def test_what_the_server_refuses_is_passed_on_and_recorded(tmp_path: Path) -> None:
+    with (
+        chat_server(None, "--retry-after", "7") as upstream,
+        tapping(upstream.url, tmp_path) as served,
+    ):
+        for words, status in (("fail:429", 429), ("#400", 400), ("#tool", 200)):
+            body = {"model": "m", "messages": [turn(words)], "tools": [ZOOM]}
+            answer = post(served.url, body)
+            assert answer.status == status
+            assert answer.headers.get("Retry-After") == ("7" if status == 429 else None)
+    with tapping(upstream.url, tmp_path, "dead") as dead:
+        answer = post(dead.url, {"model": "m", "messages": [turn("Well?")]})
+        assert answer.status == 502 and "cannot be reached" in answer.error["message"]
+    errors = [record.error.splitlines()[:1] for record in served.records]
+    assert ["429" in str(error) for error in errors] == [True, False, False]
+    assert errors[2] == [] and served.records[2].replies[0].tool_calls[0].name == "zoom"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "audio", "x": 1}]}]}, '"audio"'),
+        ({"messages": [turn("http://127.0.0.1:9/x.png")]}, "http://127.0.0.1:9/x.png"),
+        ({"messages": [turn("Well?")], "temperature": "hot"}, "Well?"),
+    ],
+)
+def test_what_is_not_known_here_is_sent_on_and_recorded_as_far_as_it_is(
+    body: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with chat_server(tmp_path / "log") as upstream:
+        with tapping(upstream.url, tmp_path) as served:
+            post(served.url, {"model": "m"} | body)
+            post(served.url, b'["{"]')
+        assert upstream.bodies[0]["messages"] == body["messages"]
+    [sample] = served.samples.values()
+    assert words in sample.question
+    [record] = served.records
+    if "temperature" in body:
+        assert (record.measured or {})["sent.temperature"] == '"hot"'
+    [sentence] = served.told
+    assert sentence.startswith("a request was sent on that cannot be recorded")
