@@ -64,8 +64,11 @@ PLANTED = (
 HEAD = """\
 # Did the picture matter?
 
-A mark, a zoom or a second look that raises accuracy need not have been seen. This page shows what tells the
-difference: measurements of stages, turns that are scored, the certificate of an agent's tool, the audit of a
+A mark, a zoom or a second look that raises accuracy need not have been seen; this page shows what tells the difference.
+
+![An agent with its tool, beside the same agent with black images, a random place or words in place of what the tool shows](openings/mattered.webp)
+
+That is: measurements of stages, turns that are scored, the certificate of an agent's tool, the audit of a
 benchmark, and attention. Every table here is of a scripted model, or a planted network, of which the truth is known;
 `python docs/mattered.py` makes the page anew.
 
@@ -131,6 +134,13 @@ differs from question to question, since a model may keep to a guess. Mean and f
 plugged in, so few answers make a high bar. Open questions offer the keys of the others. Where a model keeps to its
 wrong choices, no number of draws tells a guess from knowledge; the audit then says so, and lists nothing.
 
+Ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model
+has strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, has no Dirichlet
+taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices, so one
+find in twenty may be false, and one or two runs of ten without leaks listed something.
+
+<details><summary>44 simulated models, in figures</summary>
+
 `python -m bench.bench_audit` simulates models with Dirichlet tastes that never look (the smaller the number, the firmer
 the taste). How many runs without leaks list anything, which share of the listed items is false where a tenth of the
 questions leak (right in 9 of 10 draws), and which share of the leaks is found, in percent, at 6, 10 and 20 draws; of
@@ -180,10 +190,7 @@ questions leak (right in 9 of 10 draws), and which share of the leaks is found, 
 | firm at 1 of 10, words 0.5 | 200 | 4 | 0.0, 0.0, 1.2 | 0.0, 0.0, 4.1 | 0.0, 0.0, 0.0 |
 | firm at 1 of 10, words 0.5 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
 
-So ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model
-has strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, has no Dirichlet
-taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices, so one
-find in twenty may be false, and one or two runs of ten without leaks listed something.
+</details>
 
 Of 120 questions, {planted} give their answer away in their words. The audit lists {listed}: precision
 {precision:.2f}, recall {recall:.2f}.

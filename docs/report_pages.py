@@ -29,9 +29,13 @@ VIEWS = {  # by name: the address, and what holds the words that the picture is 
     "sheet": ("who=unmarked&flip=lost&sheet=1", "#contacts :is(thead, tbody tr:first-child)"),
 }
 LOADED = "[...document.images].every((image) => image.loading === 'lazy' || image.complete)"
+BOX = """(selector) => {
+  const { x, y, width, height } = document.querySelector(selector).getBoundingClientRect();
+  return { x: x + scrollX, y: y + scrollY, width, height };
+}"""
 WORDS = """(selector) => [...document.querySelectorAll(selector)].filter((part) => {
   const { top, bottom } = part.getBoundingClientRect();
-  return part.checkVisibility() && top >= 0 && bottom <= innerHeight;
+  return part.checkVisibility() && top > -1 && bottom < innerHeight + 1;
 }).map((part) => part.innerText.replace(/\\s+/g, " ").trim()).join("\\n")"""
 
 
@@ -48,15 +52,23 @@ def take_pictures(browser: Browser, page: Path, folder: Path) -> None:
     for name, (link, selector) in VIEWS.items():
         for theme in ("light", "dark"):
             browser.open(f"{page.resolve().as_uri()}#{link}&theme={theme}")
-            browser.wait(LOADED)
-            shot = b64decode(browser.send("Page.captureScreenshot", format="png")["data"])
-            words = browser.run(f"({WORDS})({selector!r})")
-            description = Image.Exif()
-            description[ExifTags.Base.ImageDescription] = words.encode()
-            image = Image.open(io.BytesIO(shot)).convert("RGB")
-            file = folder / f"{name}-{theme}.webp"
-            image.save(file, "WEBP", quality=QUALITY, method=6, exif=description)
+            photograph(browser, folder / f"{name}-{theme}.webp", selector)
     browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+def photograph(browser: Browser, file: Path, words: str, part: str = "") -> None:
+    """Write what is shown, or the part of the page that a selector finds, with the words of others
+    as its description."""
+    clip = {}
+    if part:
+        browser.run(f"document.querySelector({part!r}).scrollIntoView(); null")
+        clip = {"clip": {**browser.run(f"({BOX})({part!r})"), "scale": 1}}
+    browser.wait(LOADED)
+    shot = b64decode(browser.send("Page.captureScreenshot", format="png", **clip)["data"])
+    description = Image.Exif()
+    description[ExifTags.Base.ImageDescription] = browser.run(f"({WORDS})({words!r})").encode()
+    image = Image.open(io.BytesIO(shot)).convert("RGB")
+    image.save(file, "WEBP", quality=QUALITY, method=6, exif=description)
 
 
 def described(picture: Path) -> tuple[tuple[int, int], str]:

@@ -194,6 +194,28 @@ def cards(text: str) -> str:
     return f"{text[: first.start()]}::::{{grid}} 1 2 2 3\n:gutter: 2\n\n{grid}::::\n"
 
 
+FILTER = """
+<p><label>filter: <input id="filter" type="search" placeholder="words, or a class"></label> <span id="filtered" role="status"></span></p>
+"""  # what site.js listens to
+
+
+def overview(site: list[Page]) -> str:
+    """A small card for every entry of the gallery, which is filtered by words and by class."""
+    shown = []
+    for page in (page for page in site if page.name.startswith("gallery/")):
+        for entry in CARD.finditer(page.text):
+            says, _, rest = entry[2].partition("\n")
+            picture = re.search(r"!\[.*?\]\(gallery/(\S+)\)", rest)
+            classes = dict.fromkeys(re.findall(r"use: (?:\w+\.)*(\w+)", rest))
+            image = (
+                f":img-top: files/gallery/{picture[1]}\n:img-alt: {entry[1]}\n" if picture else ""
+            )
+            link = f":link: {page.name.removesuffix('.md')}\n:link-type: doc\n"
+            told = f"{says}\n\n`{', '.join(classes)}`" if classes else says
+            shown.append(f":::{{grid-item-card}} {entry[1]}\n{image}{link}\n{told}\n:::\n\n")
+    return f"{FILTER}\n::::{{grid}} 2 3 3 4\n:gutter: 2\n\n{''.join(shown)}::::\n"
+
+
 def tree(names: tuple[str, ...], here: str, caption: str = "") -> str:
     """A hidden table of contents."""
     folder = posixpath.dirname(here) or "."
@@ -209,6 +231,7 @@ def write_sources(folder: Path, report: Path | None = None) -> None:
     for page in site:
         text = linked(page, homes, files)
         text = cards(text) if page.name.startswith("gallery/") else text
+        text += overview(site) if page.name == "gallery.md" else ""
         text = FENCE.sub(r"```{code-block} \1\n:caption: \2\n", text)
         text += tree(page.children, page.name) if page.children else ""
         if report and page.name in ("index.md", "report.md"):
@@ -221,7 +244,8 @@ def write_sources(folder: Path, report: Path | None = None) -> None:
         _put(folder / page.name, text.encode())
     for source in files:
         _put(folder / "files" / source.removeprefix("docs/"), (ROOT / source).read_bytes())
-    _put(folder / "_static/site.css", (HERE / "site.css").read_bytes())
+    for name in ("site.css", "site.js"):
+        _put(folder / "_static" / name, (HERE / name).read_bytes())
     _put(folder / "_extra/llms.txt", index_of(site, homes).encode())
     if report:
         _put(folder / "_extra/example.html", report.read_bytes())

@@ -11,6 +11,7 @@ html_theme = "furo"
 html_title = "looktwice"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_extra_path = ["_extra"]
 html_show_sphinx = False
 html_show_search_summary = False  # it fetches pages, which a browser refuses from disk

@@ -367,7 +367,8 @@ def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: str) 
 KEY = "[class*=swatch] svg"  # of a legend
 FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
   (b.closest("[stroke-width]") !== null) - (a.closest("[stroke-width]") !== null))
-  .map((rect) => [Math.round(rect.getBoundingClientRect().x / 20), Math.round(rect.getBoundingClientRect().y / 20)])"""
+  .map((rect) => rect.getBoundingClientRect())
+  .map(({ x, y }) => [Math.round(x / 20), Math.round(y / 20)])"""
 
 
 def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The pictures of docs/report.md are of the page as it is: made anew, they have the same sizes and
-words. Skipped where Chromium is missing."""
+"""Pictures of docs/ are of the page as it is: made anew, they have the same words. Skipped where
+Chromium is missing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ from tests.browser import CHROMIUM, open_browser
 from tests.paths import DOCS
 
 report_pages = importlib.import_module(load_plugin(str(DOCS / "report_pages.py")))
+openings = importlib.import_module("docs.openings")
+OPENED = (
+    "compare",
+    "fragility",
+    "mattered",
+    "papers",
+    "probes",
+    "scale",
+    "statistics",
+    "thresholds",
+)
 
 
 def test_the_page_of_the_docs_names_each_picture() -> None:
@@ -21,6 +32,39 @@ def test_the_page_of_the_docs_names_each_picture() -> None:
     kept = {picture.name for picture in (DOCS / "report").iterdir()}
     assert set(named) == kept
     assert kept == {f"{n}-{t}.webp" for n in report_pages.VIEWS for t in ("light", "dark")}
+
+
+@pytest.mark.parametrize(
+    "page", [*(DOCS / f"{name}.md" for name in OPENED), *sorted((DOCS / "howto").iterdir())]
+)
+def test_a_page_opens_with_a_sentence_and_a_picture(page: Path) -> None:
+    title, sentence, picture = page.read_text(encoding="utf-8").split("\n\n")[:3]
+    assert title.startswith("# ") and len(sentence) < 400 and sentence.endswith(".")
+    told, shown = re.fullmatch(r"!\[(.{20,})\]\((.+)\)", picture).groups()
+    assert (page.parent / shown).exists() and not told.endswith(".")
+
+
+def test_every_opening_picture_is_shown() -> None:
+    pages = [*DOCS.glob("*.md"), *(DOCS / "howto").glob("*.md")]
+    shown = {
+        name for page in pages for name in re.findall(r"openings/([\w-]+)\.webp", page.read_text())
+    }
+    assert shown == {picture.stem for picture in (DOCS / "openings").iterdir()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with open_browser(tmp_path / "profile") as browser:
+        openings.take_openings(browser, tmp_path, out)
+    assert {file.name for file in out.iterdir()} == {f.name for f in (DOCS / "openings").iterdir()}
+    for picture in sorted((DOCS / "openings").iterdir()):
+        _, words = report_pages.described(
+            out / picture.name
+        )  # sizes are those of a machine's fonts
+        assert len(words) > 50
+        assert report_pages.described(picture)[1] == words, "python -m docs.openings"
 
 
 @pytest.mark.slow
