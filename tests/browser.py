@@ -4,17 +4,19 @@ keys, and notes what the page fetched and complained of."""
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -31,6 +33,26 @@ OPTIONS = (
     "--remote-debugging-port=0",
     "--window-size=1400,1000",
 )
+
+
+def axe_script() -> str:
+    """The script of axe-core, which looks for faults of accessibility; skips a test without it."""
+    package = importlib.util.find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        pytest.skip("axe is not installed: pip install --no-deps axe-playwright-python")
+    return Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
+def axe_run(part: str, rules: Sequence[str]) -> str:
+    """An expression: the faults that axe finds in a part of a page, and which rules it passes."""
+    faults = (
+        "violations.flatMap(({ id, nodes }) => nodes.map((node) =>"
+        " `${id}: ${node.target.join(' ')}: ${node.failureSummary}`))"
+    )
+    return (
+        f"axe.run({part}, {{ runOnly: {json.dumps(rules)} }}).then(({{ violations, passes }}) =>"
+        f" ({{ faults: {faults}, passed: passes.map(({{ id }}) => id) }}))"
+    )
 
 
 class Browser:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines.config.classes import load_plugin
-from tests.browser import CHROMIUM, Browser, open_browser
+from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
 from tests.paths import DOCS, ROOT
 
 SCRIPT = DOCS / "site" / "build_site.py"
@@ -138,6 +138,52 @@ def test_the_search_works_from_disk(built: Path, browser: Browser) -> None:
     browser.open(address, "document.querySelectorAll('#search-results li').length > 0")
     assert "Thresholds" in browser.text("#search-results")
     assert browser.complaints == []
+
+
+@builds
+@pytest.mark.slow
+def test_the_gallery_is_filtered_by_words_and_by_class(built: Path, browser: Browser) -> None:
+    browser.open(built / "gallery.html", "document.getElementById('filtered').innerText !== ''")
+    cards = "[...document.querySelectorAll('.sd-row > .sd-col')]"
+    everything = browser.run(f"{cards}.length")
+    assert everything > 60 and browser.text("#filtered") == f"{everything} of {everything}"
+    for words, title in {"ring leaves": "Circles", "crosshairs": "Crosshairs"}.items():
+        browser.run(
+            f"((input) => {{ input.value = {words!r}; input.dispatchEvent(new Event('input')); }})"
+            "(document.getElementById('filter'))"
+        )
+        seen = browser.run(
+            f"{cards}.filter((card) => card.checkVisibility()).map((c) => c.innerText)"
+        )
+        assert 0 < len(seen) < everything / 2 and seen[0].startswith(title)
+    links = browser.run(f"{cards}.map((card) => card.querySelector('a').getAttribute('href'))")
+    assert all((built / link.partition("#")[0]).exists() for link in links)
+
+
+@builds
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_fault_of_wcag(built: Path, browser: Browser, theme: str) -> None:
+    script, rules = axe_script(), ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    scheme = {"name": "prefers-color-scheme", "value": theme}
+    browser.send("Emulation.setEmulatedMedia", features=[scheme])
+    names = (
+        "index",
+        "gallery",
+        "gallery/marks-on-points",
+        "guide",
+        "mattered",
+        "reference/commands",
+    )
+    for name in names:
+        browser.open(built / f"{name}.html", "document.readyState === 'complete'")
+        browser.run(f"{script}; null")
+        checked = browser.run(axe_run("document", rules))
+        assert checked["faults"] == [], name
+        assert "color-contrast" in checked["passed"]
+    light, dark = "rgb(255, 255, 255)", "rgb(19, 20, 22)"
+    ground = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert ground == (dark if theme == "dark" else light)
 
 
 @builds

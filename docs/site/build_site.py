@@ -25,7 +25,7 @@ NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "Gallery": ("docs/gallery.md",),
     "How to": (
         *(f"docs/howto/{name}.md" for name in HOW_TO),
-        *(f"docs/{name}.md" for name in ("agents", "specialists", "scale", "trust")),
+        *(f"docs/{name}.md" for name in ("agents", "looking", "specialists", "scale", "trust")),
     ),
     "Results": ("docs/report.md", "docs/compare.md", "docs/annotate.md"),
     "Designs and why": tuple(

@@ -1,7 +1,17 @@
 "use strict";
-// Shows the cards of the gallery that hold every word of the filter.
+// What the theme leaves to be reached by keys and read aloud, and the filter of the gallery.
 
-document.addEventListener("DOMContentLoaded", () => {
+/** Headings of the navigation have a level, side bars names, and code that scrolls takes keys. */
+function makeReachable() {
+  for (const caption of document.querySelectorAll("[role=heading]:not([aria-level])")) caption.setAttribute("aria-level", "2");
+  for (const [place, name] of [[".sidebar-drawer", "all pages"], [".toc-drawer", "on this page"]]) {
+    document.querySelector(place)?.setAttribute("aria-label", name);
+  }
+  for (const code of document.querySelectorAll("pre, .table-wrapper")) code.tabIndex = 0;
+}
+
+/** Show the cards of the gallery that hold every word of the filter. */
+function filterCards() {
   const input = document.getElementById("filter");
   if (!input) return;
   const cards = [...document.querySelectorAll(".sd-row > .sd-col")];
@@ -13,4 +23,9 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   input.addEventListener("input", show);
   show();
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  makeReachable();
+  filterCards();
 });
