@@ -23,6 +23,7 @@ PAGE = DOCS / "gallery.md"
 WORDS = {  # stages that leave the views as they are: they say, ask or read something
     "prompting.agent.Agent",
     "prompting.turns.CaptionThenAnswer",
+    "prompting.turns.ContrastAnswer",
     "prompting.markers.ChosenMark",
     "prompting.turns.FewShot",
     "prompting.grids.GridWords",
@@ -100,7 +101,7 @@ def test_the_stages_that_call_no_model_say_so() -> None:
     turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
     # where to look says it
     whatever = {f"prompting.views.{name}" for name in ("Look", "Show")}
-    whatever.add("prompting.turns.When")
+    whatever |= {"prompting.turns.When", "prompting.turns.ContrastAnswer"}
     whatever |= {f"prompting.telling.{name}Words" for name in ("Depth", "Match", "Region")}
     assert asking - whatever == {
         "prompting.agent.Agent",

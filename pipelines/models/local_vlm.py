@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import (
@@ -132,6 +135,28 @@ class _Network:
             likely[choice] = float(logits.float().log_softmax(-1).gather(1, tokens.T).sum())
         best = max(likely, key=lambda choice: likely[choice])
         return Reply(best, usage=Usage(int(inputs["attention_mask"].sum()), 0), logprobs=(likely,))
+
+
+class Look(NamedTuple):
+    """What a network holds as it begins a reply.
+
+    `likely` (vocabulary,) is the log-probability of each first token, `attention` (layers, heads,
+    image tokens) what the last token of the prompt gives to those of the pictures, and `gradient`,
+    of the same shape, how the likeliest token's log-probability grows with it; None if it was not
+    asked for. `inputs` went in, of pictures with these `sizes` (height, width).
+    """
+
+    likely: NDArray[np.float64]
+    attention: NDArray[np.float64]
+    gradient: NDArray[np.float64] | None
+    network: Any
+    inputs: Any
+    sizes: Sequence[tuple[int, int]]
+
+    def letters(self, choices: Sequence[str]) -> list[int]:
+        """The tokens with which these choices begin."""
+        encoded = (self.network.tokenizer(text, add_special_tokens=False) for text in choices)
+        return [tokens["input_ids"][0] for tokens in encoded]
 
 
 @dataclass(frozen=True)
@@ -303,6 +328,33 @@ class LocalVLM(Ranged):
         served = {name: fact for name, fact in facts.items() if fact}
         seconds = (time.perf_counter() - start) / len(asked)
         return [replace(reply, seconds=seconds, served_by=served) for reply in replies]
+
+    def look(self, messages: Messages, gradients: bool = False) -> Look:
+        """Where it looks and what it is about to say: of another picture, look again.
+
+        The network is opened a second time, with attention that can be read. Raises WeightsError,
+        PictureError, and what the network raises.
+        """
+        network, torch = self.network(attn_implementation="eager"), import_torch()
+        chat = self.chat(messages)
+        inputs = self.inputs(network, [chat])
+        seen = (inputs["input_ids"][0] == network.config.image_token_id).cpu()
+        with torch.set_grad_enabled(gradients):
+            output = network.model(
+                **inputs, output_attentions=True, use_cache=False, logits_to_keep=1
+            )
+            likely = output.logits[0, -1].float().log_softmax(-1)
+            layers = output.attentions
+            grown = torch.autograd.grad(likely.max(), layers) if gradients else ()
+
+        def rows(tensors: Sequence[Any]) -> NDArray[np.float64]:
+            last = [tensor[0, :, -1].detach().float().cpu()[:, seen] for tensor in tensors]
+            return np.stack([layer.double().numpy() for layer in last])
+
+        told = likely.detach().cpu().double().numpy()
+        sizes = [image.shape[:2] for image in chat.images]
+        gradient = rows(grown) if gradients else None
+        return Look(told, rows(layers), gradient, network, inputs, sizes)
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
         """The conversation as this model is asked it: with its system text, and pictures no larger

@@ -2,6 +2,7 @@ from .choices import PermuteChoices as PermuteChoices, PermuteLabels as PermuteL
 from .images import (
     BlankImage as BlankImage,
     NoImage as NoImage,
+    Noise as Noise,
     OracleCrop as OracleCrop,
     OtherImage as OtherImage,
     RandomCrop as RandomCrop,

@@ -169,6 +169,44 @@ class ShufflePatches(WithoutModel):
         return state.replace(views=tuple(views))
 
 
+MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
+"""Of the colours (0..1) that CLIP and LLaVA take as 0 and 1."""
+
+
+def kept_share(step: int) -> float:
+    """How much of a picture is left after so many of VCD's 1,000 steps of noise, by its standard
+    deviation."""
+    betas = (0.005 - 1e-5) / (1 + np.exp(-np.linspace(-6, 6, 1000))) + 1e-5
+    return float(np.sqrt(np.prod(1 - betas[: step + 1])))
+
+
+@dataclass(frozen=True)
+class Noise(Ranged, WithoutModel):
+    """Puts noise over every view, as after `step` of 0 to 999 steps of VCD (arXiv 2311.16922): the
+    picture with which it contrasts.
+
+    There the noise is on the network's own numbers; here it is on pixels in CLIP's scale, cut at
+    black and white and rounded. It is the same for every run of one seed, sample and draw; `seed`
+    gives another one.
+    """
+
+    step: int = 500
+    seed: int = 0
+
+    ranges = ("step >= 0", "step <= 999")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with noisy views."""
+        rng, kept = state.rng(f"Noise {self.seed}"), kept_share(self.step)
+        views = []
+        for view in state.views:
+            values = (view.pixels / 255 - MEAN) / STD
+            noise = rng.standard_normal(values.shape) * math.sqrt(1 - kept**2)
+            noisy = ((kept * values + noise) * STD + MEAN) * 255
+            views.append(view.with_pixels(np.rint(noisy.clip(0, 255)).astype(np.uint8)))
+        return state.replace(views=tuple(views))
+
+
 @dataclass(frozen=True)
 class RandomMarks(Ranged, WithoutModel):
     """Moves the marks to random places of their images, to test whether it matters where they

@@ -116,9 +116,10 @@ class Verify:
 
     The first turn sends `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom`
     may be any stage that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid
-    that the views have, and as control arms `prompting.controls.OracleCrop` and `RandomCrop`. Each
-    zoom is cut from the original views; the new views are sent with the next turn. Without a new
-    one the question is asked again all the same, so that every sample makes the same number of
+    that the views have, and as control arms `prompting.controls.OracleCrop` and `RandomCrop`;
+    `prompting.views.Show` at `prompting.where.Claimed` with `points` draws what was pointed at.
+    Each zoom is cut from the original views; the new views are sent with the next turn. Without a
+    new one the question is asked again all the same, so that every sample makes the same number of
     calls. With a reader in `read` the record notes the answers before and after, and measures how
     often they changed.
     """
@@ -139,7 +140,8 @@ class Verify:
         shown."""
         first, original = state.views, state.prompt
         answers, calls = list[str | None](), list[int]()
-        unit, ask, words = UNITS[getattr(self.zoom, "frame", "pixels")], self.ask, self.where
+        source = getattr(self.zoom, "where", self.zoom)
+        unit, ask, words = UNITS[getattr(source, "frame", "pixels")], self.ask, self.where
         for number in range(self.rounds + 1):
             if number:
                 after = self.zoom(state.replace(views=first, prompt=original), model)

@@ -113,7 +113,8 @@ class Show(AsksAsWhere):
 
     `prompting.markers.Spotlight` dims, blurs or greys all else, `Rectangles`, `Contours` and `Tint`
     mark boxes and masks, `Circles` and `Dots` points. The first `most` regions of an image are
-    drawn; `missing` is that of `Look`, for a sample without any region.
+    drawn; `missing` is that of `Look`, for a sample without any region. Measured is
+    `regions_shown`, how many were: of points that a model gave, its count.
     """
 
     where: Where
@@ -133,4 +134,4 @@ class Show(AsksAsWhere):
             reasons = [*places.reasons.values()] or [f"no {places.sought} is seen"]
             return handle_missing(state, self.missing, reasons)
         shown = self.marker(state.replace(sample=replace(sample, marks=marks)), model)
-        return shown.replace(sample=sample)
+        return shown.replace(sample=sample).measured("regions_shown", len(marks))

@@ -1,3 +1,4 @@
+from .attention import ViCrop as ViCrop
 from .places import Places as Places, Where as Where
 from .search import Rules as Rules, TreeSearch as TreeSearch
 from .sources import (

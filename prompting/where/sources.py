@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from looktwice.pipelines.marks import Box, Mark, mark_from_dict
+from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.model import Model, strip_thoughts
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample, check_marks
@@ -212,12 +212,14 @@ BOX_OR_IMAGE = re.compile(
     rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]",
     re.I,
 )
+POINT_OR_IMAGE = re.compile(rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE}[\])]", re.I)
 EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
 
 
 @dataclass(frozen=True)
 class Claimed(Where):
-    """The boxes [left, top, right, bottom] in the model's last reply.
+    """The boxes [left, top, right, bottom] in the model's last reply, or with `points` the points
+    [x, y].
 
     If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which
     view a box is on, else it is the first. `frame` is the unit that the prompt asked for: pixels of
@@ -226,12 +228,15 @@ class Claimed(Where):
     """
 
     frame: Frame = "0-1000"
+    points: bool = False
 
     def places(self, state: State, model: Model) -> Places:
         """The claimed boxes by their images."""
         regions: dict[int, list[Mark]] = {}
         notes = []
-        claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MAX_BOXES + 1))
+        pattern = POINT_OR_IMAGE if self.points else BOX_OR_IMAGE
+        said = strip_thoughts(state.reply)
+        claims = list(islice(_claimed_places(said, pattern), MAX_BOXES + 1))
         if len(claims) > MAX_BOXES:
             notes.append(
                 f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
@@ -245,23 +250,29 @@ class Claimed(Where):
         sources = sorted(regions) or shown_sources(state, None)
         return Places("place that the reply names", regions, sources, notes=notes)
 
-    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
+    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Mark:
         if not 1 <= image <= len(state.views):
             raise ToolError(f"there is no image {image}; there are {len(state.views)}")
         view = state.views[image - 1]
-        x0, y0, x1, y1 = ShownImage(view, view).place(numbers, self.frame, f"image {image}")
-        seen = source_box(view, Box("", x0, y0, x1, y1))
+        edges, seen = ShownImage(view, view).place(numbers, self.frame, f"image {image}"), None
+        if not self.points:
+            left, top, right, bottom = edges
+            seen = source_box(view, Box("", left, top, right, bottom))
+        elif at := view.to_source(*edges):
+            return Point("", at[1], at[2], at[0])
         if seen is None:
-            raise ToolError(f"the box {list(numbers)} shows nothing of the sample's own images")
+            raise ToolError(f"the place {list(numbers)} shows nothing of the sample's own images")
         return seen
 
 
-def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """(number of the image from 1, four coordinates) of every distinct box in a reply."""
+def _claimed_places(
+    reply: str, pattern: re.Pattern[str]
+) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """(number of the image from 1, coordinates) of every distinct box or point in a reply."""
     seen = set()
     for line in EVIDENCE_LINE.findall(reply) or reply.splitlines():
         image = 1
-        for match in BOX_OR_IMAGE.finditer(line):
+        for match in pattern.finditer(line):
             if match[1]:
                 image = int(match[1])
                 continue

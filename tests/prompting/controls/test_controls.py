@@ -32,6 +32,7 @@ from looktwice.prompting.agent.tool import BoxArguments
 from looktwice.prompting.controls import (
     BlankImage,
     NoImage,
+    Noise,
     OracleCrop,
     OtherImage,
     PermuteChoices,
@@ -39,6 +40,7 @@ from looktwice.prompting.controls import (
     RandomCrop,
     RandomMarks,
 )
+from looktwice.prompting.controls.images import kept_share
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Crop
@@ -442,3 +444,17 @@ def test_pictures_as_choices_are_recorded_by_hash(tmp_path: Path) -> None:
     hashes = tuple({"picture": picture.sha} for picture in pictures[::-1])
     assert record_of(end, tmp_path, before.sample).choices == hashes
     assert verdict(tmp_path, before, end, "A") == ("right", "A")
+
+
+@pytest.mark.parametrize(
+    ("step", "share"),
+    [(0, 0.999989), (100, 0.998293), (300, 0.980984), (500, 0.863017), (999, 0.285043)],
+)
+def test_noise_leaves_as_much_as_the_reference_s(step: int, share: float) -> None:
+    assert kept_share(step) == pytest.approx(share, abs=1e-6)
+    state = State.start(Sample("s", "?", (Picture(np.full((60, 80, 3), 120, np.uint8)),)))
+    one, two, other = (Noise(step, seed)(state, NoModel()).views[0].pixels for seed in (0, 0, 1))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+    spread = one[..., 1].std() / 255 / 0.2613
+    assert spread == pytest.approx((1 - share**2) ** 0.5, rel=0.1 if step < 600 else 0.4)

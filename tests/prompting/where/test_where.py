@@ -18,8 +18,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.grids import RuledGrid
-from looktwice.prompting.markers import Rectangles, Spotlight
-from looktwice.prompting.turns import ZoomOnClaim
+from looktwice.prompting.markers import Dots, Rectangles, Spotlight
+from looktwice.prompting.turns import Verify, ZoomOnClaim
 from looktwice.prompting.views import Crop, Look, Show, ZoomOnCells, ZoomOnDetections, ZoomOnMarks
 from looktwice.prompting.where import (
     Claimed,
@@ -34,6 +34,7 @@ from looktwice.prompting.where import (
     Windows,
 )
 from looktwice.specialists.results import Boxes, DepthMap, Masks
+from tests.prompting.scenes import Heard
 
 SIZE = (200, 100)
 BRIGHT = (150, 20, 170, 40)
@@ -212,3 +213,16 @@ def test_masks_of_several_images_stay_on_their_own() -> None:
     state = State.start(Sample("s", "?", (picture(), picture()), marks=(Mask("m", mask, 1),)))
     one, two = Look(OnMarks(), Crop(padding=0, min_px=0))(state, NoModel()).views
     assert (one.size, two.size) == (SIZE, (20, 10))
+
+
+def test_points_are_asked_for_drawn_and_counted() -> None:
+    zoom = Show(Claimed("0-1", points=True), Dots(label=None, color="red"), most=50)
+    heard = Heard("I see [0.5, 0.5], (0.1, 0.9), (0.5, 0.5) and [7, 7].", "There are 2.")
+    where = "{prompt} Point at each, in {unit}."
+    after = Verify(where=where, check="{prompt}", zoom=zoom)(start(), heard)
+    assert after.measures["regions_shown"] == 2
+    assert any("[7, 7]" in note for note in after.notes)
+    (first, *_), (second, *_) = heard.calls
+    assert "shares of the image's width" in first[-1].text
+    marked = (second[-1].views[0].pixels == (255, 0, 0)).all(-1)
+    assert marked[50, 100] and marked[90, 20] and not marked[90, 100]

@@ -1,0 +1,153 @@
+"""ViCrop's crops: where the language model of a network in this process looks, and the window that
+stands out most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.geometry import PixelRect, Rect
+from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.models.local_vlm import LocalVLM
+from looktwice.pipelines.runtime.networks import Device, Dtype
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.where.places import Places, Where
+from looktwice.prompting.wording.instructions import Text, read_texts, text_of
+from looktwice.specialists.features.question_attention import token_places
+
+Floats = NDArray[np.float64]
+RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
+TILE = 1024  # pixels of a side above which a picture is looked at in tiles
+GENERAL = "Write a general description of the image."
+
+
+def sharpest_window(values: Floats, size: tuple[int, int], base: int) -> Rect:
+    """ViCrop's box in a picture of this (width, height): of windows of 1 to 2 times `base` pixels,
+    over each of which the map (rows, columns) adds up to most, the one that stands out most.
+
+    That is how much more it holds than its neighbours, for each block of the map; windows of no
+    block, as large pictures have them, come first, in the upper left corner, as in the authors'
+    code.
+    """
+    blocks = np.divide(size, values.shape[::-1])
+    windows, sharpness = list[tuple[Floats, float]](), list[float]()
+    for ratio in RATIOS:
+        count = np.minimum(np.floor(base * ratio / blocks), values.shape[::-1]).astype(int)
+        if (count == values.shape[::-1]).all():
+            if ratio == 1:
+                return 0.0, 0.0, float(size[0]), float(size[1])
+            continue
+        wide, high = count.tolist()
+        down = np.cumsum(np.vstack([np.zeros_like(values[:1]), values]), 0)
+        down = down[high:] - down[: len(down) - high]
+        across = np.cumsum(np.hstack([np.zeros_like(down[:, :1]), down]), 1)
+        sums = (across[:, wide:] - across[:, : across.shape[1] - wide]).round(12)
+        x, y = divmod(int(sums.T.argmax()), len(sums))
+        near = [(x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)]
+        beside = [sums[b, a] for a, b in near if 0 <= a < sums.shape[1] and 0 <= b < sums.shape[0]]
+        with np.errstate(invalid="ignore"):
+            sharpness.append(float(np.divide(sums[y, x] - np.mean(beside), wide * high)))
+        half = base * ratio // 2
+        windows.append((np.trunc((x, y) * blocks + blocks * count / 2), half))
+    center, half = windows[int(np.argmax(sharpness))]
+    center = np.minimum(np.maximum(center, half), np.subtract(size, half))
+    left, top = np.maximum(center - half, 0).tolist()
+    right, bottom = np.minimum(center + half, size).tolist()
+    return left, top, right, bottom
+
+
+def tiles(size: tuple[int, int]) -> list[list[PixelRect]]:
+    """ViCrop's tiles of a large picture, row by row; the last ones reach past its rim."""
+    rows = math.ceil(size[1] / TILE)
+    columns = max(1, rows * size[0] // size[1])  # the authors' code fails on narrow portraits
+    wide, high = math.ceil(size[0] / columns), math.ceil(size[1] / rows)
+    return [
+        [(x * wide, y * high, (x + 1) * wide, (y + 1) * high) for x in range(columns)]
+        for y in range(rows)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalEyes:
+    """The LocalVLM that is looked into: `model`, `revision`, `system`, `max_pixels`, `dtype` and
+    `device` are its settings."""
+
+    model: str
+    revision: str | None = None
+    system: str = ""
+    max_pixels: int | None = None
+    dtype: Dtype = "auto"
+    device: Device = field(default="auto", metadata=NOT_IDENTITY)
+
+    @property
+    def eyes(self) -> LocalVLM:
+        """The model."""
+        return LocalVLM(**{f.name: getattr(self, f.name) for f in fields(LocalEyes)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViCrop(LocalEyes, Where):
+    """ViCrop's window (arXiv 2502.17422): where a network in this process looks as it begins to
+    answer the question.
+
+    `method` "relative" is the attention of one `layer`, from the prompt's last token, divided by
+    what it is for the words `general`, or undivided where these are empty; "gradient" multiplies it
+    by how the likeliest token grows with it, as far as it does. `base` is the side of the vision
+    encoder's input: windows are 1 to 2 times as large. With `tiled` a large picture is looked at in
+    tiles. The authors' layers are 14 of LLaVA-1.5-7B and 22 of Qwen2.5-VL-3B. `images` are counted
+    from 0; None means all.
+    """
+
+    method: Literal["relative", "gradient"] = "relative"
+    layer: int = 14
+    base: int = 336
+    general: Text = GENERAL
+    tiled: bool = False
+    images: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def places(self, state: State, model: Model) -> Places:
+        """The window of each image. Raises WeightsError."""
+        sample = state.sample
+
+        def look(number: int) -> list[Mark]:
+            view = View.of(sample.images[number], number)
+            values = self._map(view, sample.question)
+            if self.tiled:
+                grid = [[self._tile(view, box) for box in row] for row in tiles(view.size)]
+                values = np.block([[self._map(v, sample.question) for v in row] for row in grid])
+            return [Box("", *sharpest_window(values, view.size, self.base), number)]
+
+        return Places.found("window", state, self.images, look)
+
+    def _tile(self, view: View, box: PixelRect) -> View:
+        right, bottom = max(0, box[2] - view.size[0]), max(0, box[3] - view.size[1])
+        return transforms.crop(transforms.pad(view, right=right, bottom=bottom), *box)
+
+    def _map(self, view: View, question: str) -> Floats:
+        """The map of one picture, (rows, columns) of its tokens."""
+        values = self._attention(view, question)
+        if self.method == "relative" and text_of(self.general):
+            values = values / self._attention(view, text_of(self.general))
+        return values
+
+    def _attention(self, view: View, words: str) -> Floats:
+        gradient = self.method == "gradient"
+        look = self.eyes.look([Message("user", (view, words))], gradient)
+        values = look.attention[self.layer]
+        if look.gradient is not None:
+            values = values * np.maximum(look.gradient[self.layer], 0)
+        (places,) = token_places(look.network, look.inputs, look.sizes)
+        inside = ~np.isnan(places[:, 0])
+        columns = len(np.unique(places[inside, 2]))
+        return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)

@@ -1,0 +1,155 @@
+"""Methods that look into a network: ViCrop's windows and tiles, and contrast, equal the reference's
+(`local.json`, `vicrop_maps.npz`: saccharomycetes/mllms_know a64c5d5 when it was run); a planted
+network is found to look at ink, and its attention and likelihoods are those of transformers."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.marks import Box, bounding_box
+from looktwice.pipelines.model import CallOptions, Message
+from looktwice.pipelines.models import LocalVLM
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.markers import Cover
+from looktwice.prompting.turns import ContrastAnswer
+from looktwice.prompting.turns.contrast import contrast
+from looktwice.prompting.views import Show
+from looktwice.prompting.where import OnMarks, ViCrop
+from looktwice.prompting.where.attention import sharpest_window, tiles
+from tests.planted_network import seeks_ink
+from tests.tiny import tiny
+
+HERE = Path(__file__).parent
+VECTORS, MAPS = json.loads((HERE / "local.json").read_text()), np.load(HERE / "vicrop_maps.npz")
+
+
+@pytest.mark.parametrize("case", VECTORS["boxes"], ids=lambda case: case["id"])
+def test_windows_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    width, height = case["image_size"]
+    box = sharpest_window(MAPS[case["map"]], (width, height), case["bbox_size"])
+    assert list(box) == case["box"]
+
+
+@pytest.mark.parametrize("case", VECTORS["high_res_split"], ids=lambda case: str(case["image"]))
+def test_tiles_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    rows = tiles((case["image"][0], case["image"][1]))
+    if "error" in case:  # the reference divides by no columns; here there is one
+        assert {len(row) for row in rows} == {1}
+        return
+    assert (len(rows[0]), len(rows)) == (case["columns"], case["rows"])
+    assert list(rows[0][0][2:]) == case["tile"]
+    assert rows[-1][-1][2] >= case["image"][0] and rows[-1][-1][3] >= case["image"][1]
+
+
+@pytest.mark.parametrize("case", VECTORS["contrast"]["cases"])
+def test_contrasts_are_the_reference_s(case: Mapping[str, Any]) -> None:
+    image, changed = (np.array(VECTORS["contrast"][name]) for name in ("image", "contrast"))
+    scores = contrast(image, changed, case["alpha"], case["beta"])
+    told = [score if np.isfinite(score) else None for score in scores]
+    assert told == pytest.approx(case["out"])
+    shares = np.exp(scores - scores.max())
+    assert shares / shares.sum() == pytest.approx(case["prob"], abs=1e-6)
+    assert scores.argmax() == case["argmax"]
+
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def ink(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    yield str(seeks_ink(tmp_path_factory.mktemp("ink")))
+    close_networks()
+
+
+@pytest.fixture(scope="module")
+def llava(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    yield str(tiny("llava", tmp_path_factory.mktemp("llava")))
+    close_networks()
+
+
+def scene(left: int, top: int, choices: tuple[str, ...] = ()) -> State:
+    """A white picture with ink in one place."""
+    pixels = np.full((224, 224, 3), 255, np.uint8)
+    pixels[top : top + 28, left : left + 28] = 0
+    mark = Box("ink", left, top, left + 28, top + 28)
+    return State.start(Sample("s", "how many", (Picture(pixels),), choices, (mark,)))
+
+
+@pytest.mark.parametrize("place", [(28, 140), (168, 56), (84, 84)])
+@pytest.mark.parametrize("tiled", [False, True])
+def test_a_planted_network_is_seen_to_look_at_ink(
+    place: tuple[int, int], tiled: bool, ink: str
+) -> None:
+    vicrop = ViCrop(model=ink, layer=-1, base=56, general="", tiled=tiled)
+    state = scene(*place)
+    (box,) = vicrop.places(state, NoModel()).regions[0]
+    x0, y0, x1, y1 = bounding_box(box)
+    assert x0 <= place[0] and place[0] + 28 <= x1 and y0 <= place[1] and place[1] + 28 <= y1
+    assert (x1 - x0) * (y1 - y0) <= 112**2
+
+
+def test_divided_by_what_any_words_get_nothing_stands_out(ink: str) -> None:
+    look = replace(ViCrop(model=ink, layer=-1, base=56), general="how many")
+    values = look._map(View.of(scene(28, 140).sample.images[0]), "how many")
+    assert values == pytest.approx(np.ones_like(values))
+
+
+def test_what_is_seen_is_what_transformers_says(llava: str) -> None:
+    model = LocalVLM(llava)
+    pixels = np.random.default_rng(0).integers(0, 255, (28, 28, 3), dtype=np.uint8)
+    messages = [Message("user", (View.of(Picture(pixels)), "which"))]
+    look = model.look(messages, gradients=True)
+    assert look.attention.shape[0] == 2 and look.gradient is not None
+    assert look.attention.shape == look.gradient.shape
+    assert (look.attention > 0).all() and (look.attention.sum(-1) < 1).all()
+    assert np.exp(look.likely).sum() == pytest.approx(1, abs=1e-5)
+    choices = ("A", "B", "C")
+    (told,) = model(messages, options=CallOptions(choices=choices)).logprobs
+    mine = [look.likely[token] for token in look.letters(choices)]
+    assert mine == pytest.approx([told[choice] for choice in choices], abs=1e-4)
+
+
+def test_a_gradient_map_keeps_what_makes_the_likeliest_likelier(llava: str) -> None:
+    vicrop = ViCrop(model=llava, layer=-1, base=28, method="gradient")
+    state = State.start(scene(84, 84).sample)
+    (box,) = vicrop.places(state, NoModel()).regions[0]
+    look = LocalVLM(llava).look([Message("user", (state.views[0], "how many"))], gradients=True)
+    assert look.gradient is not None and look.gradient[-1].min() < 0 < look.gradient[-1].max()
+    expected = (look.attention[-1] * look.gradient[-1].clip(0)).mean(0)
+    values = vicrop._map(state.views[0], "how many")
+    assert values.ravel() == pytest.approx(expected)
+    assert bounding_box(box)[2] <= 224
+
+
+def test_contrast_answers_by_what_the_evidence_changes(llava: str) -> None:
+    state = scene(84, 84, ("one", "two", "three"))
+    change = Show(OnMarks(), Cover(color="white"))
+    eyes = LocalVLM(llava)
+    looks = [
+        eyes.look([Message("user", (*s.views, s.prompt))])
+        for s in (state, change(state, NoModel()))
+    ]
+    tokens = looks[0].letters("ABC")
+    difference = 3 * looks[0].likely[tokens] - 2 * looks[1].likely[tokens]
+    after = ContrastAnswer(model=llava, change=change, alpha=2)(state, NoModel())
+    assert after.answer == "ABC"[int(difference.argmax())]
+    shares = np.exp(difference - difference.max())
+    assert after.confidence == pytest.approx(shares.max() / shares.sum())
+    plain = ContrastAnswer(model=llava, change=change, alpha=0)(state, NoModel())
+    assert plain.answer == "ABC"[int(looks[0].likely[tokens].argmax())]
+    assert plain.measures["shifted"] == 0
+    gone = ContrastAnswer(model=llava, change=change, beta=1)(state, NoModel())
+    assert gone.reason == "abstained: no choice is likely enough"
+    with pytest.raises(ValueError, match="no choices to compare"):
+        ContrastAnswer(model=llava, change=change)(scene(0, 0), NoModel())
