@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import aiohttp
 from aiohttp import web
@@ -18,7 +18,7 @@ from looktwice.eval.homes.chat_responses import join_chunks
 from looktwice.eval.homes.door import Door, Refusal
 from looktwice.eval.homes.recorded import Recorder, Requests
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.records.records import RunError
+from looktwice.eval.records.records import RunError, SampleRow
 from looktwice.eval.runs.requests import Forward, Request
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
@@ -29,12 +29,22 @@ from looktwice.pipelines.models.chat_api import ChatAPI, bearer
 from looktwice.pipelines.models.http_client import HttpResponse, connection_error, proxy_for
 from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed
+from looktwice.pipelines.sample import Sample
 
 HERE = {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
 """Headers that speak of one connection alone."""
 MOST_KEPT = 64 << 20  # bytes of an answer that are looked at
 MOST_MODELS = 1000
 SECONDS = 3600.0
+
+
+class Asked(NamedTuple):
+    """Whom a request asks what."""
+
+    arm: Arm
+    request: Request
+    sample: Sample
+    row: SampleRow
 
 
 @dataclass(eq=False)
@@ -66,9 +76,11 @@ class Tap(Door):
         """The answer of the other server, as it comes; its record lies on the disk once the client
         has all of it."""
         start, loop = time.perf_counter(), asyncio.get_running_loop()
+        reading = loop.run_in_executor(self.pool, self.read, raw)  # while the other server works
         answer, came = await self._send_on(request, "POST", "chat/completions", raw)
         seconds = time.perf_counter() - start
-        await loop.run_in_executor(self.pool, self.record, raw, came, seconds)
+        if (asked := await reading) is not None:
+            await loop.run_in_executor(self.pool, self.record, asked, came, seconds)
         if answer.prepared:
             with suppress(OSError):
                 await answer.write_eof()
@@ -125,24 +137,32 @@ class Tap(Door):
                     is_there = False
         return answer, HttpResponse(response.status, {}, bytes(kept))
 
-    def record(self, raw: bytes, came: HttpResponse, seconds: float) -> None:
-        """Write down a request and its answers, if it is one."""
+    def read(self, raw: bytes) -> Asked | None:
+        """What a request asks, written down as far as it can be without an answer; None for what
+        cannot be recorded, which is told once."""
         try:
             question = read_anything(raw)
             arm = self._arm(question.model or "unnamed")
             sample, row = self.recorder.note(question.sample, arm.task_id)
             request = Request(question.turns, question.options, 0, question.sent)
-            answers = split_choices(came)
-            draws = self.recorder.take(arm, sample.id, len(answers))
-            for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
-                asked = replace(request, draw=number).keep(self.recorder.writer.blobs)
-                model = RecordingModel(Came(answer, self.url, seconds), sample.id)
-                with suppress(StageFailed):  # the record says so
-                    self.recorder.answer(arm, asked, sample, row, draw, model)
+            return Asked(arm, request.keep(self.recorder.writer.blobs), sample, row)
         except ValueError as exc:
             if not self.told:
                 self.say(f"a request was sent on that cannot be recorded: {exc}")
             self.told = True
+            return None
+
+    def record(self, asked: Asked, came: HttpResponse, seconds: float) -> None:
+        """Write down the answers to a request."""
+        arm, request, sample, row = asked
+        answers = split_choices(came)
+        draws = self.recorder.take(arm, sample.id, len(answers))
+        for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
+            if number:
+                request = replace(request, draw=number).keep(self.recorder.writer.blobs)
+            model = RecordingModel(Came(answer, self.url, seconds), sample.id)
+            with suppress(StageFailed):  # the record says so
+                self.recorder.answer(arm, request, sample, row, draw, model)
 
     def _arm(self, name: str) -> Arm:
         """The contestant of a model's name. Raises ValueError for one that cannot be written
