@@ -12,8 +12,8 @@ from string import ascii_uppercase
 from typing import Any, ClassVar
 
 from looktwice.eval.scoring.verdict import Scorer, Total
-from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_name
-from looktwice.eval.tasks.files import broken_picture
+from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among, suggest_name
+from looktwice.eval.tasks.files import DataLocation, broken_picture, locate_data
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 from looktwice.pipelines.picture import Picture
@@ -75,7 +75,8 @@ ERRATA = {
 class Blink(TableTask):
     """The task `name` of BLINK from PATH/NAME/SPLIT-*-of-*.parquet, read a few rows at a time.
 
-    `path` is the folder of all tasks, `split` is val or test.
+    `path` is the folder of all tasks, `split` is val or test; in the place of `path`, `hub` names a
+    data set of the Hugging Face hub (BLINK-Benchmark/BLINK) and `revision` its commit.
 
     `question` and `choices` are the columns of these names; the official text, which already ends
     with the lettered choices, is `meta["prompt"]`, verbatim. The official runner also puts a
@@ -85,14 +86,20 @@ class Blink(TableTask):
     "hidden" None. Raises TaskError.
     """
 
-    path: Path
-    name: str
+    path: Path | None = None
+    name: str = ""
     split: str = "val"
     subset: Subset = field(default_factory=Subset)
+    hub: str = ""
+    revision: str = ""
 
     whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if self.path is None:
+            if self.name not in NAMES:
+                raise TaskError(f"no task is named {self.name!r}{suggest_among(self.name, NAMES)}")
+            return
         folder = Path(self.path)
         if not folder.is_dir():
             raise TaskError(
@@ -120,8 +127,13 @@ class Blink(TableTask):
     _image_columns = IMAGES
 
     @cached_property
+    def _location(self) -> DataLocation:
+        patterns = [f"{self.name}/{self.split}-*.parquet"]
+        return locate_data(self.path, self.hub, self.revision, patterns)
+
+    @cached_property
     def _table(self) -> ParquetTable:
-        folder = Path(self.path) / self.name
+        folder = self._location[0] / self.name
         files = sorted(folder.glob(f"{self.split}-*-of-*.parquet"))
         if not files:
             splits = sorted({file.name.split("-")[0] for file in folder.glob("*-*-of-*.parquet")})

@@ -24,6 +24,7 @@ from looktwice.pipelines.config.entries import (
     StudyConfig,
     Thresholds,
 )
+from looktwice.pipelines.config.handles import spelt_out
 from looktwice.pipelines.config.paths import (
     Scope,
     allowed_roots,
@@ -75,7 +76,8 @@ def read_config(
         )
     given: list[str] = []
     layer = Overlay()
-    for place, value in map(parse_override, overrides):
+    settings = [pair for text in overrides for pair in spelt_out(node, *parse_override(text))]
+    for place, value in settings:
         node = layer(node, nest(place, value))
         # not "" and ".": every path would begin with them, and count from the working folder
         given += [
@@ -83,15 +85,15 @@ def read_config(
             for _, text in leaves(value)
             if isinstance(text, str) and text not in ("", ".") and Path(text).expanduser().exists()
         ]
-    layer.faults.note(*_undone(overrides, node.get("sweep")))
+    layer.faults.note(*_undone(settings, node.get("sweep")))
     return Config(
         node, Scope(folder, tuple(given), tuple(plugins), roots, source=path), layer.faults
     )
 
 
-def _undone(overrides: Sequence[str], sweep: Any) -> Iterator[str]:
+def _undone(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
     """A fault for each override of a setting that the sweep sets in every arm."""
-    for place, value in map(parse_override, overrides):
+    for place, value in settings:
         for swept, levels in sweep.items() if isinstance(sweep, Mapping) else ():
             if not f"{swept}.".startswith(f"{place}."):
                 continue

@@ -1,6 +1,8 @@
 """BLINK's parquet layout: what is read, what is refused, and the real files where they are."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -50,6 +52,29 @@ def write(
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / file, **options)
     return Blink(root, "Jigsaw", file.split("-")[0])
+
+
+def test_the_hub_is_asked_for_the_files_of_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same questions as from the folder, and their commit; a task that BLINK lacks is asked for
+    nowhere."""
+    write(tmp_path, [row(1)])
+    asked = dict[str, Any]()
+
+    def fetch(hub: str, **settings: Any) -> str:
+        asked.update(settings, hub=hub)
+        return str(tmp_path)
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=fetch))
+    fetched = Blink(name="Jigsaw", hub="BLINK-Benchmark/BLINK")
+    assert [item.sample.id for item in fetched] == ["val_Jigsaw_1"]
+    assert fetched.facts.revision.endswith(tmp_path.name)
+    assert asked["allow_patterns"] == ["Jigsaw/val-*.parquet"]
+    with pytest.raises(TaskError, match="no task is named 'Jigsa'; did you mean 'Jigsaw'"):
+        Blink(name="Jigsa", hub="BLINK-Benchmark/BLINK")
+    with pytest.raises(TaskError, match="either `path`"):
+        next(iter(Blink(name="Jigsaw")))
 
 
 def test_a_row_becomes_an_item(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""Overrides that mean the same in every configuration, whatever its tasks and models are called:
+`data=PATH`, `split=NAME` and `model=NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from looktwice.pipelines.config.classes import did_you_mean
+
+
+def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The places of this configuration that an override sets, and what they become; any other
+    override stands for itself.
+
+    `data` is the `path` of every task that reads one, or with "hub:ID" its data set of the hub, and
+    `split` their split. `model` is the name at the server of every model that is asked, unless it
+    names one of `models:`; a model that has no name, such as `Pocket`, is replaced by a `ChatAPI`.
+    """
+    tasks = {f"tasks.{name}": task for name, task in (node.get("tasks") or {}).items()}
+    tasks["task"] = node.get("task")
+    read = [name for name, task in tasks.items() if isinstance(task, Mapping) and "path" in task]
+    models = node.get("models") or {}
+    if place == "split" and read:
+        yield from ((f"{name}.split", value) for name in read)
+    elif place == "data" and read and str(value).startswith("hub:"):
+        for name in read:
+            yield f"{name}.path", None
+            yield f"{name}.hub", str(value).removeprefix("hub:")
+    elif place == "data" and read:
+        # the others follow one of these
+        own = [name for name in read if not str(tasks[name]["path"]).startswith("${")]
+        yield from ((f"{name}.path", value) for name in own)
+    elif (
+        place != "model"
+        or not isinstance(value, str)
+        or value in models
+        or did_you_mean(value, models)
+    ):
+        yield place, value
+    else:
+        yield from _renamed(models, node.get("model"), value)
+
+
+def _renamed(models: Mapping[str, Any], asked: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The places of the models that are asked, with this name at their server."""
+    places = {
+        f"models.{key}": model
+        for key, model in models.items()
+        if key == asked or (isinstance(model, Mapping) and "model" in model)
+    }
+    if isinstance(asked, Mapping) or not places:
+        places["model"] = asked
+    for place, model in places.items():
+        if isinstance(model, Mapping) and "model" in model:
+            yield f"{place}.model", name
+        else:
+            yield place, {"use": "pipelines.models.ChatAPI", "model": name}

@@ -1,0 +1,76 @@
+"""`data=`, `split=` and `model=` mean the same in every shipped configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.config.handles import spelt_out
+from looktwice.pipelines.config.load import load, read_config, resolve
+from tests.paths import CONFIGS
+
+HUB = {"path": None, "hub": "X/Y"}
+STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.startswith("as_")]
+
+
+def studied(path: Path, *overrides: str) -> dict[str, Any]:
+    config = read_config(path, overrides)
+    parts = ("tasks", "task", "models", "model")
+    node = resolve({key: config.node[key] for key in parts if key in config.node}, config.faults)
+    assert not config.faults, [*config.faults]
+    return node
+
+
+def tasks_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    tasks = [*(node.get("tasks") or {}).values(), node.get("task")]
+    return [task for task in tasks if isinstance(task, Mapping)]
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_shipped_configuration_takes_them(path: Path) -> None:
+    """Every task that reads data reads these, and every model with a name has this one."""
+    plain = load(path)
+    reads = any("path" in task for task in tasks_of(plain))
+    given = ["model=some-model", *(["data=elsewhere", "split=test"] if reads else [])]
+    node = studied(path, *given)
+    for task in tasks_of(node):
+        if "path" in task:
+            assert (task["path"], task["split"]) == ("elsewhere", "test")
+    models = [*(node.get("models") or {}).values(), node.get("model")]
+    names = {model["model"] for model in models if isinstance(model, Mapping) and "model" in model}
+    assert names == {"some-model"}
+
+
+@pytest.mark.parametrize(
+    ("node", "override", "places"),
+    [
+        ({"model": {"use": "Pocket"}}, ("model", "x"), {"model": {"use": "ChatAPI", "model": "x"}}),
+        ({"models": {"chat": {}}}, ("model", "chat"), {"model": "chat"}),
+        ({"models": {"chat": {}}}, ("model", "chta"), {"model": "chta"}),
+        ({"models": {"chat": {"model": "y"}}}, ("model", {"use": "x"}), {"model": {"use": "x"}}),
+        (
+            {"models": {"eyes": {"use": "Pocket"}, "judge": {"model": "y"}}, "model": "eyes"},
+            ("model", "x"),
+            {"models.eyes": {"use": "ChatAPI", "model": "x"}, "models.judge.model": "x"},
+        ),
+        (
+            {"tasks": {"a": {"path": "p"}, "b": {"path": "${tasks.a.path}"}, "c": {"n": 3}}},
+            ("data", "hub:X/Y"),
+            {f"tasks.{name}.{key}": value for name in "ab" for key, value in HUB.items()},
+        ),
+        ({"task": {"n": 3}}, ("data", "x"), {"data": "x"}),
+        ({"task": {"path": "p"}}, ("split", "test"), {"task.split": "test"}),
+        ({"task": {"path": "p"}}, ("task.path", "q"), {"task.path": "q"}),
+    ],
+)
+def test_what_an_override_stands_for(
+    node: dict[str, Any], override: tuple[str, Any], places: dict[str, Any]
+) -> None:
+    spelt = dict(spelt_out(node, *override))
+    for value in spelt.values():
+        if isinstance(value, dict) and value["use"].startswith("pipelines.models."):
+            value["use"] = value["use"].rpartition(".")[2]
+    assert spelt == places
