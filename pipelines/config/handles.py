@@ -31,13 +31,8 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
         # the others follow one of these
         own = [name for name in read if not str(tasks[name]["path"]).startswith("${")]
         yield from ((f"{name}.path", value) for name in own)
-    elif (
-        place != "model"
-        or not isinstance(value, str)
-        or value in models
-        or did_you_mean(value, models)
-    ):
-        yield place, value
+    elif place != "model" or not isinstance(value, str) or did_you_mean(value, models):
+        yield place, value  # one of the file's, also mistyped
     else:
         yield from _renamed(models, node.get("model"), value)
 
