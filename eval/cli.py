@@ -6,12 +6,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -94,7 +92,6 @@ OLD: Mapping[str, Old] = {
 }
 """Former commands, which still answer in this release."""
 
-OPTION = re.compile(r"-[A-Za-z]|--[A-Za-z][\w.-]*")
 SET = "set sweep m name model models task tasks contestant contestants only seed draws stages"
 """What is set by its place, and not by an option."""
 OLD_OPTIONS = {"run": {"--fresh": "--again=all", "--keep-failed": "--again=nothing"}}
@@ -122,26 +119,17 @@ def say_near(word: str, known: Iterable[str]) -> str:
     return did_you_mean(word, known)
 
 
-def unknown_options(words: Sequence[str], params: Sequence[Any]) -> Iterator[str]:
-    """The options among what is typed that a command has not, each with what may be typed."""
-    known = {name: param for param in params for name in (*param.opts, *param.secondary_opts)}
-    before = ""
-    for word in takewhile("--".__ne__, words):
-        option = word.partition("=")[0]
-        is_value = before.startswith("-") and not getattr(known.get(before), "is_flag", True)
-        before = word
-        if is_value or not OPTION.fullmatch(option) or option in {*known, "--help"}:
-            continue
-        name = option.lstrip("-")
-        options = [own.removeprefix("--") for own in (*known, "--help") if own.startswith("--")]
-        hint = say_near(name, options).replace("'", "'--", 1) or "; see --help"
-        if name in ("resume", "continue"):
-            hint = "; the same command goes on where it was stopped"
-        elif "overrides" in known and ("." in name or name in SET.split()):
-            hint = "; say stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
-        elif "words" in known:
-            hint = f"; a setting of an analysis is written {name}=VALUE"
-        yield f"{option}{hint}"
+def say_option(option: str, params: Sequence[Any]) -> str:
+    """Ends a sentence about an option that a command with these parameters has not."""
+    known, name = [opt for param in params for opt in param.opts], option.lstrip("-")
+    if name in ("resume", "continue"):
+        return "; the same command goes on where it was stopped"
+    if "overrides" in known and ("." in name or name in SET.split()):
+        return "; say stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
+    if "words" in known:
+        return f"; a setting of an analysis is written {name}=VALUE"
+    options = [opt.removeprefix("--") for opt in (*known, "--help") if opt.startswith("--")]
+    return say_near(name, options).replace("'", "'--", 1) or "; see --help"
 
 
 class Commands(TyperGroup):
@@ -152,15 +140,20 @@ class Commands(TyperGroup):
         if words != args:
             said = f"`looktwice {args[0]}` has become `looktwice {shlex.join(words)}`"
             typer.echo(said, err=True)
-        if ctx.resilient_parsing:  # a shell completes what is typed
-            return super().resolve_command(ctx, words)
-        if words[0] not in self.commands:
+        if words[0] not in self.commands and not ctx.resilient_parsing:  # no shell's completion
             near = say_near(words[0], [*self.commands, "--help", "--version"])
             ctx.fail(f"there is no command {words[0]!r}{near}; `looktwice --help` lists them")
-        resolved = super().resolve_command(ctx, words)
-        for option in unknown_options(words[1:], self.commands[words[0]].params):
-            ctx.fail(f"{words[0]} has no option {option}")
-        return resolved
+        return super().resolve_command(ctx, words)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as raised:
+            exc: Any = raised
+            if type(raised).__name__ == "NoSuchOption":
+                exc.message += say_option(exc.option_name, exc.ctx.command.params)
+                exc.possibilities = None
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for group, commands in COMMANDS.items():

@@ -21,6 +21,7 @@ from looktwice.eval.logs.log import (
     make_rows,
     named_fields,
 )
+from looktwice.eval.logs.tables import read_table
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_idx
@@ -28,7 +29,6 @@ from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.table_files import read_objects
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
@@ -130,39 +130,11 @@ def scored_columns(scored: ScoredRecord) -> dict[str, Any]:
 
 
 def read_replies(path: Path, named: Mapping[str, str]) -> list[Log]:
-    """The log of a file of recorded replies: JSON lines with `idx, reply, official_label, answer`,
-    maybe `choices` and `question`. Raises TaskError."""
-    rows = []
-    for number, line in read_objects(path):
-        rows.append(_reply_row(line, f"{path} line {number}") | named_fields(line, named))
-    name = path.name.removesuffix(".gz").removesuffix(".jsonl")
-    return [Log(name, make_rows(list(with_choices(path, rows))), path.name)]
-
-
-def _reply_row(line: Mapping[str, Any], place: str) -> dict[str, Any]:
-    idx = line.get("idx")
-    if not isinstance(idx, str | int) or "reply" not in line:
-        raise TaskError(f"{place}: expected an object with idx and reply, found {sorted(line)}")
-    if not isinstance(line.get("choices") or [], list):
-        raise TaskError(f"{place}: choices is {line['choices']!r}; expected a list of texts")
-    for name in ("official_label", "answer", "question"):
-        if not isinstance(line.get(name) or "", str):
-            raise TaskError(f"{place}: {name} is {line[name]!r}; expected a text")
-    key = line.get("answer") or HIDDEN
-    if key != HIDDEN and not re.fullmatch(r"\(?[A-Z]\)?", key):
-        raise TaskError(
-            f"{place}: answer is {key!r}; expected the key as '(A)', '(B)' ..., or 'hidden'"
-        )
-    return {
-        "task": subtask_of_idx(str(idx)),
-        "sample": str(idx),
-        "question": line.get("question") or "",
-        "choices": tuple(map(str, line.get("choices") or ())),
-        "key": "" if key == HIDDEN else key.strip("()"),
-        "verdict": UNSCORED,
-        "reply": str(line["reply"] or ""),
-        "label": line.get("official_label") or "",
-    }
+    """The logs of a file of recorded replies, a table with `idx`, maybe BLINK's. Raises
+    TaskError."""
+    logs = read_table(path, named)
+    rows = [list(with_choices(path, log.rows.to_dict("records"))) for log in logs]
+    return [replace(log, rows=make_rows(own)) for log, own in zip(logs, rows, strict=True)]
 
 
 def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -181,7 +153,10 @@ def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict
             raise TaskError(f"{path}: the idx {idx!r} comes twice; keep one reply per item")
         seen.add(idx)
         is_blinks = bool(IDX.fullmatch(idx))
-        subtask, key = subtask_of_idx(idx) if is_blinks else row["task"], row["key"].strip("() ")
+        subtask, key = (
+            subtask_of_idx(idx) if is_blinks else row["task"],
+            row["key"].removeprefix(HIDDEN).strip("() "),
+        )
         choices = row["choices"] or CHOICES.get(subtask, ())
         if not (choices or key) and row["verdict"] == UNSCORED:
             raise TaskError(f"{path}: {_say_unscorable(idx, subtask)}")

@@ -120,7 +120,8 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
     """
     frame = open_columns(path)
     vlmevalkit = {"index", "prediction"} <= set(frame.columns)
-    aliases = {**ALIASES, **_VLMEVALKIT} if vlmevalkit else ALIASES
+    keyed = vlmevalkit or {"idx", "reply"} <= set(frame.columns)
+    aliases = {**ALIASES, **_VLMEVALKIT} if keyed else ALIASES
     columns = find_columns(frame, named, path, aliases)
     if "sample" not in columns or not {"value", "reply"} & columns.keys():
         raise TaskError(
