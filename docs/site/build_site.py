@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-HOW_TO = ("changes", "contestants", "money", "data", "own", "python", "models")
+HOW_TO = ("changes", "contestants", "money", "data", "own", "python", "models", "serve")
 PARTS = ("study", "commands", "prompting", "specialists", "tasks", "readers", "models", "python")
 NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "Start": ("README.md", "docs/guide.md", "docs/pocket.md"),

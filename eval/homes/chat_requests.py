@@ -25,6 +25,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_BYTES = 64 << 20  # of a request
 MOST_REPLIES = 128  # that one request may ask for, as `n`
 MOST_PICTURES = 256
+MOST_VALUES = 1_000_000  # in the JSON of a request
 PLACED = "placed"
 """In `Sample.meta`: `<image 1>` and so on in the question are where its pictures stood."""
 FORGOTTEN = {
@@ -226,6 +227,8 @@ def read_question(raw: bytes) -> Question:
 
     Pictures are taken as data URLs; nothing is fetched.
     """
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
     request: ChatRequest = read_as(ChatRequest, raw)
     if strange := request.strange:
         raise ValueError(f"{' and '.join(strange)}: not known here; leave it out")
@@ -269,7 +272,7 @@ SETTINGS = set(ChatRequest.model_fields) - {"messages", "model", "stream", "n", 
 def read_anything(raw: bytes) -> Question:
     """The question of a request to another server, which may know more: a part that is not known
     here is its JSON as a text, and fields that are not known stand in `sent`. Raises ValueError."""
-    body = read_json(raw)
+    body = read_json(raw, MOST_VALUES)
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
         raise ValueError("it is an object with messages")
     turns = tuple(map(_read_turn, body["messages"]))

@@ -73,6 +73,10 @@ def listening(door: Door) -> Iterator[str]:
     async def stop(runner: web.AppRunner) -> None:
         await door.close()
         await runner.cleanup()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def run() -> None:
         runner = loop.run_until_complete(start())

@@ -41,6 +41,7 @@ DEEP = b'{"model": "pocket", "messages": ' + b"[" * 100_000
 HOSTILE: dict[str, tuple[Any, dict[str, str], int, str]] = {
     "no JSON": (b"{", {}, 400, ""),
     "nested": (DEEP, {}, 400, ""),
+    "many values": (b'{"x": [' + b"0," * 1_000_000 + b"0]}", {}, 400, "values"),
     "a list": (b"[1]", {}, 400, "it is of type list"),
     "no turn": ({"messages": []}, {}, 400, "messages"),
     "a turn of nobody": ({"messages": [{"role": "robot", "content": "?"}]}, {}, 400, "robot"),
