@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config.spec import NOT_IDENTITY
@@ -20,10 +19,10 @@ from looktwice.pipelines.runtime.networks import Device, Dtype
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import Places, Where
+from looktwice.prompting.where.windows import Floats, window_sums
 from looktwice.prompting.wording.instructions import Text, read_texts, text_of
 from looktwice.specialists.features.question_attention import token_places
 
-Floats = NDArray[np.float64]
 RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
 TILE = 1024  # pixels of a side above which a picture is looked at in tiles
 GENERAL = "Write a general description of the image."
@@ -46,15 +45,12 @@ def sharpest_window(values: Floats, size: tuple[int, int], base: int) -> Rect:
                 return 0.0, 0.0, float(size[0]), float(size[1])
             continue
         wide, high = count.tolist()
-        down = np.cumsum(np.vstack([np.zeros_like(values[:1]), values]), 0)
-        down = down[high:] - down[: len(down) - high]
-        across = np.cumsum(np.hstack([np.zeros_like(down[:, :1]), down]), 1)
-        sums = (across[:, wide:] - across[:, : across.shape[1] - wide]).round(12)
+        sums = window_sums(values, high, wide)
         x, y = divmod(int(sums.T.argmax()), len(sums))
-        near = [(x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)]
-        beside = [sums[b, a] for a, b in near if 0 <= a < sums.shape[1] and 0 <= b < sums.shape[0]]
+        rim = np.pad(sums, 1, constant_values=np.nan)
+        beside = np.nanmean(rim[[y, y + 2, y + 1, y + 1], [x + 1, x + 1, x, x + 2]])
         with np.errstate(invalid="ignore"):
-            sharpness.append(float(np.divide(sums[y, x] - np.mean(beside), wide * high)))
+            sharpness.append(float(np.divide(sums[y, x] - beside, wide * high)))
         half = base * ratio // 2
         windows.append((np.trunc((x, y) * blocks + blocks * count / 2), half))
     center, half = windows[int(np.argmax(sharpness))]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
@@ -19,6 +20,17 @@ from looktwice.prompting.where.places import AsksAsWhere, Places, Where, box_aro
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap
 from looktwice.specialists.sharing import look_once
+
+Floats = NDArray[np.float64]
+
+
+def window_sums(values: Floats, high: int, wide: int) -> Floats:
+    """What each window of so many values adds up to, in units of the largest value, by its first
+    row and column; of sums that differ in their last digits alone none is larger."""
+    sums = cv2.integral(values / (np.abs(values).max() or 1.0))
+    rows = sums[high:] - sums[: len(sums) - high]
+    columns = rows.shape[1] - wide
+    return np.asarray(rows[:, wide:] - rows[:, :columns], np.float64).round(9)
 
 
 @dataclass(frozen=True)
@@ -82,14 +94,8 @@ class Windows(Ranged, Where):
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
         windows: list[Mark] = []
         for _ in range(self.most):
-            sums = cv2.integral(values)
-            totals = (
-                sums[high:, wide:]
-                - sums[:-high, wide:]
-                - sums[high:, :-wide]
-                + sums[:-high, :-wide]
-            )
-            top, left = divmod(int(np.argmax(np.round(totals, 9))), totals.shape[1])
+            totals = window_sums(values, high, wide)
+            top, left = divmod(int(totals.argmax()), totals.shape[1])
             if windows and totals[top, left] <= 0:
                 break
             windows.append(Box("", left, top, left + wide, top + high, number))
