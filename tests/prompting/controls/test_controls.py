@@ -448,7 +448,11 @@ def test_pictures_as_choices_are_recorded_by_hash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("step", "share"),
-    [(0, 0.999989), (100, 0.998293), (300, 0.980984), (500, 0.863017), (999, 0.285043)],
+    [
+        *((0, 0.999989), (100, 0.998293), (200, 0.993879), (300, 0.980984), (400, 0.94486)),
+        *((500, 0.863017), (600, 0.734247), (700, 0.592677), (800, 0.467014), (900, 0.364888)),
+        (999, 0.285043),
+    ],
 )
 def test_noise_leaves_as_much_as_the_reference_s(step: int, share: float) -> None:
     assert kept_share(step) == pytest.approx(share, abs=1e-6)
