@@ -114,7 +114,8 @@ async def serve_http(
     guarded = _require_token(app, token) if token else app
     config = uvicorn.Config(guarded, log_level="warning", access_log=False)
     started(f"http://{host}:{port}/mcp")
-    await uvicorn.Server(config).serve(sockets=[listening])
+    with listening:
+        await uvicorn.Server(config).serve(sockets=[listening])
 
 
 def _require_token(app: Any, token: str) -> Callable[..., Awaitable[None]]:

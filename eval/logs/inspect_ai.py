@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import struct
@@ -31,7 +32,9 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import MOST_BYTES, open_file, read_file, whole_file
 from looktwice.pipelines.json_input import read_json, write_json
-from looktwice.pipelines.model import Message
+from looktwice.pipelines.model import Message, Messages, ToolCall
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
 
 if TYPE_CHECKING:
     import pandas
@@ -74,7 +77,17 @@ def read_inspect(path: Path, named: Mapping[str, str]) -> list[Log]:
         with _says_what_is_wrong(path):
             return _read(path, named, whole=True)[1]
 
-    return [replace(log, read_whole=read_whole)]
+    def transcript(task: str, name: str, draw: int) -> Messages:
+        with _says_what_is_wrong(path), open_file(path) as file, ZipFile(file) as archive:
+            for place in (name, name.replace("/", "_")):
+                member = f"samples/{place}_epoch_{draw + 1}.json"
+                if member in archive.NameToInfo:
+                    sample = _member(archive, member)
+                    kept = sample.get("attachments") or {}
+                    return [_message_of(turn, kept) for turn in sample["messages"]]
+        return ()
+
+    return [replace(log, read_whole=read_whole, transcript=transcript)]
 
 
 def _read(
@@ -178,6 +191,25 @@ def _row(sample: Mapping[str, Any], task: str, scorer: str) -> dict[str, Any]:
 
 def _total(usage: Sequence[Mapping[str, Any]], name: str) -> float:
     return sum(float(use.get(name) or 0) for use in usage)
+
+
+def _message_of(turn: Mapping[str, Any], attachments: Mapping[str, str]) -> Message:
+    """A message as inspect_ai keeps it, with its words and pictures. Raises ValueError for a
+    picture that the log does not hold."""
+    content, parts = turn.get("content") or "", list[str | View]()
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        text = str(told(part, str(part["type"])))
+        text = attachments.get(text.removeprefix("attachment://"), text)
+        if part["type"] == "image":
+            data = base64.b64decode(text.partition(";base64,")[2], validate=True)
+            parts.append(View.of(Picture.encoded(data, "a picture of the log")))
+        elif part["type"] == "text":
+            parts.append(text)
+    calls = tuple(
+        ToolCall(call["id"], call["function"], write_json(call["arguments"]))
+        for call in turn.get("tool_calls") or ()
+    )
+    return Message(turn["role"], tuple(parts), calls, turn.get("tool_call_id") or "")
 
 
 def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:

@@ -5,26 +5,33 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import numpy as np
 import pytest
 from PIL import Image
 
 from looktwice.eval.homes.images import Images
 from looktwice.eval.homes.looking import LookTools, find_agent, make_controls
-from looktwice.pipelines import Picture
+from looktwice.eval.tasks import LettersAndShapes, NearSighted
+from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, State, View
 from looktwice.pipelines.config import ConfigError
+from looktwice.pipelines.model import Tool
 from looktwice.pipelines.picture import decode
+from looktwice.prompting.views import LongestSide
 
 pytest.importorskip("mcp")
 
 from mcp import Client
 from mcp_types import CallToolResult
 
-from looktwice.eval.homes.mcp import make_server
+from looktwice.eval.homes.mcp import make_server, serve_http
 
 Call = tuple[str, dict[str, Any]]
 SIZE = (240, 160)
@@ -158,8 +165,6 @@ def test_two_pictures_are_matched_by_path_and_number(folder: Path) -> None:
 def test_what_must_not_be_is_an_error_in_words(
     folder: Path, arguments: dict[str, Any], sentence: str
 ) -> None:
-    import os
-
     secret = folder.parent / "secret.png"
     Image.new("RGB", (9, 9)).save(secret)
     (folder / "link.png").symlink_to(secret)
@@ -258,3 +263,84 @@ def test_depth_text_and_colour_are_told_in_words(folder: Path) -> None:
     assert first.startswith("end") and "rank 1 of 2" in first and second.startswith("start")
     assert "the first is #c81e1e" in words(compared) and "differ by 0.0" in words(compared)
     assert len(pixels_of(compared)) == 1
+
+
+def answers(looks: LookTools, n: int) -> int:
+    """How many questions a near-sighted agent answers, which sees a smaller picture than the file
+    that it may look at."""
+    right, shrink = 0, Pipeline({"fit": LongestSide(pixels=320)})
+    for item in LettersAndShapes(n=n, width=640, height=480, largest=40, smallest=10):
+        path = looks.images.folder / f"{item.sample.id}.png"
+        path.write_bytes(item.sample.images[0].payload.data)
+        small = shrink(State.start(item.sample)).views[0]
+        files, turns = {1: str(path)}, [Message("user", ("Image 1:", small, item.sample.question))]
+        for _ in range(4):
+            offered = CallOptions(tools=(Tool("zoom", ""),))
+            reply = NearSighted()(turns, options=offered)
+            if not reply.tool_calls:
+                right += reply.text.endswith(f"ANSWER: {item.answer}")
+                break
+            asked = json.loads(reply.tool_calls[0].arguments)
+            (result,) = call(looks, ("zoom", asked | {"image": files[asked["image"]]}))
+            number = 1 + len(files)
+            files[number] = file_of(result)
+            seen = View.of(Picture(pixels_of(result)[0]))
+            turns += [reply.as_message(), Message("tool", (f"Image {number}:", seen))]
+    return right
+
+
+def test_a_near_sighted_agent_gains_by_the_zoom_and_not_by_its_placebo(folder: Path) -> None:
+    sizes = ("stages.agent.fit.pixels=320",)
+    agent = find_agent("tool_contribution", "full", sizes)
+    right = {
+        control: answers(
+            LookTools(
+                agent,
+                Images(folder / "looks", (folder,), folder),
+                make_controls(agent, **({control: ["zoom"]} if control else {})),
+            ),
+            n=6,
+        )
+        for control in ("", "placebo", "black")
+    }
+    assert right[""] == 6 and right["placebo"] <= 2 and right["black"] == 0
+
+
+def test_over_http_this_machine_alone_may_ask_and_who_has_the_token(folder: Path) -> None:
+    looks, url = tools_of(folder), asyncio.Queue[str]()
+
+    async def serving(token: str) -> tuple[str, asyncio.Task[None]]:
+        server = make_server(looks)
+        task = asyncio.create_task(serve_http(server, "127.0.0.1", 0, token, url.put_nowait))
+        return await url.get(), task
+
+    async def status(address: str, **headers: str) -> int:
+        headers |= {"Accept": "application/json, text/event-stream"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(address, json=body, headers=headers) as response,
+        ):
+            return response.status
+
+    async def ask() -> list[int]:
+        (free, open_task), (closed, guarded_task) = await serving(""), await serving("secret")
+        async with Client(free) as client:
+            result = await client.call_tool("open", {"image": "photo.png"})
+            assert len(pixels_of(result)) == 1
+        seen = [
+            await status(free, Host="evil.example"),
+            await status(free, Origin="http://evil.example"),
+            await status(closed),
+            await status(closed, Authorization="Bearer other"),
+            await status(closed, Authorization="Bearer secret"),
+        ]
+        for task in (open_task, guarded_task):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        return seen
+
+    *refused, let_in = asyncio.run(ask())
+    assert all(400 <= code < 500 for code in refused) and refused[2:] == [401, 401]
+    assert let_in not in (401, 403, 421)

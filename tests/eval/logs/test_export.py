@@ -78,6 +78,13 @@ def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
     assert plain(back, columns) == plain(log, columns)
     assert back.rows["verdict"].tolist()[1:] == ["unreadable", "unreadable"]
     assert compare_logs([log, back]).contrasts[0].paired.n == 3
+    for row in plain(back)[:2]:  # of an empty reply no turn is kept
+        sent, kept = log.messages(row), back.messages(row)
+        assert [turn.role for turn in kept] == ["user", "assistant"]
+        assert [turn.text for turn in kept] == [turn.text for turn in sent]
+        (shown,), (drawn,) = kept[0].views, sent[0].views
+        assert shown.picture.payload.sha == drawn.picture.payload.sha
+    assert back.messages({"task": "", "sample": "none", "draw": 0}) == ()
     with ZipFile(file) as archive:
         name = next(name for name in archive.namelist() if name.startswith("samples/"))
         sample = json.loads(archive.read(name))
