@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -20,11 +20,15 @@ __all__: list[str] = []
 class Clock:
     """Seconds by kind of work. Work within other work is its own kind's alone: an image that a
     stage decodes counts as decoding, and not as that stage.
+
+    `busy` has the seconds in which a kind of work was done by any thread, with what was within it.
     """
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.busy: defaultdict[str, float] = defaultdict(float)
         self.lock, self.local = threading.Lock(), threading.local()
+        self.begun, self.under_way = time.perf_counter(), Counter[str]()
 
     @contextmanager
     def spend(self, kind: str, **facts: str) -> Iterator[None]:
@@ -37,13 +41,21 @@ class Clock:
         local = self.local
         before = getattr(local, "inside", 0.0)  # seconds of other kinds within the work around this
         local.inside, start = 0.0, time.perf_counter()
+        with self.lock:
+            self.under_way[kind] += 1
+            if self.under_way[kind] == 1:
+                self.busy[kind] -= start
         try:
             with span:
                 yield
         finally:
-            took = time.perf_counter() - start
+            end = time.perf_counter()
+            took = end - start
             with self.lock:
                 self.seconds[kind] += took - local.inside
+                self.under_way[kind] -= 1
+                if not self.under_way[kind]:
+                    self.busy[kind] += end
             local.inside = before + took
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
@@ -53,6 +65,20 @@ class Clock:
             total = sum(self.seconds.values())
             ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
             return [(kind, spent / total) for kind, spent in ordered if spent >= least * total > 0]
+
+    @property
+    def whole(self) -> float:
+        """The seconds up to now."""
+        return time.perf_counter() - self.begun
+
+    def stages(self, least: float = 0.05) -> list[tuple[str, float]]:
+        """Each stage with the share of the whole time in which it was at work, beside the others,
+        the largest first, without those below `least`."""
+        stages = [(kind, busy / self.whole) for kind, busy in self.busy.items() if busy > 0]
+        return sorted(
+            (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= least),
+            key=lambda stage: -stage[1],
+        )
 
 
 _running: Clock | None = None

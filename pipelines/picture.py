@@ -211,6 +211,10 @@ Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
 
 
+class DataURL(str):
+    """A picture as text, without a letter that JSON would escape."""
+
+
 @dataclass(frozen=True)
 class Payload:
     """Exact bytes to send. `note` says why they are not the source's own bytes, empty where they
@@ -222,9 +226,9 @@ class Payload:
     note: str
 
     @property
-    def data_url(self) -> str:
+    def data_url(self) -> DataURL:
         """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
-        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
+        return DataURL(f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}")
 
 
 Value = TypeVar("Value")

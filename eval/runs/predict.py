@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +18,7 @@ import cv2
 
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
+from looktwice.eval.runs.crew import Crew, Task
 from looktwice.eval.runs.made_with import (
     DataDigest,
     describe_plugin,
@@ -316,30 +315,21 @@ class Run:
             raise progress.errors[0]
 
     def _predict(self, work: Work) -> None:
-        """With at most twice as many items as workers in progress."""
-        workers, progress = self.options.workers, self.progress
-        # some threads only wait to ask again; one worker asks in order
-        threads = 2 * workers if workers > 1 else 1
-        slots = threading.Semaphore(2 * workers)
-        with ThreadPoolExecutor(threads, thread_name_prefix="looktwice") as pool:
-            turns = threading.Semaphore(workers)
-            walk = partial(Walk, self.models, work.writer, pool, turns, progress, self.note)
-            try:
-                for (task_id, seed, draw), arms in self.groups().items():
-                    ids = work.same.get(task_id, ())
-                    if ids and all((a.id, name, draw) in work.done for a in arms for name in ids):
-                        self._skip(len(ids) * len(arms))
-                        continue
-                    roots = build_tree(arms)
-                    for sample, row, wanted in self._asked(arms, draw, work):
-                        _acquire_slot(slots)
-                        walk(sample, row, draw, wanted, slots.release).start(roots, seed)
-            except BaseException:
-                progress.drain.set()
-                raise
-            finally:  # the pool accepts no new work once it is left, so every walk must have ended
-                for _ in range(2 * workers):
-                    _acquire_slot(slots)
+        """Every sample that is not done, in the threads of a crew."""
+        crew = Crew(self.options.workers, self.progress.end_with)
+        crew.run(self._walks(work, crew), self.progress.drain.set)
+
+    def _walks(self, work: Work, crew: Crew) -> Iterator[Task]:
+        """What begins the walk of each sample."""
+        walk = partial(Walk, self.models, work.writer, crew, self.progress, self.note)
+        for (task_id, seed, draw), arms in self.groups().items():
+            ids = work.same.get(task_id, ())
+            if ids and all((a.id, name, draw) in work.done for a in arms for name in ids):
+                self._skip(len(ids) * len(arms))
+                continue
+            roots = build_tree(arms)
+            for sample, row, wanted in self._asked(arms, draw, work):
+                yield partial(walk(sample, row, draw, wanted).begin, roots, seed)
 
     def _asked(
         self, arms: Sequence[Arm], draw: int, work: Work
@@ -403,9 +393,3 @@ class Run:
         if self.chosen_by:
             facts["chosen_by"] = self.chosen_by
         return facts
-
-
-def _acquire_slot(slots: threading.Semaphore) -> None:
-    """A wait without a timeout does not notice Ctrl-C on every platform."""
-    while not slots.acquire(timeout=0.2):
-        pass

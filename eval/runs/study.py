@@ -210,6 +210,9 @@ class Study:
             print_json(self.console, times)
             return
         kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)
+        if len(stages := clock.stages()) > 1:
+            beside = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in stages)
+            kinds += f"; beside one another, of {clock.whole:.2g} s: {beside}"
         slowly = ", ".join(f"{sample} of {name} {s:.2g} s" for s, sample, name in slowest)
         self.say(f"time: {kinds}; slowest: {slowly}")
 

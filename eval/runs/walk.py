@@ -6,13 +6,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_record
+from looktwice.eval.runs.crew import Crew
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import Arm, asks_model, identity, say_no_answer
 from looktwice.pipelines.model import Deferred, Stopped, canonical
@@ -137,48 +137,43 @@ class Progress:
 class Walk:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    All walks of a run share the wrapped models by id of the original, the writer, the pool, and
-    `note`, which is told of every record; a task takes one of the `turns`, which it gives back
+    All walks of a run share the wrapped models by id of the original, the writer, the crew, and
+    `note`, which is told of every record; a task takes one of the crew's turns, which it gives back
     while it waits to ask again. A stage task runs one stage and goes on with the first child of its
-    node, the others go to the pool. The last task to end calls `finished`.
+    node, the others go to the crew.
     """
 
     models: Mapping[int, Any]
     writer: RunWriter
-    pool: ThreadPoolExecutor
-    turns: threading.Semaphore
+    crew: Crew
     progress: Progress
     note: Callable[[Arm, SampleRow, Record], None]
     sample: Sample
     row: SampleRow
     draw: int
     wanted: frozenset[str]
-    finished: Callable[[], None]
-    pending: int = 0
+    pending: int = 1
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, roots: Sequence[TreeNode], seed: int) -> None:
-        """Submit the first task; returns immediately."""
-        self._submit(partial(self._run_roots, roots, seed))
+    def begin(self, roots: Sequence[TreeNode], seed: int) -> bool:
+        """The first task, and all that has one way to go; whether nothing is left."""
+        return self._run_task(partial(self._run_roots, roots, seed))
 
     def _submit(self, task: Callable[[], None]) -> None:
         with self.lock:
             self.pending += 1
-        self.pool.submit(self._run_task, task)
+        self.crew.submit(partial(self._run_task, task))
 
-    def _run_task(self, task: Callable[[], None]) -> None:
+    def _run_task(self, task: Callable[[], None]) -> bool:
         try:
-            with self.turns:
-                TURN.set(self.turns)
+            with self.crew.turns:
+                TURN.set(self.crew)
                 task()
         except BaseException as exc:
             self.progress.end_with(exc)
-        finally:
-            with self.lock:
-                self.pending -= 1
-                last = self.pending == 0
-            if last:
-                self.finished()
+        with self.lock:
+            self.pending -= 1
+            return self.pending == 0
 
     def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
         """An image that cannot be read, a mark outside or a wrong key fail the sample in every

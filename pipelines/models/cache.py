@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -33,6 +33,7 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.png import bytes_as_before
 from looktwice.pipelines.runtime.stores import Blobs
 
+Result = TypeVar("Result")
 VERSION = 1
 OF_FPNG = 1  # `application_id` of a cache that no version before fpng began
 INLINE = 16 * 1024
@@ -58,7 +59,7 @@ BEGIN DELETE FROM asking WHERE key = NEW.key; END;
 commit: the trigger lives in the connection, not in the file."""
 CLAIM = """
 INSERT OR IGNORE INTO asking SELECT ?1, ?2
-WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1) RETURNING 1
+WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1)
 """
 TABLES = ("replies", "asking", "claims")  # earlier versions kept a table of claims
 
@@ -101,6 +102,7 @@ class Store:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
+        self._expects_new = False
         self._claimed: set[str] = set()  # what this process is to ask and has not put yet
         self._life = self._life_of(self._owner)
 
@@ -126,8 +128,8 @@ class Store:
         if len(data := text.encode()) > INLINE:
             with self._named():
                 row = (None, self.blobs.put(data))
-        insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?) RETURNING 1"
-        if self._run(insert, key, model, *row, time.time()):
+        insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)"
+        if self._change(insert, key, model, *row, time.time()):
             self._claimed.discard(key)  # the trigger has ended the claim
             return reply
         return self.get(key) or reply
@@ -140,8 +142,14 @@ class Store:
         The others wait. Raises Stopped where `stop` is set meanwhile, and CacheError.
         """
         with spend("wait for the same request"):
-            while (reply := self.get(key)) is None and not self._claim(key):
-                if stop.wait(LOOK_SECONDS):
+            reply = None
+            # where the last one was new, this may be, too: one look less
+            while not (is_likely := self._expects_new) or not self._claim(key):
+                reply = self.get(key)
+                self._expects_new = reply is None
+                if reply is not None:
+                    break
+                if is_likely and stop.wait(LOOK_SECONDS):
                     raise Stopped("stopped while the same request was on its way")
         try:
             yield reply
@@ -153,7 +161,7 @@ class Store:
 
     def _claim(self, key: str) -> bool:
         """Whether this caller is to ask now. The claims of a process that has ended are dropped."""
-        if self._run(CLAIM, key, self._owner):
+        if self._change(CLAIM, key, self._owner):
             self._claimed.add(key)
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
@@ -210,12 +218,22 @@ class Store:
     def _run(self, statement: str, *values: object) -> list[Any]:
         """What a statement gives, once it is on the disk as far as SQLite says. Raises
         CacheError."""
+        return self._execute(statement, values, sqlite3.Cursor.fetchall)
+
+    def _change(self, statement: str, *values: object) -> int:
+        """How many rows a statement changes, as `_run`; what RETURNING would tell takes one more
+        hand-over between threads."""
+        return self._execute(statement, values, lambda cursor: cursor.rowcount)
+
+    def _execute(
+        self, statement: str, values: Sequence[object], read: Callable[[sqlite3.Cursor], Result]
+    ) -> Result:
         if self._process != os.getpid():  # a forked child must not use its parent's connection
             self._begin()
         with spend("cache"), self._lock, self._named():
             if self._connection is None:
                 self._connection = self._open()
-            return self._connection.execute(statement, values).fetchall()
+            return read(self._connection.execute(statement, values))
 
     @contextmanager
     def _named(self) -> Iterator[None]:

@@ -3,7 +3,6 @@ OpenRouter and others."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +35,7 @@ from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesAs,
     Detail,
+    request_bytes,
     wire_messages,
     wire_options,
 )
@@ -177,7 +177,7 @@ class ChatAPI(Ranged):
     ) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run
         gave up the call."""
-        body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
+        body = request_bytes(self.body(messages, draw, options))
 
         def ask(url: str) -> Reply:
             start = time.perf_counter()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
@@ -32,8 +32,19 @@ TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own requ
 LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
 FASTER = 1.1  # times as many a second after a window without too many refusals
 
-TURN: ContextVar[threading.Semaphore | None] = ContextVar("TURN", default=None)
-"""What this thread holds while it works, of as many as may work at a time."""
+
+class Turn(Protocol):
+    """What a thread holds while it works, of as many as may work at a time."""
+
+    def release(self) -> None:
+        """Give it to another."""
+
+    def acquire(self) -> object:
+        """Wait for one."""
+
+
+TURN: ContextVar[Turn | None] = ContextVar("TURN", default=None)
+"""That of this thread."""
 
 
 @contextmanager

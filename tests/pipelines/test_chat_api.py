@@ -28,7 +28,7 @@ from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.answers import retry_after
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.keys import key_for
-from looktwice.pipelines.models.wire import reply_of, wire_messages, wire_options
+from looktwice.pipelines.models.wire import reply_of, request_bytes, wire_messages, wire_options
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from tests.chat_server import ChatServer, chat_server
@@ -167,6 +167,12 @@ def test_pictures_are_sent_as_the_kept_bytes_and_a_tools_pictures_follow_it() ->
         assert part == {"type": "image_url", "image_url": image}
     with pytest.raises(ModelError, match="user's turn"):
         ChatAPI("m").body((Message("system", (view(),)),))
+
+
+def test_a_request_is_the_json_of_its_body_however_its_pictures_are_put_in() -> None:
+    words = 'say "data:image/png;base64,A" \\ \u00e9\n' * 300
+    body = ChatAPI("m", extra={"x": [1, {"y": None}]}).body((*LOOK, *user(words)))
+    assert request_bytes(body) == json.dumps(body, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize(

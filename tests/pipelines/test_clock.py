@@ -10,9 +10,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from looktwice.pipelines import clock
 from looktwice.pipelines.clock import run_clock, spend
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
@@ -20,7 +22,7 @@ from tests.paths import ROOT
 
 
 def test_inner_work_is_not_the_outer_one_s() -> None:
-    with run_clock() as clock:
+    with run_clock() as times:
         with spend("draw"):
             time.sleep(0.02)
             with spend("decode"):
@@ -31,9 +33,9 @@ def test_inner_work_is_not_the_outer_one_s() -> None:
             time.sleep(0.02)
     with spend("draw"):
         time.sleep(0.05)  # no clock is running any more
-    assert 0.035 <= clock.seconds["draw"] < 0.06 <= clock.seconds["decode"] < 0.09
-    assert [kind for kind, _ in clock.shares()] == ["decode", "draw"]
-    assert sum(share for _, share in clock.shares()) == pytest.approx(1)
+    assert 0.035 <= times.seconds["draw"] < 0.06 <= times.seconds["decode"] < 0.09
+    assert [kind for kind, _ in times.shares()] == ["decode", "draw"]
+    assert sum(share for _, share in times.shares()) == pytest.approx(1)
 
 
 def test_threads_are_summed_up() -> None:
@@ -41,13 +43,37 @@ def test_threads_are_summed_up() -> None:
         with spend("wait"):
             time.sleep(0.05)
 
-    with run_clock() as clock, spend("start"):
+    with run_clock() as times, spend("start"):
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert 0.2 <= clock.seconds["wait"] < 0.4 and clock.seconds["start"] >= 0.05
+    assert 0.2 <= times.seconds["wait"] < 0.4 and times.seconds["start"] >= 0.05
+
+
+def test_a_stage_is_at_work_as_long_as_any_thread_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def ask(seconds: float) -> None:
+        with spend("stage ask"):
+            now[0] += seconds
+
+    with run_clock() as running:
+        with spend("stage zoom"), spend("wait for the server"):
+            now[0] += 1
+            ask(3)
+            with spend("stage ask"):
+                thread = threading.Thread(target=ask, args=(5,))
+                thread.start()
+                thread.join()
+        ask(0.1)
+        with spend("stage tiny"):
+            now[0] += 0.4
+        now[0] += 0.5
+    assert running.whole == 10 and running.busy["stage ask"] == pytest.approx(8.1)
+    assert running.stages() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
 
 
 def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
@@ -60,6 +86,7 @@ def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
         line.startswith("time: wait for the server ")
         and "slowest: jigsaw_000" in line
         and "of plain 0." in line
+        and "beside one another" not in line
     )
     share = int(line.split("wait for the server ")[1].split(" ")[0])
     assert 50 <= share <= 100

@@ -1,0 +1,108 @@
+"""The threads of a run: how many work, who works where one sleeps, and what ends them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from looktwice.eval.runs.crew import Crew, Task
+
+
+class Watched:
+    """Samples of one part each, of which it is counted how many are worked on, at the most."""
+
+    def __init__(self, workers: int, count: int, sleepers: int = 0) -> None:
+        self.errors: list[BaseException] = []
+        self.crew = Crew(workers, self.errors.append)
+        self.count, self.sleepers = count, sleepers
+        self.begun: list[int] = []
+        self.at_work = self.most = 0
+        self.lock, self.woken = threading.Lock(), threading.Event()
+
+    def run(self) -> Watched:
+        self.crew.run(self.samples(), self.woken.set)
+        return self
+
+    def samples(self) -> Iterator[Task]:
+        for number in range(self.count):
+            yield lambda number=number: self.work(number)  # type: ignore[misc]
+
+    def work(self, number: int) -> bool:
+        with self.crew.turns:
+            self.note(1, number)
+            if number < self.sleepers:
+                self.note(-1)
+                self.crew.release()
+                assert self.woken.wait(20)
+                self.crew.acquire()
+                self.note(1)
+            elif number == self.count - 1:
+                self.woken.set()
+            self.note(-1)
+        return True
+
+    def note(self, more: int, number: int | None = None) -> None:
+        with self.lock:
+            self.begun += [] if number is None else [number]
+            self.at_work += more
+            self.most = max(self.most, self.at_work)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_so_many_work_at_a_time_and_each_sample_is_taken_once(workers: int) -> None:
+    run = Watched(workers, 200).run()
+    assert sorted(run.begun) == [*range(200)] and run.most <= workers and not run.errors
+    assert run.begun == [*range(200)] or workers > 1
+
+
+def test_where_all_sleep_others_work_in_their_place() -> None:
+    """Three sleep until the last sample has begun, which only others can begin."""
+    run = Watched(3, 60, sleepers=3).run()
+    assert sorted(run.begun) == [*range(60)] and run.most <= 3
+    assert run.crew.hired == 0 and run.crew.asleep == 0
+
+
+def test_parts_of_a_sample_go_to_others_and_its_last_one_takes_the_next() -> None:
+    crew, ended = Crew(1, lambda exc: None), list[str]()
+
+    def samples() -> Iterator[Task]:
+        for name in ("a", "b"):
+
+            def begin(name: str = name) -> bool:
+                crew.submit(lambda: not ended.append(f"{name} second"))  # type: ignore[func-returns-value]
+                ended.append(f"{name} first")
+                return False
+
+            yield begin
+
+    crew.run(samples(), lambda: None)
+    assert ended == ["a first", "a second", "b first", "b second"]
+
+
+def test_what_is_raised_where_samples_are_made_is_told_and_ends_the_run() -> None:
+    told: list[BaseException] = []
+
+    def samples() -> Iterator[Task]:
+        yield lambda: True
+        raise ValueError("line 2 is no question")
+
+    Crew(4, told.append).run(samples(), lambda: None)
+    assert [str(exc) for exc in told] == ["line 2 is no question"]
+
+
+def test_an_interrupt_waits_for_what_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, real = Watched(2, 2, sleepers=2), Crew._wait
+    waits: list[str] = []
+
+    def wait(crew: Crew) -> None:
+        waits.append("interrupted" if run.woken.is_set() else "")
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+        real(crew)
+
+    monkeypatch.setattr(Crew, "_wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert waits == ["", "interrupted"] and sorted(run.begun) == [0, 1] and run.crew.hired == 0
