@@ -281,6 +281,13 @@ DEMO = {
 BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
 
+WORDS = (
+    "In the words of the run, where `marked` is the first row (a radius is in pixels, the style Circles"
+    " a ring), a variant changes one thing of it, and *surely*, or `*`, is at 5 % after Holm's"
+    " correction for so many comparisons:"
+)
+
+
 def demo(folder: Path) -> str:
     """What README says of a run of `configs/quickstart.yaml`: four rows of what was found on
     shapes, and the sentences."""
@@ -293,8 +300,7 @@ def demo(folder: Path) -> str:
         row = rows[label]
         change = "" if row.is_baseline else f"{100 * row.change:+.1f}{'*' * row.sure}"
         lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
-    told = " ".join(task.sentences[:3])
-    return "\n".join((*lines, "", f"{told} `*`: sure at 5 % after Holm's correction.", ""))
+    return "\n".join((*lines, "", f"{WORDS} {' '.join(task.sentences[:3])}", ""))
 
 
 def _read(file: Path) -> list[dict[str, str]]:

@@ -79,8 +79,9 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
         signs.append(f"┊ chance {100 * task.chance:.0f} %")
     if len(rows) < len(task.rows):
         signs.append(f"{len(task.rows) - len(rows)} more rows: --table full")
+    told = "   ".join(("rows: compared with ▸", *signs))
     if signs:
-        yield Text(f" {'   '.join(signs)}", LESS, no_wrap=True)
+        yield Text(f" {told if len(told) <= room else '   '.join(signs)}", LESS, no_wrap=True)
 
 
 def _row(label: str, row: FoundRow, bar: int, chance: float | None) -> Text:

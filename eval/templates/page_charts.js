@@ -24,8 +24,8 @@ function fill(id, ...children) {
 
 /** What was found: the first table beside its flips, those of other tasks below. */
 function drawFinding() {
-  const tables = data.finding.map((part) => changesTable(part.title, part.task, part.baseline, part.chance,
-    part.changes.map(({ contestant, difference, ...change }) => ({ ...change, who: contestant, pair: difference }))));
+  const tables = data.finding.map((part) => changesTable(`${part.title}, one change at a time`, part.task, part.baseline, part.chance,
+    part.changes.map(({ contestant, difference, ...change }) => ({ ...change, who: contestant, pair: difference })), " after Holm's correction"));
   fill("found", tables[0]);
   fill("found-more", ...tables.slice(1));
 }
@@ -48,8 +48,8 @@ function isSure(pair) {
 }
 
 /** A row for each change: its accuracy with interval as a bar, the difference in points, and links to what flipped. */
-function changesTable(title, task, base, chance, rows) {
-  const against = base === null ? "" : `; * surely different from ${rows.find((row) => row.who === base)?.label || data.contestants[base]} at 5 %`;
+function changesTable(title, task, base, chance, rows, corrected = "") {
+  const against = base === null ? "" : `; * surely different from ${rows.find((row) => row.who === base)?.label || data.contestants[base]} at 5 %${corrected}`;
   const caption = make("figcaption", {}, make("b", {}, title), `: % right with 95 % interval${against}`,
     chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
   const head = ["change", "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
