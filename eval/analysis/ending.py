@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ROWS, LINES = 10, 18  # at most
 LABEL, BAR = 24, 48  # columns of a terminal: at most
 BESIDE = 22  # columns that number and difference take
+SURELY = "* sure at 5 % (Holm)"
 SURE, BASELINE, LESS = "yellow", "bold", "dim"
 
 
@@ -72,14 +73,14 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
         yield _row(set_cell_size(short, wide), row, bar, task.chance)
     signs = []
     if any(row.difference for row in rows):
-        signs.append("* sure at 5 % (Holm)")
+        signs.append(SURELY)
     if failed:
         signs.append("failed: wrong in the %, in no difference")
     if task.chance is not None:
         signs.append(f"┊ chance {100 * task.chance:.0f} %")
     if len(rows) < len(task.rows):
         signs.append(f"{len(task.rows) - len(rows)} more rows: --table full")
-    told = "   ".join(("rows: compared with ▸", *signs))
+    told = "   ".join(("rows: compared with ▸", *signs) if signs[:1] == [SURELY] else signs)
     if signs:
         yield Text(f" {told if len(told) <= room else '   '.join(signs)}", LESS, no_wrap=True)
 
