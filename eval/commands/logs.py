@@ -118,8 +118,9 @@ def _compare_sent(
         for line in tell.sent_lines(comparison):
             say(line)
         if model is not None and comparison.differences:
-            pair = TwoSides(base.path, rival.path, (base.name, rival.name), labels)
-            worth = measure_worth(pair, model, out / f"asked-{folders[rival.name]}")
+            pair = TwoSides(base.path, rival.path, (base.contestant, rival.contestant), labels)
+            asked = out / f"asked-{folders[rival.name]}"
+            worth = measure_worth(pair, model, asked, (base.name, rival.name))
             against = worth.compared.logs[0].name
             contrasts = [c for c in worth.compared.contrasts if c.baseline == against]
             print_text_table(console_table(contrasts), "what each difference is worth", blocks=1)

@@ -20,14 +20,13 @@ from looktwice.eval.logs.format import read_logs
 from looktwice.eval.logs.log import Log
 from looktwice.eval.records.records import PointRow, RunFolder
 from looktwice.eval.records.schema import Record
+from looktwice.eval.runs.requests import SENT
 from looktwice.eval.sent.looks import look_at
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import find_choices
 
-SENT = "sent."
-"""Before the names of the settings in `Record.measured` that `CallOptions` does not have."""
 FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25
 """Pictures and words that are farther apart ask something else; two partners that are as near as
 DOUBT are equally likely."""
@@ -64,25 +63,26 @@ class Request:
 @dataclass(frozen=True)
 class Requests:
     """The requests of one contestant of a run, or of a log. `repeated` counts those that came again
-    and are not looked at twice; `path` is where they lie."""
+    and are not looked at twice; `path` is where they lie. `name` tells it from other sides."""
 
     name: str
     requests: tuple[Request, ...]
     repeated: int = 0
     path: Path = Path()
+    contestant: str = ""
 
 
 def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[Requests]:
     """What each contestant of a run folder sent, or each log of another program that keeps its
     messages. Raises RunError, and TaskError where nothing was kept."""
     if (path / "points.yaml").exists():
-        sides = list(_of_run(RunFolder(path), path.name))
+        sides = list(_of_run(RunFolder(path)))
     else:
         sides = [_of_log(entry) for entry in read_logs(path, columns)]
     sides = [side for side in sides if side.requests]
     if not sides:
         raise TaskError(f"{path} holds no request with its messages; give a run folder or a .eval")
-    return [replace(side, path=path) for side in sides]
+    return [replace(side, path=path, contestant=side.name) for side in sides]
 
 
 def choose_sides(
@@ -93,6 +93,10 @@ def choose_sides(
     names = [side.name for side in sides]
     if len(sides) < 2:
         raise TaskError(f"a comparison needs two sides, found {', '.join(names) or 'none'}")
+    for form in ("{0.path.name}: {0.contestant}", "{0.path}: {0.contestant}"):
+        if len({*names}) < len(names):
+            names = [form.format(side) for side in sides]
+    sides = [replace(side, name=name) for side, name in zip(sides, names, strict=True)]
     first = place_of(baseline, names, "log") if baseline else 0
     wanted = {place_of(name, names, "log") for name in only} or set(range(len(sides)))
     return [sides[first], *(sides[n] for n in sorted(wanted - {first}))]
@@ -114,7 +118,7 @@ def key_text(key: str, choices: Sequence[Any]) -> str:
     return choice if isinstance(choice, str) else key
 
 
-def _of_run(folder: RunFolder, name: str) -> Iterator[Requests]:
+def _of_run(folder: RunFolder) -> Iterator[Requests]:
     points = {point.recorded_as: point for point in folder.present_and_older[0]}
     samples, requests = folder.samples, dict[str, dict[tuple[Any, ...], Request]]()
     seen = Counter[str]()
@@ -140,8 +144,7 @@ def _of_run(folder: RunFolder, name: str) -> Iterator[Requests]:
             ),
         )
     for contestant, own in requests.items():
-        told = contestant if len(requests) == 1 and contestant == name else f"{name}: {contestant}"
-        yield Requests(told, tuple(own.values()), seen[contestant] - len(own))
+        yield Requests(contestant, tuple(own.values()), seen[contestant] - len(own))
 
 
 def _settings(point: PointRow, record: Record) -> dict[str, Any]:

@@ -32,7 +32,7 @@ MINE, THEIRS = "", "all"
 
 @dataclass(frozen=True)
 class TwoSides:
-    """Two sides by their paths and names, as `read_requests` gives them; `labels` is a log with the
+    """Two sides by their paths and contestants; `labels` is a log with the
     keys of their questions."""
 
     mine: Path
@@ -57,9 +57,11 @@ class TwoSides:
 
 @lru_cache(maxsize=8)
 def _compared(mine: Path, theirs: Path, names: tuple[str, str]) -> SentComparison:
-    sides = [*read_requests(mine), *(read_requests(theirs) if theirs != mine else ())]
-    by_name = {side.name: side for side in sides}
-    return compare_sent(by_name[names[0]], by_name[names[1]])
+    (base,), (rival,) = (
+        [side for side in read_requests(path) if side.contestant == name]
+        for path, name in zip((mine, theirs), names, strict=True)
+    )
+    return compare_sent(base, rival)
 
 
 @dataclass(frozen=True)
@@ -188,10 +190,10 @@ class Worth:
     questions: int
 
 
-def measure_worth(sides: TwoSides, model: Model, out: Path) -> Worth:
+def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, str]) -> Worth:
     """Ask the model the requests of the first side, these with one factor of the second at a time,
-    and those of the second, and compare them on the same questions. The run is resumed, and what
-    was asked comes from its cache."""
+    and those of the second, and compare them on the same questions; `names` tell the two sides. The
+    run is resumed, and what was asked comes from its cache."""
     task = SentQuestions(sides)
     factors, left_out = list[str](), dict[str, str]()
     for difference in sides.comparison.differences:
@@ -201,9 +203,9 @@ def measure_worth(sides: TwoSides, model: Model, out: Path) -> Worth:
             factors.append(difference.factor)
         except NotAlone as exc:
             left_out[difference.factor] = str(exc)
-    names = {f"with the {factor}": AskAgain(sides, factor) for factor in factors}
-    first, second = sides.names
-    arms = {f"as {first}": AskAgain(sides), **names, f"as {second}": AskAgain(sides, THEIRS)}
+    single = {f"with the {factor}": AskAgain(sides, factor) for factor in factors}
+    first, last = {f"as {names[0]}": AskAgain(sides)}, {f"as {names[1]}": AskAgain(sides, THEIRS)}
+    arms = first | single | last
     evaluate(task, arms, model, out=out)
     return Worth(compare_logs(read_logs(out)), left_out, task.keys[1], len(task))
 

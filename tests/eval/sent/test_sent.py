@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from looktwice.eval import evaluate
 from looktwice.eval.cli import app
+from looktwice.eval.runs.requests import Forward
 from looktwice.eval.sent.factors import SentComparison, compare_sent
-from looktwice.eval.sent.requests import Request, Requests
+from looktwice.eval.sent.requests import Request, Requests, choose_sides, read_requests
 from looktwice.eval.sent.tell import sent_lines
 from looktwice.eval.tasks import Facts, MarkedScenes
 from looktwice.pipelines import (
@@ -36,6 +37,7 @@ from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Encode, FixedHeight
 from looktwice.prompting.views.resize import resize_view
 from looktwice.prompting.wording import MultipleChoice
+from tests.eval.homes.served import plan_of, post, serving, tapping
 
 N = 60
 
@@ -85,6 +87,18 @@ class Program:
         every = samples()
         pairs = list(zip(every, (*every[1:], every[0]), strict=True))
         return Requests(name, tuple(self.request(*pair) for pair in pairs[first:n]))
+
+
+def as_turn(message: Message) -> dict[str, Any]:
+    """A turn as clients of the OpenAI API write it."""
+    content = list[dict[str, Any]]()
+    for part in message.parts:
+        if isinstance(part, str):
+            content.append({"type": "text", "text": part})
+        else:
+            url = {"url": part.picture.payload.data_url}
+            content.append({"type": "image_url", "image_url": url})
+    return {"role": message.role, "content": content}
 
 
 FIRST = Program()
@@ -203,3 +217,27 @@ def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path
     rows = pandas.read_csv(tmp_path / "out" / "differences.csv").to_dict("records")
     assert len(rows) == 4 * N
     assert json.dumps(rows[0])
+
+
+def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
+    """Two clients behind a tap each: what one does otherwise is named, and what neither sends
+    again; a client's retry is looked at once."""
+    plan = plan_of({"m": {"ask": Forward()}}, Scripted("(A)"))
+    with serving(plan, tmp_path) as upstream:
+        other = replace(FIRST, **PLANTED["four at once"][0])
+        for name, program in (("one", FIRST), ("two", other)):
+            with tapping(upstream.url, tmp_path / name) as tap:
+                for request in program.requests(name).requests:
+                    turns = [as_turn(message) for message in request.messages]
+                    body = {"model": "m", "messages": turns, "temperature": 0}
+                    assert post(tap.url, body).status == 200
+                assert post(tap.url, body).status == 200
+    folders = [tmp_path / name / "tap" for name in ("one", "two")]
+    one, two = choose_sides([side for folder in folders for side in read_requests(folder)])
+    assert [one.name, two.name] == [f"{folder}: m" for folder in folders]
+    assert (one.repeated, two.repeated) == (1, 1)
+    compared = compare_sent(one, two)
+    assert len(compared.pairing.pairs) == N
+    planted = PLANTED["four at once"][1]
+    assert {(d.factor, len(d.examples)) for d in compared.differences} == {(f, N) for f in planted}
+    assert not compare_sent(one, one).differences

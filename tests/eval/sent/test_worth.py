@@ -42,6 +42,20 @@ def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
         assert {difference.factor for difference in left.differences} == factors - {factor}
 
 
+def test_pixels_are_the_other_sides_own_where_they_can_be() -> None:
+    """Its bytes where the codec alone differs; at another size too, what a JPEG has lost comes from
+    the lossless side."""
+    programs = FIRST, replace(FIRST, codec=JPEG), replace(FIRST, codec=JPEG, height=240)
+    whole, lossy, small = (program.requests("b", 1).requests[0] for program in programs)
+    for mine, theirs in ((whole, lossy), (lossy, whole)):
+        (turn,) = Swap(mine, theirs)("codec").messages
+        assert [view.picture.sha for view in turn.views] == [p.sha for p in theirs.pictures]
+    (turn,) = Swap(small, whole)("codec").messages
+    wanted = replace(FIRST, height=240).requests("b", 1).requests[0]
+    for view, picture in zip(turn.views, wanted.pictures, strict=True):
+        assert (view.pixels == picture.pixels).all()
+
+
 def disturbed(messages: Messages) -> str:
     """A for a lossless picture with choices in brackets, else B: sizes and the system's words
     change nothing."""
@@ -76,7 +90,7 @@ def test_each_difference_is_worth_what_it_disturbs(
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
     labels = folders / "keys" if with_labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), labels)
-    worth = measure_worth(sides, Scripted(disturbed), tmp_path / "asked")
+    worth = measure_worth(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
     assert (worth.keyed, worth.questions, worth.left_out) == (with_labels, 60, {})
     keys = [item.answer for item in MarkedScenes("symbol", n=60)] if with_labels else ["A"] * 60
     drop = (keys.count("B") - keys.count("A")) / 60
