@@ -281,12 +281,13 @@ class TriedPlan:
         fail."""
         for task in self.tasks.values():
             items = islice(checked_items(task), self.limit if isinstance(task, Folder) else 0)
-            samples = [item.sample for item in items]
-            marks = [mark for sample in samples for mark in sample.marks]
-            points = [(mark.x, mark.y) for mark in marks if isinstance(mark, Point)]
-            if points and max(map(max, points)) <= 1:
+            faults, points = list[str](), list[Point]()
+            for item in items:  # one in memory at a time
+                points += [mark for mark in item.sample.marks if isinstance(mark, Point)]
+                faults += filter(None, [_mark_fault(item.sample)])
+            if points and all(max(point.x, point.y) <= 1 for point in points):
                 yield "warning: marks are in pixels, and no point is beyond 1; are these shares?"
-            if faults := list(filter(None, map(_mark_fault, samples))):
+            if faults:
                 yield (
                     f"{counted(len(faults), 'sample')} would fail for a mark outside its image;"
                     f" the first: {faults[0]}"
@@ -380,6 +381,8 @@ def _warnings(trial: DryRun) -> Iterator[str]:
     """Every stage after the last call that changes views or prompt, which no model sees; a reader
     that makes no letter of the made-up reply; and draws that are alike."""
     arm, trace, letters = trial.arm, trial.state.trace, trial.state.sample.letters
+    if field := re.search(r"(?<!\{)\{(question|choices|options)\}", trial.state.prompt):
+        yield f"the prompt says {field[0]} as it stands; a template writes {{{{ {field[1]} }}}}"
     if trial.calls and trial.state.answer is None and not trial.error:
         try:
             recorder = RecordingModel(StandIn(arm.model), trial.item.sample.id)

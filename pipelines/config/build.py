@@ -30,6 +30,7 @@ from looktwice.pipelines.config.classes import (
     resolve_alias,
     type_hints,
 )
+from looktwice.pipelines.config.elsewhere import HINTS
 from looktwice.pipelines.config.paths import OutsideError, Scope
 from looktwice.pipelines.model import first_non_finite
 
@@ -96,7 +97,8 @@ class Binder:
         before, hints = self.noticed, type_hints(cls)
         own_fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - own_fields.keys():
-            near = did_you_mean(name, own_fields) or f"; it has {', '.join(own_fields) or 'none'}"
+            hint = HINTS.get(name, f"it has {', '.join(own_fields) or 'none'}")
+            near = did_you_mean(name, own_fields) or f"; {hint}"
             self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")
         for name, f in own_fields.items():
             if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
@@ -203,7 +205,7 @@ class Binder:
                 more = f"; it is a mapping of {', '.join(type_hints(cls))}"
             several = isinstance(value, list) or (isinstance(value, str) and "," in value)
             if several and is_plain(hint):
-                more += f"; several values are a sweep, such as 'sweep.{place}=[5, 10]'"
+                more += f"; several values are a sweep, such as 'sweep.{place}=[ONE, OTHER]'"
             return self.fault(place, f"expected {_shown(hint)}, found {value!r}{more}")
         # a protocol: any object may stand here, a plain value never; none of several is no value
         except SchemaError:

@@ -49,6 +49,8 @@ Agent: react tooluse toolcalling
 Contours: box boxes boundingbox rectangle
 Robust: regex pattern letter
 Zoom: crop
+Template: prompt prompttemplate jinja
+text: template content
 out: output output_dir outdir o save_dir
 limit: n max_samples samples num_samples
 budget: max_cost cost
@@ -57,7 +59,7 @@ again: overwrite force restart
 paper: latex pdf tex figures
 to: format
 export: format
-only: contestant contestants arm
+only: contestant contestants arm task tasks
 help: h
 run: eval evaluate start resume exec continue demo
 list: models tasks stages info ls
@@ -67,3 +69,19 @@ view: open ui dashboard
 ELSEWHERE: Mapping[str, str] = dict(line.split(": ") for line in TABLE.splitlines())
 """Our names of entries, settings, classes, options and commands, and those of others, parted by
 spaces."""
+
+TABLE_OF_HINTS = """\
+api_key: keys stay in the environment, such as OPENAI_API_KEY, or LOOKTWICE_KEYS=HOST:PORT=NAME
+retries: what may pass is tried again without a setting
+max_retries: what may pass is tried again without a setting
+temperature: it is a setting of the model, models.NAME.temperature
+output: it is an option of `run`, --out
+limit: it is an option of `run`, --limit
+judge: `looktwice judge` asks one
+scorer: it is a setting of the task
+metrics: it is `scorer` of the task
+specialists: they answer in `stages:` of a contestant, with `replace: true`
+extend: a contestant's stages are laid over the file's; `replace: true` lets them stand alone
+"""
+HINTS: Mapping[str, str] = dict(line.split(": ", 1) for line in TABLE_OF_HINTS.splitlines())
+"""What to do in place of an entry or setting that there is nowhere."""

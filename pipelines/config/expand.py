@@ -219,7 +219,8 @@ class Expansion:
             return model, "model"
         if model not in models:
             near = did_you_mean(model, models)
-            self.faults.note(f"model: no model {model!r} under `models:`{near}")
+            there = f"; there are {', '.join(models) or 'none'}"
+            self.faults.note(f"model: no model {model!r} under `models:`{near}{there}")
         return models.get(model), f"models.{model}"
 
     def _needs_are_met(self, name: str, overlay: Mapping[str, Any], merged: Node) -> bool:

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
 from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
+from looktwice.pipelines.config.elsewhere import HINTS
 from looktwice.pipelines.config.entries import (
     Choose,
     Contestant,
@@ -314,12 +315,6 @@ def _reference_fault(tree: Any, text: str) -> str:
 
 OVERLAID = ("model", "stages", "read", "draws")  # what a contestant lays over the file's
 CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAID, "contestants")
-GONE = {
-    "extend": (
-        "a contestant's stages are laid over the file's now, so drop `extend`; "
-        "`replace: true` lets them stand alone"
-    )
-}
 KNOWN: dict[tuple[str, int], type] = {
     ("contestants", 3): Contestant,
     ("contestants", 4): Needs,
@@ -342,10 +337,8 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             if error["type"] == "extra_forbidden":
                 entries = KNOWN.get((words[0], len(words)), StudyConfig).__annotations__
                 near = _place_of(words[-1], config) or did_you_mean(words[-1], entries)
-                fault = (
-                    GONE.get(words[-1]) or f"no such entry{near}; there are {', '.join(entries)}"
-                )
-                strange.note(f"{'.'.join(words)}: {fault}")
+                hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
+                strange.note(f"{'.'.join(words)}: no such entry{near}; {hint}")
             else:
                 # pydantic puts words into the place to name a member of a union
                 place = ".".join(word for word in words if "[" not in word and word not in UNION)

@@ -159,9 +159,8 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     elif len(built) == len(stages) and not any(map(may_answer, built)):
         binder.fault(f"{where}stages", say_no_answer(stages))
     elif len(built) == len(stages) and asking and nodes.model is None:
-        binder.fault(
-            f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`"
-        )
+        say = " or ".join(f"`model: {name}`" for name in node.models) or "`model:` or `models:`"
+        binder.fault(f"{where}model", f"a stage asks the model and none is named; say {say}")
     if binder.noticed > before:
         return None
     arm = replace(nodes, task=task, model=model, stages=stages, read=read, draws=draws, seed=seed)

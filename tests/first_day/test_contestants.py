@@ -83,7 +83,7 @@ def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
     assert fault in output and "say `replace: true` beside `stages:`" in output
     check(folder, chance, "contestants.chance.replace=true", code=0)
     extend = check(folder, "contestants: {a: {extend: true, stages: {mark: null}}}")
-    assert "contestants.a.extend: a contestant's stages are laid over the file's now" in extend
+    assert "contestants.a.extend: no such entry; a contestant's stages are laid over" in extend
 
 
 ZOOMS = {

@@ -82,3 +82,14 @@ def test_the_answer_says_what_to_type(
     result = looktwice(*shlex.split(typed))
     assert result.exception is None or isinstance(result.exception, SystemExit), kind
     assert answer.replace("FOLDER", str(folder)) in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "room"), {"evaluate": "eval", "ChatAPI": "pipelines", "Circles": "prompting"}.items()
+)
+def test_a_name_at_the_top_tells_its_room(name: str, room: str) -> None:
+    with pytest.raises(ImportError, match=f"type: from looktwice.{room} import {name}"):
+        exec(f"from looktwice import {name}")
+    with pytest.raises(ImportError, match="cannot import name 'evalute'"):
+        exec("from looktwice import evalute")
+    exec("from looktwice import eval, __version__")

@@ -117,8 +117,8 @@ def test_models_are_swept_by_name(planned: Planned) -> None:
     points = planned(f"sweep: {{model: [a, b]}}\n{own}", base=base).points
     assert [(p.model.answer, dict(p.changes)) for p in points][2:] == [("(C)", {})]
     assert faults(planned, "model: c", base=base) == [
-        "model: no model 'c' under `models:`",
-        "model: a stage asks the model and none is named; say `model:` or `models:`",
+        "model: no model 'c' under `models:`; there are a, b",
+        "model: a stage asks the model and none is named; say `model: a` or `model: b`",
     ]
 
 
