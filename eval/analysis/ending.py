@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 ROWS, LINES = 10, 18  # at most
 LABEL, BAR = 24, 48  # columns of a terminal: at most
 BESIDE = 22  # columns that number and difference take
-SURELY = "* sure at 5 % (Holm)"
 SURE, BASELINE, LESS = "yellow", "bold", "dim"
 
 
@@ -73,16 +72,18 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
         yield _row(set_cell_size(short, wide), row, bar, task.chance)
     signs = []
     if any(row.difference for row in rows):
-        signs.append(SURELY)
+        signs.append("* sure at 5 % (Holm)")
     if failed:
         signs.append("failed: wrong in the %, in no difference")
     if task.chance is not None:
         signs.append(f"┊ chance {100 * task.chance:.0f} %")
     if len(rows) < len(task.rows):
         signs.append(f"{len(task.rows) - len(rows)} more rows: --table full")
-    told = "   ".join(("rows: compared with ▸", *signs) if signs[:1] == [SURELY] else signs)
-    if signs:
-        yield Text(f" {told if len(told) <= room else '   '.join(signs)}", LESS, no_wrap=True)
+    line = "   ".join(signs)
+    if line[:1] == "*" and len(line) < room - 24:
+        line = f"rows: compared with ▸   {line}"
+    if line:
+        yield Text(f" {line}", LESS, no_wrap=True)
 
 
 def _row(label: str, row: FoundRow, bar: int, chance: float | None) -> Text:

@@ -74,7 +74,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
             " form-action 'none'"
         ),
         data=_in_pieces(encode(data, numbers, served)),
-        pictures=_in_pieces(data.thumbnails),
+        pictures=escape_json(data.thumbnails),
     )
 
 
@@ -180,8 +180,6 @@ def escape_json(value: Any) -> str:
 def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
     """The JSON of a mapping as `escape_json` writes it, by and by: of a generator a thousand
     entries at a time."""
-    if not value:
-        yield "{"
     for number, (name, inner) in enumerate(value.items()):
         yield f"{',' if number else '{'}{escape_json(name)}:"
         if not isinstance(inner, Iterator):

@@ -122,6 +122,15 @@ def test_json_in_a_page_is_text_and_nothing_else() -> None:
     assert not set(text) & set("<>&") and text.isascii()
 
 
+def test_a_browser_without_light_dark_has_the_light_page() -> None:
+    style = re.search(r"<style>(.*?)</style>", render_page(logs({"a": "1"})), re.S)
+    assert style
+    themed = re.findall(r"(--[\w-]+): light-dark\(([^,]+),", style[1])
+    _, _, plain = style[1].partition("@supports not (color: light-dark(#000, #fff))")
+    assert len(themed) > 20
+    assert re.findall(r"(--[\w-]+): (#\w+)", plain.partition("}")[0]) == themed
+
+
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001])
 def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
     """Of 100,000 samples the data and its JSON took 90 MB at once."""

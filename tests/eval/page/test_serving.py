@@ -73,6 +73,7 @@ def test_words_are_read_when_asked_for(server: PageServer) -> None:
     assert b"the Giraffe" in first[2]
     assert (search[2], other[2]) == (b"[0]", b"[]")
     assert wrong[0] == 404
+    assert b'name="viewport"' in stages[2] and stages[2].count(b"<details open>") == 1
     assert b"<title>s0</title>" in stages[2] and b"default-src 'none'; img-src data:" in stages[2]
 
 
