@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo docs test check check-style check-types check-house format bench soak clean help
+.PHONY: demo docs test check check-style check-types check-house format bench homes soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -17,6 +17,7 @@ help:
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
 	@echo 'make bench   measurements, printed, and the slow tests'
+	@echo 'make homes   inspect_ai, evalscope, VLMEvalKit, lmms-eval and verifiers ask a served study, each from an own environment'
 	@echo 'make soak    hostile servers, files and disks against the command line, on loopback; a table'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
 
@@ -83,6 +84,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(PY) -m pytest -q -s $(or $(ARGS),bench)
 	$(if $(ARGS),,$(PY) -m pytest tests -q -m slow)
+
+homes: $(VENV)/.dev
+	PYTHONPATH=typings $(PY) -m bench.homes $(ARGS)
 
 soak: $(VENV)/.dev
 	PYTHONPATH=typings $(PY) -m bench.soak $(ARGS)

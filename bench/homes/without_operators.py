@@ -1,0 +1,24 @@
+"""`python without_operators.py MODULE ARGS`: runs a module where torchvision was built for another
+torch.
+
+Two operators that it describes at import are then unknown; they are declared. No program here calls
+them, and none is changed.
+"""
+
+import runpy
+import sys
+
+try:
+    import torchvision  # noqa: F401
+except RuntimeError:
+    import torch
+
+    for name in [name for name in sys.modules if name.startswith("torchvision")]:
+        del sys.modules[name]
+    DECLARED = torch.library.Library("torchvision", "DEF")
+    for operator in ("nms", "qnms"):
+        DECLARED.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+if __name__ == "__main__":
+    module = sys.argv.pop(1)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
