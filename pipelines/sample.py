@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,10 @@ from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
 
 __all__ = ["Item", "Sample"]
+
+PLACED = "placed"
+"""The field of `meta` that says that `<image 1>`, `<image 2>` ... in the question's words are the
+places of its images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,12 @@ class Sample:
     def letters(self) -> tuple[str, ...]:
         """The letters of the choices: A, B, C ..."""
         return tuple(ascii_uppercase[: len(self.choices)])
+
+    @property
+    def bare_question(self) -> str:
+        """The question without the places of its images."""
+        places = r"<image \d+>" if self.meta.get(PLACED) else r"\Z"
+        return re.sub(places, "\n", self.question).strip()
 
     def on(self, image: int) -> tuple[Mark, ...]:
         """The marks of one image."""

@@ -186,6 +186,20 @@ def read_verifiers(folder: Path) -> float:
     return fmean(rewards)
 
 
+def asked_by(module: str) -> Callable[[Path, Sequence[Question], str, str], Command]:
+    """The command of a program that is a library: its function `ask` is called."""
+
+    def write(folder: Path, questions: Sequence[Question], url: str, contestant: str) -> Command:
+        return Command(["python", str(HERE / "ask_all.py"), module, url, contestant])
+
+    return write
+
+
+def read_share(folder: Path) -> float:
+    """What `ask_all.py` wrote."""
+    return float(json.loads(_only(folder, "share.json").read_text(encoding="utf-8")))
+
+
 CLIENTS = (
     Client("inspect-ai", write_inspect, read_inspect, ("openai",)),
     Client("evalscope", write_evalscope, read_evalscope),
@@ -193,4 +207,8 @@ CLIENTS = (
     # its lock of files reaches into filelock as it was before 4
     Client("lmms-eval", write_lmms, read_lmms, ("filelock<4",)),
     Client("verifiers", write_verifiers, read_verifiers, ("uv",)),
+    Client("litellm", asked_by("ask_litellm"), read_share),
+    Client("langgraph", asked_by("ask_langgraph"), read_share, ("langchain", "langchain-openai")),
+    Client("pydantic-ai-slim", asked_by("ask_pydantic_ai"), read_share, ("openai",)),
+    Client("smolagents", asked_by("ask_smolagents"), read_share, ("openai",)),
 )

@@ -15,7 +15,7 @@ from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, wri
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall, canonical
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import Sample, check_marks
+from looktwice.pipelines.sample import PLACED, Sample, check_marks
 from looktwice.pipelines.view import View
 
 Json = dict[str, Any]
@@ -26,8 +26,6 @@ MOST_BYTES = 64 << 20  # of a request
 MOST_REPLIES = 128  # that one request may ask for, as `n`
 MOST_PICTURES = 256
 MOST_VALUES = 1_000_000  # in the JSON of a request
-PLACED = "placed"
-"""In `Sample.meta`: `<image 1>` and so on in the question are where its pictures stood."""
 FORGOTTEN = {
     "user",
     "store",

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, strip_thoughts
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import Ranged, check_ranges
-from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.sample import PLACED, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.question_lines import read_lines, sample_of
@@ -26,9 +26,6 @@ from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, re
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
-PLACED = "placed"
-"""The field of `meta` that says that `<image 1>`, `<image 2>` ... in the question's words are the
-places of its images."""
 
 
 @dataclass(frozen=True)

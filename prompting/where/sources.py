@@ -79,7 +79,7 @@ def words_of(source: Any, sample: Sample) -> tuple[str, ...]:
         return tuple(word.strip() for word in words if word.strip())
     if source.words_pattern:
         matched: list[str] = []
-        for match in re.finditer(source.words_pattern, sample.question):
+        for match in re.finditer(source.words_pattern, sample.bare_question):
             matched += [word.strip() for word in match.groups() or (match[0],) if word]
         return tuple(dict.fromkeys(filter(None, matched)))
     return tuple(source.words)

@@ -1,0 +1,9 @@
+from pydantic_ai import Agent, BinaryContent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+
+def ask(url: str, contestant: str, words: str, picture: bytes) -> str:
+    provider = OpenAIProvider(base_url=url, api_key="none")
+    agent = Agent(OpenAIChatModel(contestant, provider=provider))
+    return agent.run_sync([BinaryContent(picture, "image/png"), words]).output
