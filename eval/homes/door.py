@@ -6,9 +6,8 @@ import asyncio
 import json
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,35 +92,38 @@ class Door(ABC):
         """Answer a request. Raises Refusal."""
         if request.content_type != "application/json":  # a page in a browser
             raise Refusal(403, "send application/json to 127.0.0.1")
-        async with self.body(request) as raw:
+        raw = await self.read_body(request)
+        try:
             return await self.respond(request, raw)
+        finally:
+            self.held -= len(raw)
 
-    @asynccontextmanager
-    async def body(self, request: web.Request) -> AsyncIterator[bytes]:
+    async def read_body(self, request: web.Request) -> bytes:
         """The body of a request, which counts among what is held. Raises Refusal for one that is
         too large, too slow, or one too many."""
-        length, raw = request.content_length or 0, bytearray()
-        if length > MOST_BYTES:
+        if (length := request.content_length or 0) > MOST_BYTES:
             raise Refusal(413, f"the request has {length:,} bytes; {MOST_BYTES:,} are the most")
-        before = 0
+        pieces, size = list[bytes](), 0
         try:
             async with asyncio.timeout(READ_SECONDS):
                 async for piece in request.content.iter_any():
-                    raw += piece
+                    pieces.append(piece)
+                    size += len(piece)
                     self.held += len(piece)
-                    before += len(piece)
-                    if before > MOST_BYTES:
+                    if size > MOST_BYTES:
                         raise Refusal(413, f"a request has at most {MOST_BYTES:,} bytes")
                     if self.held > MOST_HELD:
                         held = f"{self.held >> 20} MiB of requests are being answered"
                         raise Refusal(503, f"{held}; ask again", "server_error", 1.0)
-            yield bytes(raw)
-        except TimeoutError:
-            raise Refusal(408, f"the request did not come within {READ_SECONDS:g} s") from None
-        except (ConnectionError, web.RequestPayloadError):
-            raise Refusal(400, "the request broke off") from None
-        finally:
-            self.held -= before
+            return b"".join(pieces)
+        except BaseException as exc:
+            self.held -= size
+            if isinstance(exc, TimeoutError):
+                fault = f"the request did not come within {READ_SECONDS:g} s"
+                raise Refusal(408, fault) from None
+            if isinstance(exc, ConnectionError | web.RequestPayloadError):
+                raise Refusal(400, "the request broke off") from None
+            raise
 
     def application(self) -> web.Application:
         """What is served, under /v1 and without it."""

@@ -35,10 +35,11 @@ Json = dict[str, Any]
 
 @dataclass
 class Served:
-    """The address of a server, the run that it records, and what it told its user."""
+    """The address of a server, the run that it records, its door, and what it told its user."""
 
     url: str
     run: Path
+    door: Door
     told: list[str] = field(default_factory=list)
 
     @property
@@ -120,8 +121,9 @@ def serving(
     with Recorder(folder / "run", tuple(arms.values()), plan.name) as recorder:
         lens = Lens(arms, recorder, folder / ".cache", told.append, looks, abstain)
         try:
-            with listening(StudyDoor(workers, token, lens=lens)) as url:
-                yield Served(url, folder / "run", told)
+            door = StudyDoor(workers, token, lens=lens)
+            with listening(door) as url:
+                yield Served(url, folder / "run", door, told)
         finally:
             lens.close()
 
@@ -133,7 +135,7 @@ def tapping(upstream: str, folder: Path, name: str = "tap") -> Iterator[Served]:
     with Recorder(folder / name, (), name) as recorder:
         tap = Tap(8, recorder=recorder, url=upstream, say=told.append)
         with listening(tap) as url:
-            yield Served(url, folder / name, told)
+            yield Served(url, folder / name, tap, told)
 
 
 class Answer(NamedTuple):

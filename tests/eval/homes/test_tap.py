@@ -40,8 +40,7 @@ def test_the_body_goes_on_as_it_came_and_the_key_is_the_servers(
             direct = post(upstream.url, raw)
             answer = post(served.url, raw, Authorization="Bearer the-clients-own")
         assert (answer.status, answer.text) == (direct.status, direct.text)
-        first, second = [line for line in upstream.bodies if line]
-        assert first == second == body
+        assert (tmp_path / "log").read_bytes() == raw + b"\n" + raw + b"\n"
         assert set(upstream.stats["authorizations"]) == {None, "Bearer the-servers-own"}
     [record] = served.records
     assert record.calls[0]["options"] == {"temperature": 0.5}
@@ -75,6 +74,7 @@ def test_streams_tools_and_draws_are_recorded_as_they_were_said(tmp_path: Path) 
         assert [model.id for model in served.client.models.list()] == ["pocket"]
     replies = [record.replies[0] for record in served.records]
     assert [reply.text for reply in replies] == pieces * 2
+    assert [record.calls[0]["draw"] for record in served.records] == [0, 1, 0, 1]
     assert replies[0].logprobs == replies[2].logprobs != ()
     assert replies[0].usage.tokens_in == replies[2].usage.tokens_in == whole.usage.prompt_tokens
     assert replay(served.run).same == 4
