@@ -18,7 +18,18 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-HOW_TO = ("changes", "contestants", "money", "data", "own", "python", "models", "serve", "mcp")
+HOW_TO = (
+    "homes",
+    "changes",
+    "contestants",
+    "money",
+    "data",
+    "own",
+    "python",
+    "models",
+    "serve",
+    "mcp",
+)
 PARTS = ("study", "commands", "prompting", "specialists", "tasks", "readers", "models", "python")
 NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "Start": ("README.md", "docs/guide.md", "docs/pocket.md"),

@@ -22,7 +22,7 @@ from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles, ReadChoices, Verify, ZoomOnDetections, ZoomOnMarks
 from looktwice.prompting.burnt_in import MarksFrom, RecoverMarks
 from looktwice.prompting.views import Crop
-from looktwice.specialists.protocols import Boxes
+from looktwice.specialists.results import Boxes
 from tests.eval.homes.served import plan_of, serving, turn
 
 pytest.importorskip("openai")
@@ -39,7 +39,7 @@ class FindsWords:
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         seen = "point" in (words or ())
         boxes = np.array([[10.0, 10.0, 70.0, 70.0]])[: int(seen)].reshape(-1, 4)
-        return Boxes(boxes, np.ones(len(boxes)), ("point",) * len(boxes))
+        return Boxes(boxes, np.ones(len(boxes)), np.array(["point"] * len(boxes), str))
 
 
 @dataclass
@@ -102,8 +102,8 @@ def test_where_marks_come_from(
     model = Points()
     plan = plan_of({"arm": stages(source, tmp_path)}, model)
     asked: Any = {"model": "arm", "messages": [turn(as_jpeg(RINGED), ONE)]}
-    with serving(plan, tmp_path) as served:
-        whole = served.client.chat.completions.with_raw_response.create(**asked)
+    with serving(plan, tmp_path) as served, served.client as client:
+        whole = client.chat.completions.with_raw_response.create(**asked)
     names = ("marks", "views", "calls")
     assert [int(whole.headers[f"x-looktwice-{name}"]) for name in names] == [marks, views, calls]
     (record,) = served.records

@@ -1,0 +1,68 @@
+"""The page of other programs tells what `make homes` runs: the same study, options and code."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bench.homes.clients import CLIENTS, Client
+from bench.homes.questions import STUDY, write_questions
+from looktwice.eval.homes.lens import name_contestants
+from looktwice.eval.readers import Robust
+from looktwice.pipelines import Picture, Pipeline, Pocket, Sample, State
+from looktwice.pipelines.config.plan import load_plan
+from looktwice.prompting import ReadChoices
+from tests.paths import DOCS, ROOT
+
+PAGE = (DOCS / "howto" / "homes.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+URL = "http://127.0.0.1:8765/v1"
+
+
+def test_the_study_of_the_page_is_the_one_that_was_served() -> None:
+    (told,) = (yaml.safe_load(text) for _, name, text in BLOCKS if name == "served.yaml")
+    served = yaml.safe_load(STUDY)
+    assert told | {"tasks": None} == served | {"tasks": None}
+
+
+def test_the_code_of_the_page_is_what_is_run() -> None:
+    code = {name: text for language, name, text in BLOCKS if language == "python"}
+    assert code == {name: (ROOT / name).read_text(encoding="utf-8") for name in code}
+    assert len(code) == 4
+
+
+@pytest.mark.parametrize("client", CLIENTS[:5], ids=lambda client: client.package)
+def test_the_commands_of_the_page_are_what_is_typed(client: Client, tmp_path: Path) -> None:
+    command = client.write(tmp_path, write_questions(tmp_path, 2), URL, "zoomed")
+    typed = {*command.words, *(f"{name}={value}" for name, value in command.variables.items())}
+    program = {"ms-vlmeval": "vlmeval.run", "lmms-eval": "lmms_eval"}.get(client.package)
+    start = rf"`(python -m )?{program or command.words[0]} "
+    (line,) = (row for row in PAGE.splitlines() if re.search(start, row))
+    told = next(shlex.split(code) for code in line.split("`")[1::2] if " " in code)
+    own = {"TASK.py", "TASKSET", "blink", "BLINK", "-m", "python"}  # for what is the reader's own
+    assert [word for word in told if word not in typed | own] == []
+    unsaid = {"LMUData", "HF_HOME", "PYTHONPATH"}  # where these questions lie
+    assert all(name in line for name in command.variables.keys() - unsaid)
+
+
+def test_a_zoom_is_worth_much_where_the_questions_are_small(tmp_path: Path) -> None:
+    questions, model, read = write_questions(tmp_path, 8), Pocket(), Robust()
+    arms = name_contestants(load_plan(tmp_path / "study.yaml"))
+    right = dict.fromkeys(arms, 0)
+    for question in questions:
+        image = Picture.open(Path(question.image))
+        words = f"<image 1>{question.lettered}"
+        sample = Sample(question.id, words, (image,), meta={"placed": True})
+        for name, arm in arms.items():
+            after = Pipeline(arm.stages)(State.start(sample), model)
+            answered = read(ReadChoices()(after, model), model)
+            right[name] += answered.answer == question.answer
+    assert right["zoomed"] >= right["plain"] + 3 and right["zoomed"] >= 7
+    rows = (tmp_path / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    keys = [question.answer for question in questions]
+    assert [json.loads(row)["answer"] for row in rows] == keys
