@@ -282,9 +282,9 @@ BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
 
 WORDS = (
-    "In the words of the run, where `marked` is the first row (a radius is in pixels, the style Circles"
-    " a ring), a variant changes one thing of it, and *surely*, or `*`, is at 5 % after Holm's"
-    " correction for so many comparisons:"
+    "What the run says: `marked` is the first row, the style Circles a ring, a radius in pixels, and a"
+    " variant changes one thing of it. *Surely*, or `*`, is at 5 % after Holm's correction for so many"
+    " comparisons."
 )
 
 
