@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -59,6 +58,8 @@ def mcp(
     Zoom, mark, segment, match, measure and more over the Model Context Protocol, on stdin and
     stdout, or over HTTP.
     """
+    import asyncio
+
     from looktwice.eval.homes.chat_requests import LOOPBACK
     from looktwice.eval.homes.command import ServeOptions
     from looktwice.eval.homes.images import Images
