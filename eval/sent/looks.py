@@ -3,6 +3,7 @@ compared whatever a program did to them."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from io import BytesIO
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
-from looktwice.pipelines.picture import Picture, PictureError, perceptual_hash
+from looktwice.pipelines.picture import Picture, PictureError, decode, perceptual_hash
 
 SIDE = 32
 """Pixels a side of the thumbnails."""
@@ -50,8 +51,9 @@ class Look:
 
     @cached_property
     def pixels(self) -> str:
-        """The sha256 of its pixels."""
-        return Picture(self.picture.pixels).sha
+        """The sha256 of its pixels, which are not kept."""
+        pixels = decode(self.picture.payload.data, self.picture.name)
+        return hashlib.sha256(pixels.tobytes()).hexdigest()
 
 
 def levels(mine: Look, theirs: Look) -> float:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval import evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.sent.factors import compare_sent
-from looktwice.eval.sent.requests import Requests
+from looktwice.eval.sent.requests import Request, Requests
 from looktwice.eval.sent.swaps import Swap
 from looktwice.eval.sent.worth import TwoSides, measure_worth
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import Pipeline, Scripted, Stage
+from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, View
 from looktwice.pipelines.model import Messages
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import FixedHeight
@@ -45,11 +47,15 @@ def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
 def test_pixels_are_the_other_sides_own_where_they_can_be() -> None:
     """Its bytes where the codec alone differs; at another size too, what a JPEG has lost comes from
     the lossless side."""
-    programs = FIRST, replace(FIRST, codec=JPEG), replace(FIRST, codec=JPEG, height=240)
-    whole, lossy, small = (program.requests("b", 1).requests[0] for program in programs)
-    for mine, theirs in ((whole, lossy), (lossy, whole)):
-        (turn,) = Swap(mine, theirs)("codec").messages
-        assert [view.picture.sha for view in turn.views] == [p.sha for p in theirs.pictures]
+    whole = FIRST.requests("b", 1).requests[0]
+    small = replace(FIRST, codec=JPEG, height=240).requests("b", 1).requests[0]
+    file = BytesIO()  # other bytes than ours
+    Image.fromarray(whole.pictures[0].pixels).save(file, "JPEG", quality=75, optimize=True)
+    lossy = Message("user", (View.of(Picture.encoded(file.getvalue())), whole.asked.text))
+    bare = Message("user", (View.of(whole.pictures[0]), whole.asked.text))
+    for mine, theirs in ((bare, lossy), (lossy, bare)):
+        (turn,) = Swap(Request("a", (mine,)), Request("b", (theirs,)))("codec").messages
+        assert turn.views[0].picture.sha == theirs.views[0].picture.sha
     (turn,) = Swap(small, whole)("codec").messages
     wanted = replace(FIRST, height=240).requests("b", 1).requests[0]
     for view, picture in zip(turn.views, wanted.pictures, strict=True):
