@@ -21,7 +21,7 @@ _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|[. ]+$')
+UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069]|[. ]+$')
 DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
 LONGEST_NAME = 120  # bytes of a file name, before what tells it from others
 

@@ -78,12 +78,24 @@ def test_images_go_by_the_numbers_that_the_agent_gave_them() -> None:
 
 
 def test_file_names_are_safe_and_distinct() -> None:
-    names = ["val_12", "a/b", "a:b", "a_b", "A_B", "nul", "con.txt", "end.", "", "tab\t"]
+    names = [
+        "val_12",
+        "a/b",
+        "a:b",
+        "a_b",
+        "A_B",
+        "nul",
+        "con.txt",
+        "end.",
+        "",
+        "tab\t",
+        "r\u202eab",
+    ]
     names += ["x" * 300, "x" * 301, "\u00e9" * 300]
     found = file_names(names)
     assert list(found) == names and found["val_12"] == "val_12"
     assert len({text.casefold() for text in found.values()}) == len(names)
     for text in found.values():
         assert text and len(text.encode()) <= 140 and text[-1] not in ". "
-        assert not set(text) & set('<>:"/\\|?*\t')
+        assert not set(text) & set('<>:"/\\|?*\t\u202e')
         assert text.partition(".")[0].casefold() not in ("nul", "con")
