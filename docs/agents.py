@@ -70,6 +70,8 @@ tools:
   answer: {use: prompting.agent.Answer}
 """
 OWN = """
+The same tools serve any other agent: [`looktwice mcp`](howto/mcp.md).
+
 A tool of your own is one small frozen dataclass in a file of your own, named by `--plugin FILE.py`: a `description`,
 the `arguments` as a pydantic model, and `__call__(state, arguments) -> ToolResult`. `prompting/agent/tool.py` begins
 with one.
@@ -217,7 +219,7 @@ def tools() -> str:
     lines = [
         f"| `prompting.agent.{name}` | {summary(cls)} |"
         for name, cls in classes.items()
-        if getattr(cls, "__module__", "").endswith("tools")
+        if getattr(cls, "__module__", "").endswith(("tools", "words"))
     ]
     example = (
         f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
