@@ -28,6 +28,8 @@ from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
+WRITERS = 2  # threads of a tap, which wait for nothing
+
 
 @dataclass(frozen=True)
 class ServeOptions:
@@ -89,7 +91,7 @@ def serve_tap(url: str, options: ServeOptions, say: Callable[[str], None]) -> No
     RunError."""
     name, token = options.name or "tap", options.token
     with Recorder(free_folder(options.out / "serve" / name), (), name) as recorder:
-        tap = Tap(options.workers, token, recorder=recorder, url=url, say=say)
+        tap = Tap(WRITERS, token, recorder=recorder, url=url, say=say)
         _serve(tap, name, f"everything is sent on to {tap.url}, as it is", options, say)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from looktwice.eval.homes.chat_requests import LOOPBACK, MOST_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
+SWITCH_SECONDS = 0.0005  # so that threads that work keep the loop waiting no longer
 MOST_HELD = 512 << 20  # of all requests that are being read or answered
 READ_SECONDS = 120.0  # for the body of a request
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -160,6 +162,7 @@ def serve(door: Door, host: str, port: int, started: Callable[[str], None]) -> N
             await runner.cleanup()
             door.pool.shutdown(wait=False, cancel_futures=True)
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         asyncio.run(run())
     except OSError as exc:
