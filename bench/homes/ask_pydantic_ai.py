@@ -6,4 +6,5 @@ from pydantic_ai.providers.openai import OpenAIProvider
 def ask(url: str, contestant: str, words: str, picture: bytes) -> str:
     provider = OpenAIProvider(base_url=url, api_key="none")
     agent = Agent(OpenAIChatModel(contestant, provider=provider))
-    return agent.run_sync([BinaryContent(picture, "image/png"), words]).output
+    image = BinaryContent(data=picture, media_type="image/png")
+    return agent.run_sync([image, words]).output
