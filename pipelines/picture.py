@@ -327,6 +327,7 @@ class Picture:
             image = _open(self.source, self.name)
             with suppress(*BROKEN):  # what is torn is refused in the words of its decode
                 image.thumbnail((longest, longest))
+                image.load()  # a small one is as it was, and not decoded yet
                 return image
         image = Image.fromarray(self.pixels)
         image.thumbnail((longest, longest))

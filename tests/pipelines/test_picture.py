@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 from looktwice.pipelines.png import bytes_as_before, opencv_png, to_png
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -395,3 +395,10 @@ def test_every_format_that_pillow_knows_is_opened() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout in ("8 True\n", "9 True\n")
+
+
+def test_a_torn_picture_that_is_small_already_has_no_thumbnail() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+    torn = Picture(noise).payload.data[:-900]
+    with pytest.raises(PictureError):
+        thumbnail(Picture.encoded(torn))
