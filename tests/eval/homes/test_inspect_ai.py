@@ -32,10 +32,8 @@ from inspect_ai.tool import ToolCall
 
 from looktwice.eval.homes.inspect_ai import answer_reader, look_tools, looktwice, questions
 
-pytestmark = [  # inspect_ai leaves streams and loops of its own open
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+# inspect_ai and what it builds on warn, and leave streams and loops of their own open
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: questions}
