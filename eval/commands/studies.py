@@ -381,7 +381,7 @@ def serve(
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
 ) -> None:
-    """Serve a study's contestants as models of the chat-completions protocol.
+    """Serve a study's contestants to any OpenAI-compatible client.
 
     Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
     OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
