@@ -36,6 +36,7 @@ from inspect_ai.tool import Tool, ToolCall as InspectCall, ToolDef, ToolError, T
 
 from looktwice.eval.homes.chat_requests import Known, make_sample, read_data_url
 from looktwice.eval.homes.images import Images
+from looktwice.eval.homes.lens import refuse_permuted
 from looktwice.eval.homes.looking import REPORTED, STUDY, LookTools, find_agent, find_arms
 from looktwice.eval.logs.own import row_reader
 from looktwice.eval.readers.reader import build_reader
@@ -162,9 +163,10 @@ def looktwice(study: str, contestant: str) -> Solver:
 
     It takes the place of `multiple_choice()`: the stages word the choices. The conversation and the
     reply become the state's; `metadata["looktwice"]` says how many views and which notes the stages
-    left.
+    left. Raises Refusal for an arm that permutes the choices.
     """
     arm = find_arms(study, contestant)[contestant]
+    refuse_permuted(arm)
     stages = Pipeline(arm.stages)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:

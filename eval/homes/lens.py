@@ -30,6 +30,7 @@ from looktwice.pipelines.models.wrappers import Stoppable, wrap
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
+from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
 IDLE = 20
 """So many requests in a row in which a stage changed nothing are told of."""
@@ -216,6 +217,7 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
             f"tools: {arm.contestant} is an agent with tools of its own; ask it without tools, or"
             " ask a contestant that is none",
         )
+    refuse_permuted(arm)
     if given and not any(map(asks_model, arm.stages.values())):
         fields = " and ".join(FIELDS.get(name, name) for name in given)
         raise Refusal(400, f"{fields}: {arm.contestant} asks no model; leave it out")
@@ -225,6 +227,18 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
         names = [n for n in ("schema", "effort", "tools") if getattr(options, n)]
         fields = " and ".join(FIELDS.get(name, name) for name in names)
         raise Refusal(400, f"{fields or 'options'}: {exc}") from exc
+
+
+def refuse_permuted(arm: Arm) -> None:
+    """Raises Refusal for an arm that asks under other letters than the client, who would hold the
+    answer's letter for its own."""
+    for kind in (PermuteChoices, PermuteLabels):
+        if any(find_settings(arm.stages, kind)):
+            raise Refusal(
+                400,
+                f"{arm.contestant}: {kind.__name__} gives choices other letters, and only a scored"
+                " run knows which; ask it by `looktwice run`, or leave the stage out",
+            )
 
 
 def explain(failed: StageFailed) -> Refusal:

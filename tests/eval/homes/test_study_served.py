@@ -31,6 +31,7 @@ from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting import Ask, ReadChoices, ZoomOnMarks
 from looktwice.prompting.agent import Agent, Zoom
 from looktwice.prompting.burnt_in import RecoverMarks
+from looktwice.prompting.controls import PermuteChoices
 from looktwice.prompting.views import Crop
 from tests.chat_server import chat_server
 from tests.eval.homes.served import plan_of, post, questions, serving, turn
@@ -229,6 +230,7 @@ FAULTS: list[tuple[str, str, int, str]] = [
     ("plain", "#400", 422, "ask: ModelError"),
     ("breaks", "Well?", 422, "lamp: LookupError: no such lamp"),
     ("dark", "Well?", 422, "lamp: abstained: it is too dark"),
+    ("permuted", "Well?", 400, "permuted: PermuteChoices gives choices other letters"),
     ("nobody", "Well?", 404, "no contestant 'nobody'; there are plain, breaks"),
     ("counts", "tools", 400, "tools: counts asks no model"),
 ]
@@ -244,6 +246,7 @@ def test_what_fails_is_told_with_its_place(
         "breaks": {"lamp": Breaks("fail"), **asks},
         "dark": {"lamp": Breaks("abstain"), **asks},
         "counts": {"count": Counts()},
+        "permuted": {"permute": PermuteChoices(), **asks},
     }
     with chat_server(None, "--retry-after", "7") as upstream:
         plan = plan_of(stages, ChatAPI("tiny", upstream.url))
