@@ -15,8 +15,8 @@ from looktwice.pipelines.models.wire import MOST_CALLS
 
 
 def join_chunks(body: bytes) -> Json:
-    """The events of a stream as one completion. Raises ValueError, LookupError, TypeError for what
-    is none."""
+    """The events of a stream as one completion. Raises ValueError, LookupError, TypeError,
+    AttributeError for what is none."""
     whole: Json = {"choices": []}
     choices: dict[int, Json] = {}
     for line in body.decode(errors="replace").splitlines():

@@ -127,14 +127,19 @@ class Tap(Door):
         answer, kept = web.StreamResponse(status=response.status, headers=headers), bytearray()
         await answer.prepare(request)
         is_there = True
-        async for piece in response.content.iter_any():
-            if len(kept) < MOST_KEPT:
-                kept += piece
-            if is_there:
-                try:
-                    await answer.write(piece)
-                except OSError:  # the client has left; what it asked for is recorded all the same
-                    is_there = False
+        try:
+            async for piece in response.content.iter_any():
+                if len(kept) < MOST_KEPT:
+                    kept += piece
+                if is_there:
+                    try:
+                        await answer.write(piece)
+                    except OSError:  # the client has left; its answer is recorded all the same
+                        is_there = False
+        except (aiohttp.ClientError, OSError) as exc:
+            if request.transport is not None:
+                request.transport.close()  # so that the client's breaks off, too
+            return answer, HttpResponse(502, {}, f"the stream broke off ({exc})".encode())
         return answer, HttpResponse(response.status, {}, bytes(kept))
 
     def read(self, raw: bytes) -> Asked | None:
@@ -198,14 +203,14 @@ class Came:
 def split_choices(came: HttpResponse) -> list[HttpResponse]:
     """An answer as one for each of its choices; those of a stream are put together first. The
     tokens count for the first."""
+    is_whole = came.body.lstrip().startswith(b"{")
     try:
-        data = join_chunks(came.body) if came.body[:5] in (b"data:", b": loo") else None
-        whole = read_json(came.body) if data is None else data
-        choices = whole["choices"]
-    except (ValueError, LookupError, TypeError):
+        whole = read_json(came.body) if is_whole else join_chunks(came.body)
+        choices = [*whole["choices"]]
+    except (AttributeError, ValueError, LookupError, TypeError):
         return [came]
     answers = []
     for number, choice in enumerate(choices):
-        one = {**whole, "choices": [choice]} | ({"usage": None} if number else {})
-        answers.append(came._replace(body=write_json(one).encode()))
+        alone = {**whole, "choices": [choice]} | ({"usage": None} if number else {})
+        answers.append(came._replace(body=write_json(alone).encode()))
     return answers or [came]

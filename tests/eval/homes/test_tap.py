@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from looktwice.eval.homes.command import plan_of_pocket
+from looktwice.eval.homes.tap import split_choices
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs.replay import replay
+from looktwice.pipelines.models.http_client import HttpResponse
 from tests.chat_server import chat_server
 from tests.eval.homes.served import post, questions, serving, tapping, turn
 
@@ -121,3 +127,62 @@ def test_what_is_not_known_here_is_sent_on_and_recorded_as_far_as_it_is(
         assert (record.measured or {})["sent.temperature"] == '"hot"'
     [sentence] = served.told
     assert sentence.startswith("a request was sent on that cannot be recorded")
+
+
+CHUNK = b'data: {"choices": [{"index": 0, "delta": {"content": "blue"}}]}\n\n'
+BODIES = {
+    "comments of OpenRouter": (b": OPENROUTER PROCESSING\n\n" + CHUNK, "blue"),
+    "events with names": (b"event: message\nid: 1\n" + CHUNK, "blue"),
+    "no choices": (b'{"choices": null, "error": {"message": "busy"}}', None),
+    "a list as an event": (b"data: [1]\n\n", None),
+    "a gateway": (b"Bad gateway", None),
+}
+
+
+@pytest.mark.parametrize(("body", "content"), BODIES.values(), ids=BODIES)
+def test_whatever_comes_is_taken_apart_or_left_whole(body: bytes, content: str | None) -> None:
+    came = HttpResponse(200, {}, body)
+    [answer] = split_choices(came)
+    if content is None:
+        assert answer is came
+    else:
+        assert json.loads(answer.body)["choices"][0]["message"]["content"] == content
+
+
+@contextmanager
+def breaking(head: bytes) -> Iterator[str]:
+    """A server that sends this and leaves."""
+
+    def serve() -> None:
+        client, _ = server.accept()
+        with client:
+            client.recv(1 << 16)
+            client.sendall(head)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        thread.join()
+
+
+def test_a_stream_that_breaks_off_does_so_for_the_client_and_is_no_answer(tmp_path: Path) -> None:
+    kind = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    size = b"%x\r\n" % len(CHUNK)
+    head = kind + b"Transfer-Encoding: chunked\r\n\r\n" + size + CHUNK + b"\r\n"
+    with breaking(head) as url, tapping(url, tmp_path) as served:
+        body = {"model": "tiny", "messages": [turn(WORDS)], "stream": True}
+        host, port = served.url.split("/")[2].split(":")
+        with socket.create_connection((host, int(port)), timeout=5) as client:
+            raw = json.dumps(body).encode()
+            lines = "POST /v1/chat/completions HTTP/1.1", f"Host: {host}:{port}"
+            kinds = "Content-Type: application/json", f"Content-Length: {len(raw)}", "", ""
+            client.sendall("\r\n".join((*lines, *kinds)).encode() + raw)
+            answer = b""
+            while piece := client.recv(1 << 16):
+                answer += piece
+        assert answer.count(b"HTTP/1.1") == 1
+        assert CHUNK in answer
+        assert not answer.endswith(b"0\r\n\r\n")
+    [record] = served.records
+    assert "broke off" in (record.error or "")
