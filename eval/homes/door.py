@@ -65,10 +65,11 @@ class Door(ABC):
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse who may not come in, and say in JSON what went wrong."""
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         try:
             if self.token:
-                if not secrets.compare_digest(given, self.token.encode()):
+                raw = given.encode(errors="surrogateescape")
+                if not secrets.compare_digest(raw, self.token.encode()):
                     raise Refusal(401, "the token is another; send the one that the server has")
             elif request.url.host not in LOOPBACK:
                 raise Refusal(403, "ask 127.0.0.1")
