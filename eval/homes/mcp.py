@@ -96,8 +96,8 @@ async def serve_http(
     server: Server[Any], host: str, port: int, token: str, started: Callable[[str], None]
 ) -> None:
     """Serve any number of clients over streamable HTTP at /mcp, until interrupted; `started` is
-    told the URL. With a `token`, who brings none is refused. Raises ConfigError for a port that is
-    taken."""
+    told the URL. With a `token`, whoever brings it may ask, under any name of this machine, and
+    nobody else. Raises ConfigError for a port that is taken."""
     try:
         listening = socket.create_server((host, port))
     except OSError as exc:
@@ -108,7 +108,9 @@ async def serve_http(
     app = server.streamable_http_app(
         max_request_body_size=MOST_BYTES,
         transport_security=TransportSecuritySettings(
-            allowed_hosts=hosts, allowed_origins=[f"http://{name}" for name in hosts]
+            enable_dns_rebinding_protection=not token,  # no page in a browser has one
+            allowed_hosts=hosts,
+            allowed_origins=[f"http://{name}" for name in hosts],
         ),
     )
     guarded = _require_token(app, token) if token else app

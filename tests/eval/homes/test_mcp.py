@@ -333,7 +333,7 @@ def test_over_http_this_machine_alone_may_ask_and_who_has_the_token(folder: Path
             await status(free, Origin="http://evil.example"),
             await status(closed),
             await status(closed, Authorization="Bearer other"),
-            await status(closed, Authorization="Bearer secret"),
+            await status(closed, Authorization="Bearer secret", Host="box.example"),
         ]
         for task in (open_task, guarded_task):
             task.cancel()
