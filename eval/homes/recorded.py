@@ -58,7 +58,7 @@ class Recorder:
     arms: Sequence[Arm] = ()
     name: str = ""
     plugins: Sequence[str] = ()
-    known: dict[str, str] = field(default_factory=dict)
+    shas: dict[str, str] = field(default_factory=dict)
     taken: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -81,18 +81,18 @@ class Recorder:
         if facts.get("arms"):
             raise RunError(f"{self.path} is the run of a study; name another --out")
         self.add(self.arms)
-        self.known |= {row.id: row.sha for row in run.samples.values()}
+        self.shas |= {row.id: row.sha for row in run.samples.values()}
         for record in run.last_records():
             self.taken[record.point, record.sample].add(record.draw)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {
+        described = {
             "name": self.name,
             "started": facts.get("started") or now,
             "plugins": list(map(describe_plugin, self.plugins)),
             "versions": dict(installed_versions()),
             "finished": True,
         }
-        self.writer.yaml("run.yaml", told)
+        self.writer.yaml("run.yaml", described)
 
     def __exit__(self, *raised: object) -> None:
         self.writer.__exit__(None, None, None)
@@ -105,19 +105,18 @@ class Recorder:
     def note(self, sample: Sample, task: str) -> tuple[Sample, SampleRow]:
         """A question under the id by which it is known from now on, and its line, written with its
         pictures where it is new. Raises PictureError."""
+        for picture in sample.images:
+            self.writer.blobs.put(picture.source, picture.sha)
         plain = sample.to_dict()
         with self.lock:
-            if self.known.get(sample.id, sha := sha_of(plain)) != sha:
+            if self.shas.get(sample.id, sha := sha_of(plain)) != sha:
                 sample = replace(sample, id=f"{sample.id}-{sha[:8]}")
                 plain = sample.to_dict()
                 sha = sha_of(plain)
             row = SampleRow(task, sha, None, plain)
-            is_new = sample.id not in self.known
-            self.known[sample.id] = sha
-        if is_new:
-            for picture in sample.images:
-                self.writer.blobs.put(picture.source, picture.sha)
-            self.writer.sample(row)
+            if sample.id not in self.shas:
+                self.writer.sample(row)
+                self.shas[sample.id] = sha
         return sample, row
 
     def take(self, arm: Arm, sample: str, number: int) -> list[int]:

@@ -14,7 +14,10 @@ import pytest
 from looktwice.eval.homes import server
 from looktwice.eval.homes.command import plan_of_pocket
 from looktwice.eval.homes.lens import name_contestants
+from looktwice.eval.homes.recorded import Recorder
+from looktwice.eval.records import RunFolder
 from looktwice.eval.runs.replay import replay
+from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import ChatAPI, Picture, Pipeline, Pocket, View
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.model import (
@@ -27,6 +30,7 @@ from looktwice.pipelines.model import (
     ToolCall,
     Usage,
 )
+from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting import Ask, ReadChoices, ZoomOnMarks
 from looktwice.prompting.agent import Agent, Zoom
@@ -331,3 +335,21 @@ def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
         said = served.client.chat.completions.create(model="pocket", messages=turns, logprobs=True)
         assert said.choices[0].logprobs is not None
     assert replay(served.run).same == 1
+
+
+def test_a_question_that_could_not_be_written_is_when_it_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(blobs: Blobs, data: bytes, sha: str = "") -> str:
+        raise OSError("no space left")
+
+    [item] = MarkedScenes("symbol", n=1)
+    picture = Picture.encoded(item.sample.images[0].payload.data)
+    sample = replace(item.sample, images=(picture,))
+    with Recorder(tmp_path / "run") as recorder:
+        with monkeypatch.context() as patch:
+            patch.setattr(Blobs, "put", full)
+            with pytest.raises(OSError, match="no space"):
+                recorder.note(sample, "requests")
+        recorder.note(sample, "requests")
+    assert [row.id for row in RunFolder(tmp_path / "run").samples.values()] == [sample.id]
