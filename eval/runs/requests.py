@@ -70,7 +70,7 @@ class Request:
         try:
             plain = read_json(folder.blobs.get(shas[0]))
             turns = tuple(StoredMessage(folder.blobs, sha) for sha in plain["turns"])
-            options = _read_options(plain["options"])
+            options = read_options(plain["options"])
             return cls(turns, options, plain["draw"], plain["sent"], shas[0])
         except (OSError, ValueError, LookupError, TypeError) as exc:
             raise RunError(
@@ -90,7 +90,8 @@ class Request:
         return {s: AsAsked(stage, self) if s in last else stage for s, stage in stages.items()}
 
 
-def _read_options(plain: Mapping[str, Any]) -> CallOptions:
+def read_options(plain: Mapping[str, Any]) -> CallOptions:
+    """Settings as records hold them. Raises TypeError for an unknown one."""
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
     if "tools" in values:
         values["tools"] = tuple(Tool(**tool) for tool in values["tools"])

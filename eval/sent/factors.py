@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import product, starmap
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from looktwice.eval.sent.looks import levels, look_at
+from looktwice.eval.sent.looks import Look, levels, look_at
 from looktwice.eval.sent.requests import Pairing, Request, Requests, pair_requests
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
@@ -79,7 +80,8 @@ class SentComparison:
     def factors(self) -> list[dict[str, Values]]:
         """Of each pair the factors in which it differs, and what they are on either side."""
         mine, theirs = self.base.requests, self.rival.requests
-        return [dict(_factors(mine[row], theirs[column])) for row, column in self.pairing.pairs]
+        every = [_factors(mine[row], theirs[column]) for row, column in self.pairing.pairs]
+        return [{name: v for name, v in factors if v[0] != v[1]} for factors in every]
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
@@ -110,26 +112,22 @@ def compare_sent(base: Requests, rival: Requests) -> SentComparison:
 
 
 def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
-    """What differs between two requests that ask the same."""
+    """The factors of two requests that ask the same; alike are those with the same values."""
     yield from _picture_factors(mine.pictures, theirs.pictures)
-    sides = [Prompt.of(request) for request in (mine, theirs)]
+    here, there = Prompt.of(mine), Prompt.of(theirs)
     for factor in ("place of pictures", "system words", "earlier turns"):
-        values = tuple(getattr(side, factor.replace(" ", "_")) for side in sides)
-        if values[0] != values[1]:
-            yield factor, values
-    yield from _choice_factors(*sides)
-    words = [side.words for side in sides]
-    if words[0] != words[1]:
-        changed = changed_words(*words)
-        yield "template", (" … ".join(c[0] for c in changed), " … ".join(c[1] for c in changed))
-    elif sides[0].text != sides[1].text and not sides[0].listed:
-        yield "white space", (repr(sides[0].text), repr(sides[1].text))
-    if mine.calls != theirs.calls:
-        yield "calls of the sample", (str(mine.calls), str(theirs.calls))
+        name = factor.replace(" ", "_")
+        yield factor, (getattr(here, name), getattr(there, name))
+    yield from _choice_factors(here, there)
+    changed = changed_words(here.words, there.words)
+    if changed:
+        gone, new = map(" … ".join, zip(*changed, strict=True))
+        yield "template", (gone, new)
+    elif not here.listed:
+        yield "white space", (repr(here.text), repr(there.text))
+    yield "calls of the sample", (str(mine.calls), str(theirs.calls))
     for name in sorted({*mine.settings, *theirs.settings}):
-        values = tuple(str(r.settings.get(name, NOT_SET)) for r in (mine, theirs))
-        if values[0] != values[1]:
-            yield name, values
+        yield name, (str(mine.settings.get(name, NOT_SET)), str(theirs.settings.get(name, NOT_SET)))
 
 
 @dataclass(frozen=True)
@@ -212,15 +210,13 @@ class Prompt:
 
 
 def _choice_factors(mine: Prompt, theirs: Prompt) -> Iterator[tuple[str, Values]]:
-    if mine.form != theirs.form:
-        yield "form of the choices", (mine.form, theirs.form)
+    yield "form of the choices", (mine.form, theirs.form)
     if mine.listed is None or theirs.listed is None:
         return
     texts = mine.listed.texts, theirs.listed.texts
-    if texts[0] != texts[1]:
-        same = sorted(texts[0]) == sorted(texts[1])
-        name = "order of the choices" if same else "texts of the choices"
-        yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
+    same = sorted(texts[0]) == sorted(texts[1])
+    name = "order of the choices" if same else "texts of the choices"
+    yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
 
 
 def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
@@ -236,8 +232,7 @@ def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
 def picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
     """The number of the picture there that shows the same, by that of the picture here, in
     order."""
-    looks = [[look_at(p) for p in pictures] for pictures in (mine, theirs)]
-    pairs = [(a, b) for a in looks[0] for b in looks[1]]
+    pairs = product(map(look_at, mine), map(look_at, theirs))
     apart = np.array([hash_distance(a.hash, b.hash) + levels(a, b) / 16 for a, b in pairs])
     rows, columns = linear_sum_assignment(apart.reshape(len(mine), len(theirs)))
     return dict(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -246,24 +241,38 @@ def picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict
 def _picture_factors(
     mine: Sequence[Picture], theirs: Sequence[Picture]
 ) -> Iterator[tuple[str, Values]]:
-    if len(mine) != len(theirs):
-        yield "number of pictures", (str(len(mine)), str(len(theirs)))
+    yield "number of pictures", (str(len(mine)), str(len(theirs)))
     if not (mine and theirs):
         return
     partners = picture_partners(mine, theirs)
     rows, columns = list(partners), list(partners.values())
     if columns != sorted(columns):
-        first = (str(n + 1) for n in rows)
-        yield "order of pictures", (", ".join(first), ", ".join(str(n + 1) for n in columns))
+        yield "order of pictures", (_numbers(rows), _numbers(columns))
     pairs = [(look_at(mine[row]), look_at(theirs[column])) for row, column in partners.items()]
     for factor in ("codec", "size"):
-        values = [[getattr(side, factor) for side in pair] for pair in pairs]
-        unlike = dict.fromkeys((a, b) for a, b in values if a != b)
-        if unlike:
-            yield factor, (", ".join(a for a, _ in unlike), ", ".join(b for _, b in unlike))
-    shown = max(levels(a, b) for a, b in pairs)
-    heights = [sorted((a.picture.size[1], b.picture.size[1])) for a, b in pairs]
-    most = SHRUNK if any(2 * low < high for low, high in heights) else SHOWN
-    exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
-    if shown > most or any(a.pixels != b.pixels for a, b in exact):
+        values = dict.fromkeys((getattr(a, factor), getattr(b, factor)) for a, b in pairs)
+        if unlike := [*filter(lambda sides: sides[0] != sides[1], values)]:
+            here, there = map(", ".join, zip(*unlike, strict=True))
+            yield factor, (here, there)
+    shown = max(starmap(levels, pairs))
+    most = SHRUNK if any(starmap(_is_shrunk, pairs)) else SHOWN
+    if shown > most or any(starmap(_has_other_pixels, pairs)):
         yield "what pictures show", ("as here", f"up to {shown:.0f} of 255 levels apart")
+
+
+def _numbers(places: Sequence[int]) -> str:
+    return ", ".join(str(place + 1) for place in places)
+
+
+def _is_shrunk(mine: Look, theirs: Look) -> bool:
+    """Whether one picture has less than half the height of the other."""
+    if not (mine.hash and theirs.hash):
+        return False
+    low, high = sorted((mine.picture.size[1], theirs.picture.size[1]))
+    return 2 * low < high
+
+
+def _has_other_pixels(mine: Look, theirs: Look) -> bool:
+    """Whether two pictures that no codec has changed differ in any pixel."""
+    is_exact = mine.size == theirs.size and mine.is_lossless and theirs.is_lossless
+    return is_exact and mine.pixels != theirs.pixels

@@ -17,12 +17,13 @@ from looktwice.pipelines.picture import Picture, PictureError, decode, perceptua
 SIDE = 32
 """Pixels a side of the thumbnails."""
 CHROMA = {0: "4:4:4", 1: "4:2:2", 2: "4:2:0"}
-NO_CODEC = "unreadable"
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a picture shows: its hash, and the RGB of its thumbnail, (SIDE * SIDE * 3,)."""
+    """What a picture shows: its hash, 0 where it cannot be read, and the RGB of its thumbnail,
+    (SIDE * SIDE * 3,)."""
 
     picture: Picture = field(repr=False)
     hash: int
@@ -31,11 +32,13 @@ class Look:
     @cached_property
     def size(self) -> str:
         """Width and height in words."""
-        return "{} x {}".format(*self.picture.size)
+        return "{} x {}".format(*self.picture.size) if self.hash else UNREADABLE
 
     @cached_property
     def codec(self) -> str:
         """The codec, with quality and chroma of a JPEG, and whether a WebP loses anything."""
+        if not self.hash:
+            return UNREADABLE
         data = self.picture.payload.data
         image = Image.open(BytesIO(data))
         if isinstance(image, JpegImagePlugin.JpegImageFile):

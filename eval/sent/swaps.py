@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+from looktwice.eval.runs.requests import read_options
 from looktwice.eval.sent.factors import NOTHING, Prompt, picture_partners
 from looktwice.eval.sent.looks import look_at
 from looktwice.eval.sent.requests import Request
-from looktwice.pipelines.model import CallOptions, Message, Tool
+from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import Encode
@@ -134,10 +135,10 @@ class Swap:
 
     def with_earlier(self) -> Request:
         """With the earlier turns there."""
-        earlier = [m for m in self.theirs.messages if m is not self.theirs.asked]
+        theirs = self.theirs
         return self._with_turns(
             [m for m in self.mine.messages if m.role == "system"],
-            [m for m in earlier if m.role != "system"],
+            [m for m in theirs.messages if m.role != "system" and m is not theirs.asked],
             [self.mine.asked],
         )
 
@@ -192,13 +193,8 @@ def _with_parts(message: Message, parts: Parts) -> Message:
 def sent(request: Request) -> Sent:
     """A request as it is sent, with the settings that a call may have."""
     settings = {name: value for name, value in request.settings.items() if name in OPTIONS}
-    for name in ("stop", "choices"):
-        if isinstance(settings.get(name), list):
-            settings[name] = tuple(settings[name])
-    if "tools" in settings:
-        settings["tools"] = tuple(Tool(**tool) for tool in settings["tools"])
     listed = Prompt.of(request).listed
-    return Sent(request.messages, CallOptions(**settings), listed.texts if listed else ())
+    return Sent(request.messages, read_options(settings), listed.texts if listed else ())
 
 
 def _listed(texts: Sequence[str], units: tuple[str, str]) -> Iterator[str]:

@@ -18,13 +18,14 @@ from looktwice.eval import evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.runs.requests import Forward
 from looktwice.eval.sent.factors import SentComparison, compare_sent
-from looktwice.eval.sent.requests import Request, Requests, choose_sides, read_requests
+from looktwice.eval.sent.requests import Pairing, Request, Requests, choose_sides, read_requests
 from looktwice.eval.sent.tell import sent_lines
 from looktwice.eval.tasks import Facts, MarkedScenes
 from looktwice.pipelines import (
     CallOptions,
     Item,
     Message,
+    Picture,
     Pipeline,
     Sample,
     Scripted,
@@ -155,6 +156,17 @@ def test_both_sides_are_told_as_they_are() -> None:
     }
     compared = compare(replace(FIRST, after="Answer in one word.").requests("b"))
     assert compared.changed_words == [(("with the letter of", "in"), N), (("choice.", "word."), N)]
+
+
+def test_a_picture_that_cannot_be_read_is_said_to_be_so() -> None:
+    sides = []
+    for data in (samples()[0].images[0].payload.data, b"no picture"):
+        picture = Picture.encoded(data)
+        turns = (Message("user", (View(picture), samples()[0].question)),)
+        sides.append(Requests("side", (Request("s", turns),)))
+    compared = SentComparison(sides[0], sides[1], Pairing([(0, 0)], [], []))
+    assert compared.factors[0]["codec"] == ("PNG", "unreadable")
+    assert compare_sent(sides[1], sides[1]).factors == [{}]
 
 
 def test_what_has_no_partner_says_why() -> None:
