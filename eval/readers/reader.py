@@ -103,7 +103,7 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
         names = sorted(readers_by_name())
         near = did_you_mean(_in_snake_case(name), names)
         raise ConfigError(
-            [f"reader: no reader is named {name!r}{near}; there are {', '.join(names)}"]
+            [f"reader: no reader is named {name!r}{near or '.'} There are {', '.join(names)}"]
         )
     reader: Stage = build({"use": path}, Scope(plugins=tuple(plugins)), "reader")
     return reader

@@ -284,10 +284,11 @@ class Replay(RecordedRun):
 
     def _compare(self, point: PointRow, sample: Sample, record: Record) -> str:
         state, error = self.rerun(point, sample, record)
-        name = _differing_field(point, sample, record, state, error)
-        if name:  # an earlier version may have made it
-            with bytes_as_before():
-                name = _differing_field(point, sample, record, state, error)
+        made = point, sample, record, state, error
+        name = _differing_field(*made)
+        if name:
+            with bytes_as_before():  # an earlier version may have made it
+                name = _differing_field(*made) and name
         return f"{name} differ" + (f" ({error.splitlines()[0]})" if error else "") if name else ""
 
 

@@ -235,6 +235,8 @@ def find_item(task: Task, sample_id: str) -> Item | None:
 MOST_SHARE = 0.1
 IN_FACTS = 10  # reasons that a report repeats
 IN_ERROR = 20  # more lines than this say nothing new about a file
+ALIKE = re.compile(r"\d+|'[^']*'|, ")  # what may differ in errors of one kind
+MOST_ALIKE = 2  # more than these beside the first are counted
 
 
 @dataclass
@@ -307,11 +309,16 @@ class RowErrors:
         )
 
     def _first(self, limit: int) -> list[str]:
-        """The first lines; of those that differ in numbers and quoted words alone, one."""
-        kinds: dict[str, list[str]] = {}
+        """The first lines; of many that differ in numbers and quoted words alone, one."""
+        kinds, lines = defaultdict[str, list[str]](list), list[str]()
         for line in self.found:
-            kinds.setdefault(re.sub(r"\d+|'[^']*'|, ", "", line), []).append(line)
-        lines = [line + f" ({len(more)} more alike)" * bool(more) for line, *more in kinds.values()]
+            kinds[ALIKE.sub("", line)].append(line)
+        for line in self.found:
+            first, *others = kinds[ALIKE.sub("", line)]
+            if len(others) <= MOST_ALIKE:
+                lines.append(line)
+            elif line is first:
+                lines.append(f"{line} ({len(others)} more alike)")
         more = [f"... and {len(lines) - limit} more"] if len(lines) > limit else []
         return [*lines[:limit], *more]
 

@@ -91,7 +91,8 @@ def test_readers_have_names() -> None:
     assert reader_name(Vlm2("count")) == "vlm2_count"
     assert spec(Vlm2()) == {"use": "eval.readers.Vlm2Official"}
     with pytest.raises(
-        ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"
+        ConfigError,
+        match=r"named 'robsut'; did you mean 'robust'\? There are blink_official, lmms_eval",
     ):
         build_reader("robsut")
     # it said "node.use"

@@ -14,7 +14,7 @@ import pytest
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import Folder, Subset, TaskError
-from looktwice.eval.tasks.base import count_items
+from looktwice.eval.tasks.base import RowErrors, count_items
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, check_marks
@@ -102,15 +102,29 @@ def test_a_file_in_another_encoding(folder: Path) -> None:
     assert next(iter(Folder(folder))).sample.question == "größer?"
 
 
-def test_all_faults_come_at_once_up_to_twenty(folder: Path) -> None:
+def test_faults_that_are_alike_are_counted(folder: Path) -> None:
     rows = [{**ROW, "id": str(number), "answer": "Z"} for number in range(30)]
     with pytest.raises(TaskError) as caught:
         len(write(folder, ROW, ROW, *rows))
-    lines = str(caught.value).splitlines()
-    assert "31 faults" in lines[0]
-    assert lines[1].endswith("line 2: the id 'a' is already that of line 1; ids must be unique")
-    assert lines[-1].endswith("... and 11 more")
-    assert len(lines) == 22
+    first, *lines = str(caught.value).splitlines()
+    assert "31 faults" in first
+    assert lines[0].endswith("line 2: the id 'a' is already that of line 1; ids must be unique")
+    assert lines[1].startswith("  line 3: the answer 'Z'") and lines[1].endswith("(29 more alike)")
+    assert len(lines) == 2
+
+
+def test_all_faults_come_at_once_up_to_twenty() -> None:
+    faults = RowErrors("a.jsonl", "lines")
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        faults.add(1, f"{letter} is missing")
+    with pytest.raises(TaskError) as caught:
+        faults.raise_any()
+    first, *lines = str(caught.value).splitlines()
+    assert first == "a.jsonl: 26 faults"
+    assert lines[0] == "  line 1: a is missing" and lines[19:] == [
+        "  line 1: t is missing",
+        "  ... and 6 more",
+    ]
 
 
 @table
