@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -274,25 +274,27 @@ def read_anything(raw: bytes) -> Question:
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
         raise ValueError("it is an object with messages")
     turns = tuple(map(_read_turn, body["messages"]))
-    known = {name: body[name] for name in SETTINGS & body.keys()}
+    settings = {name: body[name] for name in SETTINGS & body.keys()}
     try:
-        options = ChatRequest(messages=[Turn(role="user")], **known).options()
+        options = ChatRequest(messages=[Turn(role="user")], **settings).options()
     except ValidationError:
-        options, known = CallOptions(), {}
+        options, settings = CallOptions(), {}
     unsent = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
-    sent = {name: write_json(body[name]) for name in body if name not in unsent | known.keys()}
-    details = [
-        detail
-        for turn in body["messages"]
-        for part in (turn["content"] if isinstance(turn.get("content"), list) else ())
-        if isinstance(part, dict)
-        and isinstance(part.get("image_url"), dict)
-        and (detail := part["image_url"].get("detail"))
-    ]
-    if details:
-        sent["detail"] = write_json(sorted(set(map(str, details))))
+    sent = {name: write_json(body[name]) for name in body if name not in unsent | settings.keys()}
+    if details := sorted({*_details(body["messages"])}):
+        sent["detail"] = write_json(details)
     sample = make_sample(turns, Known())
     return Question(str(body.get("model") or ""), turns, sample, options, 1, False, sent)
+
+
+def _details(turns: Sequence[Json]) -> Iterator[str]:
+    """How closely pictures are to be looked at, where it is said."""
+    for turn in turns:
+        content = turn.get("content")
+        for part in content if isinstance(content, list) else ():
+            url = part.get("image_url") if isinstance(part, dict) else None
+            if isinstance(url, dict) and url.get("detail"):
+                yield str(url["detail"])
 
 
 def _read_turn(turn: Any) -> Message:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from looktwice.eval.homes.chat_requests import Json
 from looktwice.pipelines.json_input import read_json
@@ -64,12 +65,12 @@ class Answered:
     @property
     def usage(self) -> Json:
         """The tokens of all calls; what was asked counts once, as in the protocol."""
-        asked = sum(reply.usage.tokens_in for reply in self.calls[0])
-        spent = [reply.usage for replies in self.calls for reply in replies]
-        given = sum(usage.tokens_out for usage in spent)
+        asked, given, thought = sum(reply.usage.tokens_in for reply in self.calls[0]), 0, 0
+        for reply in chain(*self.calls):
+            given += reply.usage.tokens_out
+            thought += reply.usage.reasoning_tokens
         counts = {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given}
-        thought = {"reasoning_tokens": sum(usage.reasoning_tokens for usage in spent)}
-        return counts | {"completion_tokens_details": thought}
+        return counts | {"completion_tokens_details": {"reasoning_tokens": thought}}
 
     def _messages(self) -> Iterator[tuple[Json, Json]]:
         """The message of each choice, and what stands beside it."""

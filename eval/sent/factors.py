@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import product, starmap
+from itertools import groupby, product, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -76,12 +76,21 @@ class SentComparison:
     rival: Requests
     pairing: Pairing
 
+    @property
+    def alone(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
+        """Each side, the other one, and the samples that have no partner there, and why."""
+        base, rival, (_, left, right) = self.base, self.rival, self.pairing
+        for side, against, places in ((base, rival, left), (rival, base, right)):
+            yield side, against, [(side.requests[place].sample, why) for place, why in places]
+
     @cached_property
     def factors(self) -> list[dict[str, Values]]:
         """Of each pair the factors in which it differs, and what they are on either side."""
         mine, theirs = self.base.requests, self.rival.requests
-        every = [_factors(mine[row], theirs[column]) for row, column in self.pairing.pairs]
-        return [{name: v for name, v in factors if v[0] != v[1]} for factors in every]
+        return [
+            {name: v for name, v in _factors(mine[row], theirs[column]) if v[0] != v[1]}
+            for row, column in self.pairing.pairs
+        ]
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
@@ -152,14 +161,13 @@ class Prompt:
                 system.append(message.text)
             elif message is not asked:
                 earlier.append(f"{message.role}: {message.text}")
-        kinds = ["words" if isinstance(part, str) else "picture" for part in asked.parts]
-        runs = [kind for n, kind in enumerate(kinds) if n == 0 or kinds[n - 1] != kind]
+        runs = groupby(asked.parts, lambda part: "words" if isinstance(part, str) else "picture")
         return cls(
             text,
             find_choices(text),
             "\n".join(system) or NOTHING,
             "\n".join(earlier) or NOTHING,
-            ", ".join(runs) or NOTHING,
+            ", ".join(kind for kind, _ in runs) or NOTHING,
         )
 
     @property

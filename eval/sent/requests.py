@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate, chain, product, starmap
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from looktwice.eval.logs.log import Log
 from looktwice.eval.records.records import PointRow, RunFolder
 from looktwice.eval.records.schema import Record
 from looktwice.eval.runs.requests import SENT
-from looktwice.eval.sent.looks import look_at
+from looktwice.eval.sent.looks import Look, look_at
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture, hash_distance
@@ -78,11 +79,10 @@ def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[
     if (path / "points.yaml").exists():
         sides = list(_of_run(RunFolder(path)))
     else:
-        sides = [_of_log(entry) for entry in read_logs(path, columns)]
-    sides = [side for side in sides if side.requests]
-    if not sides:
+        sides = list(map(_of_log, read_logs(path, columns)))
+    if not any(side.requests for side in sides):
         raise TaskError(f"{path} holds no request with its messages; give a run folder or a .eval")
-    return [replace(side, path=path, contestant=side.name) for side in sides]
+    return [replace(side, path=path, contestant=side.name) for side in sides if side.requests]
 
 
 def choose_sides(
@@ -90,16 +90,15 @@ def choose_sides(
 ) -> list[Requests]:
     """The baseline, or the first, and the others, or `only` those of these names. Raises TaskError
     for an unknown name and for fewer than two sides."""
-    names = [side.name for side in sides]
     if len(sides) < 2:
-        raise TaskError(f"a comparison needs two sides, found {', '.join(names) or 'none'}")
-    for form in ("{0.path.name}: {0.contestant}", "{0.path}: {0.contestant}"):
-        if len({*names}) < len(names):
-            names = [form.format(side) for side in sides]
-    sides = [replace(side, name=name) for side, name in zip(sides, names, strict=True)]
+        raise TaskError(f"a comparison needs two sides, found {sides[0].name if sides else 'none'}")
+    for form in ("{0.name}", "{0.path.name}: {0.contestant}", "{0.path}: {0.contestant}"):
+        names = list(map(form.format, sides))
+        if len({*names}) == len(names):
+            break
     first = place_of(baseline, names, "log") if baseline else 0
-    wanted = {place_of(name, names, "log") for name in only} or set(range(len(sides)))
-    return [sides[first], *(sides[n] for n in sorted(wanted - {first}))]
+    wanted = {place_of(name, names, "log") for name in only} or {*range(len(sides))}
+    return [replace(sides[n], name=names[n]) for n in (first, *sorted(wanted - {first}))]
 
 
 def is_keyless(path: Path) -> bool:
@@ -198,7 +197,7 @@ def pair_requests(mine: Sequence[Request], theirs: Sequence[Request]) -> Pairing
     left, pairs = apart.copy(), list[tuple[int, int]]()
     while new := _mutual(left):
         pairs += new
-        rows, columns = (list(places) for places in zip(*new, strict=True))
+        rows, columns = map(list, zip(*new, strict=True))
         left[rows], left[:, columns] = np.inf, np.inf
     pairs.sort()
     taken = {row for row, _ in pairs}, {column for _, column in pairs}
@@ -236,33 +235,37 @@ def _alone(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, 
 def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
     """How far each request is from each of the other side, (n, m): 0 for the same; infinite where
     they ask something else."""
-    words = 10 * (1 - _likeness(*_words_of(mine, theirs)))
+    is_listed = _lists_choices(mine) and _lists_choices(theirs)
+    alike = _likeness(_words_of(mine, is_listed), _words_of(theirs, is_listed))
+    words = 10 * (1 - alike)
     apart = np.where(words <= UNLIKE, words, np.inf)
-    with_pictures = [
-        [place for place, request in enumerate(side) if request.pictures] for side in (mine, theirs)
-    ]
-    if all(with_pictures):
-        cells = np.ix_(*with_pictures)
-        sides = (mine, with_pictures[0]), (theirs, with_pictures[1])
-        shown = _picture_distances(
-            *([side[place].pictures for place in own] for side, own in sides)
-        )
+    here, there = _pictures_of(mine), _pictures_of(theirs)
+    if here and there:
+        cells = np.ix_([*here], [*there])
+        shown = _picture_distances([*here.values()], [*there.values()])
         apart[cells] = np.where(shown <= FAR, apart[cells] + shown, np.inf)
     return apart
 
 
-def _words_of(*sides: Sequence[Request]) -> Iterator[list[set[str]]]:
-    """The words of the requests of each side; without their choices where one side lists none."""
-    texts = [[request.asked.text for request in side] for side in sides]
-    listed = [[find_choices(text) for text in side] for side in texts]
-    whole = all(any(side) for side in listed)
-    for side, lists in zip(texts, listed, strict=True):
-        asked = list[set[str]]()
-        for text, choices in zip(side, lists, strict=True):
-            if choices is not None and not whole:
-                text = text[: choices.start] + text[choices.end :]
-            asked.append(set(WORD.findall(text.casefold())))
-        yield asked
+def _lists_choices(side: Sequence[Request]) -> bool:
+    return any(find_choices(request.asked.text) for request in side)
+
+
+def _words_of(side: Sequence[Request], with_choices: bool) -> list[set[str]]:
+    """The words of each request."""
+    asked = list[set[str]]()
+    for request in side:
+        text = request.asked.text
+        choices = None if with_choices else find_choices(text)
+        if choices is not None:
+            text = text[: choices.start] + text[choices.end :]
+        asked.append(set(WORD.findall(text.casefold())))
+    return asked
+
+
+def _pictures_of(side: Sequence[Request]) -> dict[int, tuple[Picture, ...]]:
+    """The pictures of the requests that have some, by their places."""
+    return {n: request.pictures for n, request in enumerate(side) if request.pictures}
 
 
 def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
@@ -278,7 +281,8 @@ def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
         counts = matrix.sum(axis=0)
         rarity = np.log((len(side) + 1) / np.maximum(counts, 1))
         weights = np.where(counts > 0, np.minimum(weights, rarity), weights)
-    weighted = [matrix * weights.astype(np.float32) for matrix in matrices]
+    light = weights.astype(np.float32)
+    weighted = matrices[0] * light, matrices[1] * light
     shared = (weighted[0] @ matrices[1].T).astype(float)
     either = weighted[0].sum(axis=1)[:, np.newaxis] + weighted[1].sum(axis=1) - shared
     alike: Matrix = (shared + COMMON) / (either + COMMON)
@@ -290,21 +294,34 @@ def _picture_distances(
 ) -> Matrix:
     """How far the pictures of two requests are apart, each from its nearest of the other: the mean
     of the side with fewer, so that one that was left out does not count."""
-    flat = [[look_at(p) for pictures in side for p in pictures] for side in (mine, theirs)]
-    thumbnails = [np.stack([look.small for look in side]) for side in flat]
-    squares = [(stack**2).mean(axis=1) for stack in thumbnails]
-    products = thumbnails[0] @ thumbnails[1].T / thumbnails[0].shape[1]
-    gaps = np.sqrt(np.maximum(squares[0][:, np.newaxis] + squares[1] - 2 * products, 0))
-    hashes = np.array([[hash_distance(a.hash, b.hash) for b in flat[1]] for a in flat[0]])
-    apart = hashes + np.minimum(gaps, MOST_UNLIKE) / 2
-    counts = [np.array([*map(len, side)]) for side in (mine, theirs)]
-    starts = [np.cumsum(count) - count for count in counts]
-
-    def nearest_mean(cells: Matrix, rows: int, columns: int) -> Matrix:
-        nearest = np.minimum.reduceat(cells, starts[columns], axis=1)
-        sums = np.add.reduceat(nearest, starts[rows], axis=0)
-        means: Matrix = (sums / counts[rows][:, np.newaxis]).astype(float)
-        return means
-
-    nearest: Matrix = np.minimum(nearest_mean(apart, 0, 1), nearest_mean(apart.T, 1, 0).T)
+    apart = _look_distances(*(list(map(look_at, chain(*side))) for side in (mine, theirs)))
+    nearest: Matrix = np.minimum(
+        _nearest_mean(apart, mine, theirs), _nearest_mean(apart.T, theirs, mine).T
+    )
     return nearest
+
+
+def _look_distances(mine: Sequence[Look], theirs: Sequence[Look]) -> Matrix:
+    """How far each picture is from each, (n, m)."""
+    here, there = (np.stack([look.small for look in side]) for side in (mine, theirs))
+    squares = (here**2).mean(axis=1)[:, np.newaxis] + (there**2).mean(axis=1)
+    gaps = np.sqrt(np.maximum(squares - 2 * (here @ there.T / here.shape[1]), 0))
+    pairs = product(mine, theirs)
+    hashes = np.array([*starmap(lambda a, b: hash_distance(a.hash, b.hash), pairs)])
+    apart: Matrix = hashes.reshape(gaps.shape) + np.minimum(gaps, MOST_UNLIKE) / 2
+    return apart
+
+
+def _nearest_mean(
+    apart: Matrix, rows: Sequence[Sequence[Picture]], columns: Sequence[Sequence[Picture]]
+) -> Matrix:
+    """Of the pictures of a request, a row each, the mean distance to the nearest of another's."""
+    nearest = np.minimum.reduceat(apart, _starts(columns), axis=1)
+    sums = np.add.reduceat(nearest, _starts(rows), axis=0)
+    means: Matrix = (sums / np.array([*map(len, rows)])[:, np.newaxis]).astype(float)
+    return means
+
+
+def _starts(groups: Sequence[Sequence[Picture]]) -> list[int]:
+    """Where the pictures of each request begin among all."""
+    return [*accumulate(map(len, groups[:-1]), initial=0)]

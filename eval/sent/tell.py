@@ -59,7 +59,8 @@ def sent_lines(comparison: SentComparison) -> Iterator[str]:
         names = ", ".join(f"{d.factor} ({len(d.examples)})" for d in differences)
         yield f"  differs: {names}"
         unlike = {difference.factor for difference in differences}
-        yield f"  alike in all pairs: {', '.join(f for f in FACTORS if f not in unlike)}"
+        alike = filter(lambda factor: factor not in unlike, FACTORS)
+        yield f"  alike in all pairs: {', '.join(alike)}"
     constant, rare = 0, 0
     for (here, there), count in comparison.changed_words:
         if constant < MOST_CHANGES and count >= COMMON * pairs:
@@ -69,13 +70,14 @@ def sent_lines(comparison: SentComparison) -> Iterator[str]:
             rare += count
     if rare:
         yield f"  other words differ in {counted(rare, 'place')}; {DIFFERENCES} holds each"
-    for own, other, alone in (
-        (base, rival, comparison.pairing.left),
-        (rival, base, comparison.pairing.right),
-    ):
-        for why, count in Counter(why for _, why in alone).most_common():
-            names = say_some(own.requests[place].sample for place, w in alone if w == why)
-            yield f"  in {own.name} alone, not in {other.name}: {count} ({names}); {why}"
+    yield from _alone_lines(comparison)
+
+
+def _alone_lines(comparison: SentComparison) -> Iterator[str]:
+    for side, against, samples in comparison.alone:
+        for why, count in Counter(why for _, why in samples).most_common():
+            names = say_some(sample for sample, reason in samples if reason == why)
+            yield f"  in {side.name} alone, not in {against.name}: {count} ({names}); {why}"
 
 
 def _say_change(change: Values) -> str:
@@ -99,7 +101,10 @@ def write_sent(comparisons: list[SentComparison], folder: Path) -> list[Path]:
             rows += [
                 sides | {"factor": difference.factor} | e._asdict() for e in difference.examples
             ]
-        alone += list(_unmatched(comparison))
+        for side, against, samples in comparison.alone:
+            for sample, why in samples:
+                names = {"log": side.name, "against": against.name}
+                alone.append(names | {"sample": sample, "why": why})
     write_file(folder / "sent.md", "\n\n".join([*filter(None, parts), METHOD]) + "\n")
     columns = ("log", "against", "factor", "sample", "partner", "value", "other")
     return [
@@ -118,11 +123,3 @@ def worth_lines(worth: Worth) -> Iterator[str]:
         )
     for factor, why in worth.left_out.items():
         yield f"not asked with the {factor} alone: {why}"
-
-
-def _unmatched(comparison: SentComparison) -> Iterator[dict[str, str]]:
-    base, rival, (_, left, right) = comparison.base, comparison.rival, comparison.pairing
-    for own, other, alone in ((base, rival, left), (rival, base, right)):
-        for place, why in alone:
-            sample = own.requests[place].sample
-            yield {"log": own.name, "against": other.name, "sample": sample, "why": why}

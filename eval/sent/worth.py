@@ -96,10 +96,9 @@ class SentQuestions:
         """The key of each sample, and whether these are keys, and not the answers of the first
         side."""
         swaps = self.sides.swaps
-        keys = {
-            name: _letter(swap.mine.key or swap.theirs.key, swap.mine)
-            for name, swap in swaps.items()
-        }
+        keys = dict[str, str]()
+        for name, swap in swaps.items():
+            keys[name] = _letter(swap.mine.key or swap.theirs.key, swap.mine)
         if self.sides.labels is not None:
             mine = [swap.mine for swap in swaps.values()]
             labelled = _labelled(self.sides.labels)
@@ -123,18 +122,16 @@ class SentQuestions:
 
 def _labelled(path: Path) -> list[Request]:
     """The requests, or the words of the questions, to which a log knows the keys."""
+    requests = list[Request]()
     try:
-        requests = [request for side in read_requests(path) for request in side.requests]
+        for side in read_requests(path):
+            requests += side.requests
     except TaskError:  # it keeps no messages
-        rows = [row for log in read_logs(path) for row in log.whole.rows.to_dict("records")]
-        requests = [
-            Request(
-                row["sample"],
-                (Message("user", (row["question"],)),),
-                key=key_text(row["key"], row["choices"]),
-            )
-            for row in rows
-        ]
+        for log in read_logs(path):
+            for row in log.whole.rows.to_dict("records"):
+                turns = (Message("user", (row["question"],)),)
+                key = key_text(row["key"], row["choices"])
+                requests.append(Request(row["sample"], turns, key=key))
     return [request for request in requests if request.key]
 
 
