@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,9 @@ class LookTools:
         }
         scene = _Scene.of(tuple(opened.values()), canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
-        shown = [ShownImage.through(view, self.agent.fit, state) for view in state.views]
+        # the first one stands at many numbers
+        through = cache(partial(ShownImage.through, fit=self.agent.fit, state=state))
+        shown = list(map(through, state.views))
         others = {*range(1, len(shown) + 1)} - {*numbers.values()}
         arguments, _ = parse_arguments(tool, {**data, **numbers}, shown, others, frame)
         true = tool(state, arguments)

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from looktwice.eval.homes.looking import LookTools, find_agent, make_controls
 from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, State, View
 from looktwice.pipelines.config import ConfigError
-from looktwice.pipelines.model import Tool
+from looktwice.pipelines.model import Model, Tool
 from looktwice.pipelines.picture import decode
+from looktwice.pipelines.state import WithoutModel
 from looktwice.prompting.views import LongestSide
 
 pytest.importorskip("mcp")
@@ -106,6 +108,24 @@ def test_a_client_that_starts_the_server_anew_goes_on_from_the_files(folder: Pat
     points = {"start": [0, 0], "end": [0, 12]}
     (third,) = call(tools_of(folder), ("measure", {"image": sent, **points}))
     assert "12.0 pixels" in words(third)
+
+
+def test_a_call_resizes_its_own_images_however_many_there_are(folder: Path) -> None:
+    looks, sides = tools_of(folder), list[State]()
+
+    @dataclass(frozen=True)
+    class Counted(WithoutModel):
+        def __call__(self, state: State, model: Model) -> State:
+            sides.append(state)
+            return LongestSide(64)(state, model)
+
+    looks = replace(looks, agent=replace(looks.agent, fit=Counted()))
+    photo = (folder / "photo.png").read_bytes()
+    for number in range(20):
+        (folder / f"{number}.png").write_bytes(photo)
+        looks.images.number(folder / f"{number}.png")
+    looks.look("open", {"image": 20})
+    assert len(sides) == 2
 
 
 def test_every_tool_is_offered_with_its_schema_and_what_lacks_is_said(folder: Path) -> None:
