@@ -111,8 +111,8 @@ class DepthWords(RegionWords):
             depth: DepthMap = look_once(self.depth, *pictures)
             low, high = np.nanpercentile(depth.nearness, [2, 98])
             levels = dict[Mark, int]()
-            for mark in (m for m in marks if m.image == number):
-                values = self._values(depth, mark)
+            for mark in marks:
+                values = self._values(depth, mark) if mark.image == number else ()
                 if len(values):
                     share = (float(np.median(values)) - low) / max(high - low, 1e-12)
                     level = _percent(float(np.clip(share, 0, 1)))
@@ -155,15 +155,15 @@ class MatchWords(RegionWords):
         if len(matches) < self.nearest:
             raise NoEvidence(f"{len(matches)} matches, at least {self.nearest} are needed")
         told, (here, there) = list[Told](), self.images
-        for mark in (m for m in marks if m.image == here):
+        for mark in filter(lambda mark: mark.image == here, marks):
             near = np.argsort(np.linalg.norm(matches.xy0 - mark.center, axis=1), kind="stable")
             moved = (matches.xy1 - matches.xy0)[near[: self.nearest]]
             x, y = (np.median(moved, axis=0) + mark.center).tolist()
             how = f"in image {there + 1} {_place_words(Point('', x, y), second.size)}"
             away = {
-                other.label: float(np.hypot(*np.subtract(other.center, (x, y)))) / second.size[0]
-                for other in marks
-                if other.image == there
+                target.label: float(np.hypot(*np.subtract(target.center, (x, y)))) / second.size[0]
+                for target in marks
+                if target.image == there
             }
             if away:
                 label = min(away, key=lambda name: away[name])

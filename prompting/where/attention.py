@@ -120,8 +120,12 @@ class ViCrop(LocalEyes, Where):
             view = View.of(sample.images[number], number)
             values = self._map(view, sample.question)
             if self.tiled:
-                grid = [[self._tile(view, box) for box in row] for row in tiles(view.size)]
-                values = np.block([[self._map(v, sample.question) for v in row] for row in grid])
+                values = np.block(
+                    [
+                        [self._map(self._tile(view, box), sample.question) for box in row]
+                        for row in tiles(view.size)
+                    ]
+                )
             return [Box("", *sharpest_window(values, view.size, self.base), number)]
 
         return Places.found("window", state, self.images, look)

@@ -151,7 +151,7 @@ class Elsewhere(Ranged, AsksAsWhere, Where):
 
         def moved(number: int, marks: Sequence[Mark]) -> list[Mark]:
             size, boxes = state.sample.images[number].size, list[Mark]()
-            true = [bounding_box(mark) for mark in marks]
+            true = list(map(bounding_box, marks))
             for mark, (x0, y0, x1, y1) in zip(marks, true, strict=True):
                 side = np.minimum((max(1.0, x1 - x0), max(1.0, y1 - y0)), size)
                 corners = np.floor(rng.uniform(0, size - side + 1, (self.tries, 2)))

@@ -53,7 +53,7 @@ def find_choices(text: str) -> ListedChoices | None:
 def _in_lines(text: str) -> Iterator[ListedChoices]:
     for run in _runs(ON_ITS_LINE.finditer(text)):
         gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
-        if not any(gap.strip() for gap in gaps):
+        if not "".join(gaps).strip():
             yield _listed(text, run, [label.span("text") for label in run])
 
 
