@@ -76,11 +76,11 @@ def serve_study(plan: Plan, options: ServeOptions, say: Callable[[str], None]) -
     arms, name = name_contestants(plan), options.name or plan.name
     recorder = Recorder(free_folder(options.out / "serve" / name), tuple(arms.values()), name)
     recorder.plugins = plan.plugins
-    told = f"contestants, which a client names as its model: {', '.join(arms)}"
+    names = f"contestants, which a client names as its model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
         lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:
-            _serve(StudyDoor(options.workers, token, lens=lens), name, told, options, say)
+            _serve(StudyDoor(options.workers, token, lens=lens), name, names, options, say)
         finally:
             lens.close()
             close_networks()

@@ -210,7 +210,7 @@ def is_drawn(arm: Arm, options: CallOptions) -> bool:
 
 def refuse_options(arm: Arm, options: CallOptions) -> None:
     """Raises Refusal for what an arm cannot be asked for."""
-    given = [name for name in ("tools", "schema", "choices", "logprobs") if getattr(options, name)]
+    given = _fields(options, "tools", "schema", "choices", "logprobs")
     if options.tools and any(find_settings(arm.stages, Agent)):
         raise Refusal(
             400,
@@ -219,14 +219,17 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
         )
     refuse_permuted(arm)
     if given and not any(map(asks_model, arm.stages.values())):
-        fields = " and ".join(FIELDS.get(name, name) for name in given)
-        raise Refusal(400, f"{fields}: {arm.contestant} asks no model; leave it out")
+        raise Refusal(400, f"{given}: {arm.contestant} asks no model; leave it out")
     try:
         getattr(arm.model, "refuse", lambda options: None)(options.filled_from(arm.model))
     except ModelError as exc:
-        names = [n for n in ("schema", "effort", "tools") if getattr(options, n)]
-        fields = " and ".join(FIELDS.get(name, name) for name in names)
-        raise Refusal(400, f"{fields or 'options'}: {exc}") from exc
+        fields = _fields(options, "schema", "effort", "tools") or "options"
+        raise Refusal(400, f"{fields}: {exc}") from exc
+
+
+def _fields(options: CallOptions, *names: str) -> str:
+    """Those of these options that are given, as a request calls them."""
+    return " and ".join(FIELDS.get(name, name) for name in names if getattr(options, name))
 
 
 def refuse_permuted(arm: Arm) -> None:
