@@ -6,7 +6,9 @@ Every call goes through inspect's own active model, so that its logs, limits and
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -145,7 +147,9 @@ def _message_of(turn: ChatMessage) -> Message:
         for part in content
         if isinstance(part, ContentImage | ContentText)
     ]
-    return Message(turn.role, tuple(parts), call_id=getattr(turn, "tool_call_id", None) or "")
+    made = getattr(turn, "tool_calls", None) or ()
+    calls = tuple(ToolCall(call.id, call.function, json.dumps(call.arguments)) for call in made)
+    return Message(turn.role, tuple(parts), calls, getattr(turn, "tool_call_id", None) or "")
 
 
 def _sample_of(state: TaskState, turns: Sequence[Message]) -> Sample:
@@ -195,6 +199,7 @@ def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
     number.
     """
     agent, folder = find_agent(study, contestant), Path(tempfile.mkdtemp(prefix="looktwice-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     of_samples: dict[str, LookTools] = {}
 
     def looks() -> LookTools:

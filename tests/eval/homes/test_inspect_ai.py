@@ -23,11 +23,13 @@ from inspect_ai.agent import as_solver, react
 from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessageAssistant,
+    ChatMessageTool,
     ContentImage,
     ModelOutput,
     ModelUsage,
     get_model,
 )
+from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
 from inspect_ai.tool import ToolCall
 
 from looktwice.eval.homes.inspect_ai import answer_reader, look_tools, looktwice, questions
@@ -158,3 +160,34 @@ def test_a_solver_names_the_contestants_that_are_there(folder: Path) -> None:
         looktwice(str(folder / "study.yaml"), "nobody")
     with pytest.raises(ValueError, match="no reader is named 'none'"):
         answer_reader("none")
+
+
+def test_the_calls_of_earlier_turns_stay_with_them(folder: Path) -> None:
+    """Behind an agent of inspect's own a contestant is sent its calls with their results."""
+    call = ToolCall(id="1", function="zoom", arguments={"image": 1, "box": [0, 0, 80, 80]})
+
+    @solver
+    def looked_before() -> Solver:
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            asked = state.messages[-1]
+            looked = [
+                asked,
+                ChatMessageAssistant(content="", tool_calls=[call]),
+                ChatMessageTool(content="nothing", tool_call_id="1", function="zoom"),
+                asked,
+            ]
+            state.messages = looked
+            return state
+
+        return solve
+
+    study = str(folder / "study.yaml")
+    task = questions("Folder", path=str(folder / "questions"))
+    task.solver = chain(looked_before(), looktwice(study, "plain"))
+    log = ask(task, [output("(A)")], folder / "logs", limit=1)
+    (sample,) = log.samples
+    assert sample.error is None, sample.error
+    (event,) = [event for event in sample.events if event.event == "model"]
+    _, made, result, _ = event.input
+    assert [(c.function, c.arguments) for c in made.tool_calls] == [("zoom", call.arguments)]
+    assert (result.tool_call_id, result.text) == ("1", "nothing")
