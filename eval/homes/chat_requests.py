@@ -34,7 +34,6 @@ FORGOTTEN = {
     "safety_identifier",
     "prompt_cache_key",
     "parallel_tool_calls",
-    "stream_options",
 }
 """Fields that change no reply."""
 USUAL: Mapping[str, Any] = {
@@ -153,12 +152,19 @@ class Known(BaseModel, **CLOSED):
     meta: dict[str, Any] = {}
 
 
+class StreamOptions(BaseModel, **OPEN):
+    """What a stream tells besides its replies."""
+
+    include_usage: bool | None = None
+
+
 class ChatRequest(BaseModel, **OPEN):
     """A request of the chat-completions protocol, as far as it is known here."""
 
     messages: list[Turn] = Field(min_length=1)
     model: str = ""
     stream: bool | None = None
+    stream_options: StreamOptions | None = None
     n: int | None = Field(None, ge=0, le=MOST_REPLIES)
     temperature: float | None = Field(None, ge=0, le=1e3)
     top_p: float | None = Field(None, gt=0, le=1)
@@ -208,7 +214,7 @@ class ChatRequest(BaseModel, **OPEN):
 @dataclass(frozen=True, eq=False)
 class Question:
     """What a client asks: its turns, of which the last of the user is the `sample`, what it asks of
-    the replies, and `count` of them."""
+    the replies, and `count` of them. A `stream` ends with its usage where that is asked for."""
 
     model: str
     turns: tuple[Message, ...]
@@ -217,6 +223,7 @@ class Question:
     count: int
     stream: bool
     sent: Mapping[str, str] = field(default_factory=dict)
+    usage: bool = False
 
 
 def read_question(raw: bytes) -> Question:
@@ -236,7 +243,13 @@ def read_question(raw: bytes) -> Question:
     sample = make_sample(turns, request.looktwice)
     check_marks(sample)
     return Question(
-        request.model, turns, sample, request.options(), request.n or 1, bool(request.stream)
+        request.model,
+        turns,
+        sample,
+        request.options(),
+        request.n or 1,
+        bool(request.stream),
+        usage=bool(request.stream_options and request.stream_options.include_usage),
     )
 
 
@@ -264,7 +277,8 @@ def make_sample(turns: Sequence[Message], known: Known) -> Sample:
     return replace(sample, id=known.id or digest[:16])
 
 
-SETTINGS = set(ChatRequest.model_fields) - {"messages", "model", "stream", "n", "looktwice"}
+UNSENT = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
+SETTINGS = set(ChatRequest.model_fields) - UNSENT
 
 
 def read_anything(raw: bytes) -> Question:
@@ -279,8 +293,7 @@ def read_anything(raw: bytes) -> Question:
         options = ChatRequest(messages=[Turn(role="user")], **settings).options()
     except ValidationError:
         options, settings = CallOptions(), {}
-    unsent = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
-    sent = {name: write_json(body[name]) for name in body if name not in unsent | settings.keys()}
+    sent = {name: write_json(body[name]) for name in body if name not in UNSENT | settings.keys()}
     if details := sorted({*_details(body["messages"])}):
         sent["detail"] = write_json(details)
     sample = make_sample(turns, Known())

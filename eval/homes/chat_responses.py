@@ -116,8 +116,9 @@ class Answered:
         choices = [{**beside, "message": message} for message, beside in self._messages()]
         return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
 
-    def chunks(self) -> Iterator[bytes]:
-        """The response as events of a stream: the content, the end, the usage, and that was it."""
+    def chunks(self, usage: bool = False) -> Iterator[bytes]:
+        """The response as events of a stream: the content, the end, its `usage` where a client asks
+        for it, as others read a choice out of every event, and that was it."""
         whole = self._whole("chat.completion.chunk")
         for message, beside in self._messages():
             calls = message.pop("tool_calls", ())
@@ -127,7 +128,8 @@ class Answered:
             yield event(whole | {"choices": [content]})
             end = {"index": beside["index"], "delta": {}, "finish_reason": beside["finish_reason"]}
             yield event(whole | {"choices": [end]})
-        yield event(whole | {"choices": [], "usage": self.usage})
+        if usage:
+            yield event(whole | {"choices": [], "usage": self.usage})
         yield b"data: [DONE]\n\n"
 
 

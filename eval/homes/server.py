@@ -37,7 +37,7 @@ class StudyDoor(Door):
         question = await loop.run_in_executor(self.pool, take_question, raw)
         work = loop.run_in_executor(self.pool, self.lens.answer, question)
         if question.stream:
-            return await stream(request, work)
+            return await stream(request, work, question.usage)
         answered, headers = await answer_of(work)
         return web.json_response(answered.completion(), headers=headers)
 
@@ -68,9 +68,12 @@ async def answer_of(work: asyncio.Future[Response]) -> Response:
         raise Refusal(500, f"{type(exc).__name__}: {exc}", "server_error") from exc
 
 
-async def stream(request: web.Request, work: asyncio.Future[Response]) -> web.StreamResponse:
-    """Send the answer as events. Comments tell that there is somebody as long as there is none; a
-    fault that comes after them is an event too. Raises Refusal for one that comes before."""
+async def stream(
+    request: web.Request, work: asyncio.Future[Response], usage: bool
+) -> web.StreamResponse:
+    """Send the answer as events, its `usage` too where that was asked for. Comments tell that there
+    is somebody as long as there is no answer; a fault that comes after them is an event too. Raises
+    Refusal for one that comes before."""
     await asyncio.wait([work], timeout=HEARTBEAT)
     headers: Mapping[str, str] = {}
     if work.done():
@@ -82,7 +85,7 @@ async def stream(request: web.Request, work: asyncio.Future[Response]) -> web.St
         await response.write(b": looking\n\n")
         await asyncio.wait([work], timeout=HEARTBEAT)
     try:
-        for chunk in (await answer_of(work)).answered.chunks():
+        for chunk in (await answer_of(work)).answered.chunks(usage):
             await response.write(chunk)
     except Refusal as exc:
         await response.write(event(exc.body))

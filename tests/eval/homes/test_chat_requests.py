@@ -111,7 +111,7 @@ def test_log_probabilities_name_the_chosen_token_first() -> None:
 def test_a_stream_says_the_same_in_chunks() -> None:
     called = Reply("", finish="tool", tool_calls=(ToolCall("c1", "zoom", "{}"),), usage=Usage(5, 1))
     answered = Answered("tiny", [REPLY, called], ["at first sight", ""], [[REPLY], [called]], "x")
-    *events, last = b"".join(answered.chunks()).decode().strip().split("\n\n")
+    *events, last = b"".join(answered.chunks(usage=True)).decode().strip().split("\n\n")
     chunks = [json.loads(text.removeprefix("data: ")) for text in events]
     assert last == "data: [DONE]"
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
@@ -130,6 +130,7 @@ def test_a_stream_says_the_same_in_chunks() -> None:
         first["logprobs"]["content"] == whole[0]["logprobs"]["content"]
     )
     assert second["message"]["tool_calls"][0]["function"] == {"name": "zoom", "arguments": "{}"}
+    assert [*answered.chunks()] == [*list(answered.chunks(usage=True))[:-2], b"data: [DONE]\n\n"]
 
 
 @pytest.mark.parametrize(

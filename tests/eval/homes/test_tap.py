@@ -73,7 +73,8 @@ def test_streams_tools_and_draws_are_recorded_as_they_were_said(tmp_path: Path) 
         asked: Any = {"model": "pocket", "messages": [turn(URL, WORDS)], "n": 2, "logprobs": True}
         whole = create(**asked)
         pieces = ["", ""]
-        chunks = list(create(**asked, stream=True))
+        counted = {"stream_options": {"include_usage": True}}
+        chunks = list(create(**asked, **counted, stream=True))
         for choice in (choice for chunk in chunks for choice in chunk.choices):
             pieces[choice.index] += choice.delta.content or ""
         assert pieces == [choice.message.content for choice in whole.choices]
