@@ -112,7 +112,8 @@ class Images:
         except OutsideError:
             folders = ", ".join(map(str, roots))
             raise ToolError(
-                f"{text!r} lies outside of {folders}; who started this server may --allow more"
+                f"{text!r} lies outside of {folders}; paths count from {self.folder}, and who"
+                " started this server may --allow more"
             ) from None
         if not real.is_file():
             raise ToolError(f"there is no file {text!r}; paths count from {self.folder}")

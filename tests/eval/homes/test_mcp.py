@@ -162,6 +162,7 @@ def test_two_pictures_are_matched_by_path_and_number(folder: Path) -> None:
         ({"image": "../secret.png"}, "lies outside of"),
         ({"image": "link.png"}, "lies outside of"),
         ({"image": "../missing.png"}, "lies outside of"),
+        ({"image": "../secret.png"}, "paths count from"),
         ({"image": "file:///etc/passwd"}, "nothing is fetched"),
         ({"image": "http://127.0.0.1:1/a.png"}, "nothing is fetched"),
         ({"image": "data:text/html;base64,AAAA"}, "an image is a data URL"),
@@ -180,7 +181,7 @@ def test_two_pictures_are_matched_by_path_and_number(folder: Path) -> None:
         ({"box": [9, 9, 1, 1]}, "has no area"),
         ({"box": [900, 900, 950, 950]}, "lies outside image 1"),
     ],
-    ids=range(21),
+    ids=range(22),
 )
 def test_what_must_not_be_is_an_error_in_words(
     folder: Path, arguments: dict[str, Any], sentence: str
