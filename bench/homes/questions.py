@@ -20,7 +20,7 @@ models:
   pocket: {use: pipelines.models.Pocket}
 stages:
   choices: {use: prompting.wording.ReadChoices}
-  marks: {use: prompting.burnt_in.RecoverMarks, letters: [A], radii: [4, 32]}
+  marks: {use: prompting.burnt_in.RecoverMarks, letters: [A], radii: [4, 32], given: keep}
   zoom:
     use: prompting.views.ZoomOnMarks
     missing: keep

@@ -142,8 +142,9 @@ class RecoverMarks(WithoutModel):
     the stroke, in pixels. `letters` are the labels that must be there, each once in all images;
     null takes those that the choices name, and REF where the prompt does. Rings of one image have
     one style, which also finds a ring that is nearly lost in its ground, and a ring whose label is
-    cut off by the rim. Marks that the sample has already are dropped, views are left as they are,
-    and how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
+    cut off by the rim. Marks that the sample has already are dropped; with `given: keep` those stay
+    whose label is not found in the pixels, such as those of a client that sends no rings. Views are
+    left as they are, and how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
 
     Where labels are missing, `on_missing` keeps what was found with a note in the record, fails
     (ValueError) or abstains, with the reason. Raises ValueError at once for settings that cannot
@@ -156,6 +157,7 @@ class RecoverMarks(WithoutModel):
     radii: tuple[float, float] = (4.0, 17.0)
     letters: tuple[str, ...] | None = None
     on_missing: Missing = "keep"
+    given: Literal["drop", "keep"] = "drop"
 
     def __post_init__(self) -> None:
         for name in ("kinds", "colors", "box_colors"):
@@ -188,6 +190,9 @@ class RecoverMarks(WithoutModel):
             markers += self._boxes(sample, words)
         markers.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
         marks = tuple(mark for mark, _ in markers)
+        if self.given == "keep":
+            read = {mark.label for mark in marks}
+            marks += tuple(mark for mark in sample.marks if mark.label not in read)
         meta = {**sample.meta, "burnt_in": [look for _, look in markers]}
         state = state.replace(sample=replace(sample, marks=marks, meta=meta))
         missing = _missing_words(words, [mark.label for mark in marks])

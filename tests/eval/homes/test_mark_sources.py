@@ -110,3 +110,17 @@ def test_where_marks_come_from(
     assert any(note in said for said in ("", *record.notes)), record.notes
     said = "\n".join(message.text for messages in model.asked for message in messages)
     assert "<image" not in said
+
+
+def test_a_client_that_knows_its_marks_is_believed_where_the_picture_has_none(
+    tmp_path: Path,
+) -> None:
+    zoom = ZoomOnMarks(missing="keep", crop=CROP)
+    marks = RecoverMarks(letters=("A",), given="keep")
+    plan = plan_of({"arm": {"marks": marks, "zoom": zoom, "ask": Ask(images="placed")}}, Points())
+    known = {"looktwice": {"marks": [{"label": "A", "x": 60, "y": 50}]}}
+    asked: Any = {"model": "arm", "messages": [turn(as_jpeg(SAMPLE.images[0]), ONE)]}
+    with serving(plan, tmp_path) as served, served.client as client:
+        whole = client.chat.completions.with_raw_response.create(**asked, extra_body=known)
+    assert [whole.headers[f"x-looktwice-{name}"] for name in ("marks", "views")] == ["1", "2"]
+    assert not any("no marker" in note for note in served.records[0].notes)

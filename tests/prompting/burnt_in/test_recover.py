@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,19 @@ def test_real_images_without_circles_have_no_marks(shared_data: Path) -> None:
         assert not [
             s.id for s in samples if recovered(State.start(s), letters=letters).sample.marks
         ]
+
+
+def test_given_marks_stay_where_none_is_in_the_pixels_if_asked(coffee: Pixels) -> None:
+    given = (Point("A", 60, 50), Point("B", 90, 70))
+    plain, burnt = coffee, as_released(coffee, [TWO[0]], RED)
+    for pixels, ours in ((plain, ()), (burnt, ("A",))):
+        state = state_of(pixels)
+        state = state.replace(sample=replace(state.sample, marks=given))
+        assert recovered(state).sample.marks == recovered(state_of(pixels)).sample.marks
+        kept = recovered(state, given="keep", on_missing="fail")
+        assert [*points(kept)] == ["A", "B"] and points(kept)["B"] == given[1]
+        assert (points(kept)["A"] == given[0]) == (not ours), "the pixels come first"
+        assert [look["label"] for look in kept.sample.meta["burnt_in"]] == [*ours]
 
 
 @pytest.mark.parametrize("label_height", [2, 6, 12, 30])
