@@ -37,6 +37,10 @@ SAMPLE = "count_0011"
 HEAD = """\
 # Agents: a model that looks again
 
+An agent asks for tools, such as a zoom, and is shown what they bring, until it answers or meets a bound.
+
+![What the oracle's zoom shows an agent: six small things, large enough to tell apart](agents/oracle.webp)
+
 `prompting.agent.Agent` is a stage like any other: it shows the views, says the prompt, runs the tools that the model
 asks for, and ends with an answer or at a bound. The tools are the stages of this framework, applied to one of the
 images that the model was shown; what they bring is a new image with the next number. The model has to know tool calls,

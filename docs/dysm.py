@@ -36,6 +36,8 @@ HEAD = """\
 `eval.tasks.GeneratedDoYouSeeMe` makes the benchmark's seven 2D subtasks, and the two studies of its Appendix O,
 from our own code: seeded, without end, at the paper's control parameters or any other.
 
+![A made question of visual-spatial: a grid of shapes, filled and hollow](dysm/visual-spatial-1-1.webp)
+
     tasks:
       shapes:
         use: eval.tasks.GeneratedDoYouSeeMe
