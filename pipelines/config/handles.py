@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 
 
 def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -15,7 +15,8 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
 
     `data` is the `path` of every task that reads one, or with "hub:ID" its data set of the hub, and
     `split` their split. `model` is the name at the server of every model that is asked, unless it
-    names one of `models:`; a model that has no name, such as `Pocket`, is replaced by a `ChatAPI`.
+    names one of `models:`. Raises ConfigError where a model that is asked has no such name, as
+    `Pocket` has none: another class would send the pictures to another server.
     """
     tasks = {f"tasks.{name}": task for name, task in (node.get("tasks") or {}).items()}
     tasks["task"] = node.get("task")
@@ -38,16 +39,29 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
 
 
 def _renamed(models: Mapping[str, Any], asked: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The places of the models that are asked, with this name at their server."""
+    """The places of the models that are asked, with this name at their server. Raises
+    ConfigError."""
     places = {
         f"models.{key}": model
         for key, model in models.items()
         if key == asked or (isinstance(model, Mapping) and "model" in model)
     }
-    if isinstance(asked, Mapping) or not places:
+    if isinstance(asked, Mapping) or (asked and not places):
         places["model"] = asked
-    for place, model in places.items():
-        if isinstance(model, Mapping) and "model" in model:
-            yield f"{place}.model", name
-        else:
-            yield place, {"use": "pipelines.models.ChatAPI", "model": name}
+    nameless = [
+        f"{place} is {model.get('use') if isinstance(model, Mapping) else model}"
+        for place, model in (places or {f"models.{key}": models[key] for key in models}).items()
+        if not (isinstance(model, Mapping) and "model" in model)
+    ]
+    if nameless or not places:
+        why = f"{nameless[0]}, which has no `model`" if nameless else "this study names no model"
+        listed = f"; `models:` has {', '.join(models)}" if models else ""
+        raise ConfigError(
+            [
+                f"model={name}: it names a model at its server, and {why}{listed}. For another"
+                f' model type model="{{use: pipelines.models.ChatAPI, model: {name}, url: URL}}";'
+                " without `url` it is OpenAI's"
+            ]
+        )
+    for place in places:
+        yield f"{place}.model", name

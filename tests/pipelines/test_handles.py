@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.handles import spelt_out
 from looktwice.pipelines.config.load import load, read_config, resolve
 from tests.paths import CONFIGS
@@ -29,32 +30,45 @@ def tasks_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [task for task in tasks if isinstance(task, Mapping)]
 
 
+def models_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    models = [*(node.get("models") or {}).values(), node.get("model")]
+    return [model for model in models if isinstance(model, Mapping)]
+
+
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_shipped_configuration_takes_them(path: Path) -> None:
-    """Every task that reads data reads these, and every model with a name has this one."""
+    """Every task that reads data reads these, and every model with a name has this one; no model
+    becomes one of another class."""
     plain = load(path)
     reads = any("path" in task for task in tasks_of(plain))
-    given = ["model=some-model", *(["data=elsewhere", "split=test"] if reads else [])]
+    given = ["data=elsewhere", "split=test"] if reads else []
+    if has_names := "model" in {key for model in models_of(plain) for key in model}:
+        given.append("model=some-model")
+    else:
+        with pytest.raises(ConfigError, match=r"^model=some-model: "):
+            read_config(path, ["model=some-model"])
     node = studied(path, *given)
     for task in tasks_of(node):
         if "path" in task:
             assert (task["path"], task["split"]) == ("elsewhere", "test")
-    models = [*(node.get("models") or {}).values(), node.get("model")]
-    names = {model["model"] for model in models if isinstance(model, Mapping) and "model" in model}
-    assert names == {"some-model"}
+    names = {model["model"] for model in models_of(node) if "model" in model}
+    assert names == ({"some-model"} if has_names else set())
+    assert [model.get("use") for model in models_of(node)] == [
+        model.get("use") for model in models_of(plain)
+    ]
 
 
 @pytest.mark.parametrize(
     ("node", "override", "places"),
     [
-        ({"model": {"use": "Pocket"}}, ("model", "x"), {"model": {"use": "ChatAPI", "model": "x"}}),
+        ({"model": {"use": "Own", "model": "y"}}, ("model", "x"), {"model.model": "x"}),
         ({"models": {"chat": {}}}, ("model", "chat"), {"model": "chat"}),
         ({"models": {"chat": {}}}, ("model", "chta"), {"model": "chta"}),
         ({"models": {"chat": {"model": "y"}}}, ("model", {"use": "x"}), {"model": {"use": "x"}}),
         (
-            {"models": {"eyes": {"use": "Pocket"}, "judge": {"model": "y"}}, "model": "eyes"},
+            {"models": {"eyes": {"model": "z"}, "judge": {"model": "y"}}, "model": "eyes"},
             ("model", "x"),
-            {"models.eyes": {"use": "ChatAPI", "model": "x"}, "models.judge.model": "x"},
+            {"models.eyes.model": "x", "models.judge.model": "x"},
         ),
         (
             {"tasks": {"a": {"path": "p"}, "b": {"path": "${tasks.a.path}"}, "c": {"n": 3}}},
@@ -69,8 +83,25 @@ def test_a_shipped_configuration_takes_them(path: Path) -> None:
 def test_what_an_override_stands_for(
     node: dict[str, Any], override: tuple[str, Any], places: dict[str, Any]
 ) -> None:
-    spelt = dict(spelt_out(node, *override))
-    for value in spelt.values():
-        if isinstance(value, dict) and value["use"].startswith("pipelines.models."):
-            value["use"] = value["use"].rpartition(".")[2]
-    assert spelt == places
+    assert dict(spelt_out(node, *override)) == places
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ({"model": {"use": "Pocket"}}, "model is Pocket, which has no `model`"),
+        ({"model": "Pocket"}, "model is Pocket, which has no `model`"),
+        (
+            {"models": {"a": {"use": "Pocket"}, "b": {"use": "Pocket"}}},
+            "models.a is Pocket, .* a, b",
+        ),
+        (
+            {"models": {"eyes": {"use": "Pocket"}, "judge": {"model": "y"}}, "model": "eyes"},
+            "models.eyes is Pocket",
+        ),
+        ({}, "names no model"),
+    ],
+)
+def test_a_name_makes_no_model_one_of_another_server(node: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^model=qwen: .*{why}.*ChatAPI, model: qwen, url: URL"):
+        dict(spelt_out(node, "model", "qwen"))
