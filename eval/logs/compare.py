@@ -70,19 +70,26 @@ def match(base: Log, log: Log) -> Matching:
         # one that is not told, or told as a letter here and in words there, may agree
         if not key or not rival or key == rival or (len(key) == 1) != (len(rival) == 1):
             same[pair] = way
-    refused = sorted(mine for mine, _ in by.keys() - same.keys())
+    apart = sorted(by.keys() - same.keys())
+    refused = [mine for mine, _ in apart]
     if not same:
-        raise TaskError(
-            f"{base.name} and {log.name} share no sample{_say_apart(base, log, refused)}"
-        )
+        raise TaskError(f"{base.name} and {log.name} share no sample{_say_apart(base, log, apart)}")
     places = dict(sorted(same))
     left = [place for place in range(len(base.units)) if place not in places]
     right = sorted(set(range(len(log.units))).difference(places.values()))
     return Matching(places, Counter(same.values()), left, right, refused)
 
 
-def _say_apart(base: Log, log: Log, refused: Collection[int]) -> str:
-    """Why two logs may share no sample, and what to type."""
+def _say_apart(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> str:
+    """Why two logs may share no sample, and what to type; `apart` are the places of those that
+    differ in their keys alone."""
+    if apart:
+        units = base.units.loc[apart[0][0]], log.units.loc[apart[0][1]]
+        return (
+            f" with one key: {len(apart)} are the same but for their keys; {units[0]['sample']!r}"
+            f" has {units[0]['key']!r} there and {units[1]['key']!r} here. Name the column of keys"
+            " with --column key=COLUMN"
+        )
     tasks = [list(dict.fromkeys(side.units["task"])) for side in (base, log)]
     if "" not in (*tasks[0], *tasks[1]) and not {*tasks[0]} & {*tasks[1]}:
         return (
@@ -91,8 +98,8 @@ def _say_apart(base: Log, log: Log, refused: Collection[int]) -> str:
         )
     ids = [side.units["sample"].iloc[0] for side in (base, log)]
     return (
-        f" ({len(refused)} have one id and another key); ids are like {ids[0]!r} and {ids[1]!r}."
-        " Name the column of ids with --column sample=COLUMN"
+        f"; ids are like {ids[0]!r} and {ids[1]!r}. Name the column of ids with --column"
+        " sample=COLUMN"
     )
 
 

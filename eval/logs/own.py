@@ -35,6 +35,7 @@ from looktwice.pipelines.state import Stage
 
 IDX = re.compile(r"[^_]+_.+_\d+")
 LETTER = re.compile(r"\(?[A-Z]\)?")
+SMALL_LETTER = re.compile(r"\(?[a-z]\)?")
 CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
@@ -180,8 +181,11 @@ def _say_unscorable(idx: str, subtask: str) -> str:
 
 def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows, with choices where they bring none and have a letter as key: BLINK's own, those in
-    the words of the question, or else as many without words as the keys of the task need."""
-    rows = list(rows)
+    the words of the question, or else as many without words as the keys of the task need.
+
+    A key that is the text of a choice, or its letter in lower case, becomes the letter.
+    """
+    rows = [{**row, "key": _in_capitals(row)} for row in rows]
     last: dict[str, str] = {}
     for row in rows:
         if LETTER.fullmatch(row["key"]):
@@ -197,8 +201,34 @@ def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, 
         yield {**row, "choices": choices}
 
 
+def _in_capitals(row: Mapping[str, Any]) -> str:
+    """The key of a row, in capitals where it is the small letter of one of its choices."""
+    key: str = row["key"]
+    if not SMALL_LETTER.fullmatch(key) or key in [text.casefold() for text in row["choices"]]:
+        return key
+    choices = row["choices"] or CHOICES.get(subtask_of_idx(row["sample"]))
+    letters = ascii_uppercase[: len(choices or choices_in(row["question"]))]
+    return key.upper() if key.strip("()").upper() in letters else key
+
+
 def doubt_keys(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong where keys of replies that nobody scored yet are no choices; else empty."""
+    """What is wrong where replies that nobody scored yet have no key, or one that is no choice;
+    else empty. Those of BLINK's items have theirs in a file, or hidden."""
+    keyless = [
+        row
+        for row in rows
+        if not row["key"]
+        and row["verdict"] == UNSCORED
+        and subtask_of_idx(row["sample"]) not in CHOICES
+    ]
+    if keyless:
+        lacking = f"{len(keyless)} of {len(rows)} rows have no key"
+        if len(keyless) == len(rows):
+            lacking = f"none of {len(rows)} rows has a key"
+        return (
+            f"{lacking}, so that nothing there is right or wrong; the first is"
+            f" {keyless[0]['sample']!r}. Name the column of keys with --column key=COLUMN"
+        )
     keyed, strange = 0, list[Mapping[str, Any]]()
     for row in with_known_choices(rows):
         if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:

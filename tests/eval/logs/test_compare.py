@@ -182,7 +182,12 @@ def test_what_cannot_be_compared_is_refused() -> None:
     namesakes = [one, make_log("x", [1.0]), make_log("x", [1.0])]
     for logs, base, said in (
         ([one], "", "two logs, found one"),
-        ([one, two], "", "share no sample .* Name the column of ids"),
+        ([one, two], "", "share no sample; .* Name the column of ids"),
+        (
+            [make_log("a", [1.0], key=["1"]), make_log("b", [1.0], key=["(B)"])],
+            "",
+            "share no sample with one key: 1 are .* has '1' there and '\\(B\\)' here.*column key=",
+        ),
         (
             [make_log(name, [1.0], task=[name], sample=[name]) for name in "ab"],
             "",

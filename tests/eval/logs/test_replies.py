@@ -379,6 +379,12 @@ VLMEVALKIT = "index\tquestion\tA\tB\tanswer\tprediction\n"
         ("numbers.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\t0\tThe answer is A.\n", "the first is '0'"),
         ("words.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tIt is x.\tA\n", "the first is 'It is x.'"),
         ("letters.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tB\tThe answer is A.\n", ""),
+        ("small.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tb\tThe answer is A.\n", ""),
+        (
+            "none.jsonl",
+            '{"id": "1", "choices": ["x", "y"], "reply": "A"}\n',
+            "none of 1 rows has a key",
+        ),
         (
             "open.jsonl",
             "".join(f'{{"doc_id": {n}, {OPEN_REPLY}}}\n' for n in range(5)),
@@ -394,6 +400,18 @@ def test_a_file_of_which_nothing_can_be_right_says_why(
     assert len(warnings) == bool(says) and says in "".join(warnings)
     warned = "\n".join(doubts(read_logs(tmp_path / name)[0]))
     assert says in warned and bool(says) == bool(warned), "compare says the same"
+
+
+def test_a_letter_in_lower_case_is_the_key_of_its_choice(tmp_path: Path) -> None:
+    """`score` left such rows out and said nothing, and `compare` scored them."""
+    texts = {"question": "Which?", "choices": ["b", "x", "y", "z"]}
+    keys = {"c": "C", "(d)": "D", "b": "A"}  # the last is the text of a choice
+    rows = [{"id": f"k{key}", **texts, "key": key, "reply": keys[key]} for key in keys]
+    file = write(tmp_path / "own.jsonl", [*rows, {**rows[0], "id": "wrong", "reply": "D"}])
+    scored, *_ = replies_lines([file])
+    assert figures(scored)[1]["n"] == "4" and "75.00%" in scored
+    compared = read_logs(file)[0].rows
+    assert compared["value"].tolist() == [1, 1, 1, 0]
 
 
 def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
