@@ -122,9 +122,12 @@ class TriedPlan:
                 yield f"model {name_of(model)!r}: {exc}"
 
     def stage_faults(self) -> Iterator[str]:
-        """Pipelines of which no answer can come, and stages that fail before the made-up reply can
-        be to blame."""
+        """First samples with a wrong key, pipelines of which no answer can come, and stages that
+        fail before the made-up reply can be to blame."""
         for trial in self.trials:
+            shown = trial.item.sample
+            if wrong := say_key_fault(trial.item.answer, len(shown.choices)):
+                yield f"{trial.arm.task_name}, sample {shown.id}: {wrong}"
             place = f"contestants.{trial.arm.contestant}.stages"
             if trial.error and not any(call.reply for call in trial.calls):
                 slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
