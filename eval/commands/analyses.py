@@ -210,7 +210,7 @@ def tell_probes(asked: Asked) -> None:
 def tell_thresholds(asked: Asked) -> None:
     """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
     run's."""
-    from looktwice.eval.psychometrics.thresholds import NOTE, Along, threshold_table
+    from looktwice.eval.psychometrics.thresholds import NOTE, Along, say_no_levels, threshold_table
     from looktwice.eval.records.records import RunError
 
     direction, along = asked.settings.get("direction"), asked.settings.get("along")
@@ -219,9 +219,8 @@ def tell_thresholds(asked: Asked) -> None:
     table = threshold_table(asked.scored.scores, Along.of(asked.settings))
     if not table.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
-        fields = ", ".join(sorted({name for row in samples for name in row.meta})) or "none"
-        lacks = f"no sample has numbers in {along!r}" if along else "name a field with numbers"
-        raise RunError(f"{lacks}, such as along=size; the fields are {fields}")
+        lacking = say_no_levels((row.meta for row in samples), along)
+        raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
     print_text_table(table, "thresholds", NOTE)
 
 

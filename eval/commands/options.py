@@ -131,6 +131,22 @@ def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2)
         Console().print(table.console(title, blocks, caption))
 
 
+def print_thresholds(scored: Any) -> None:
+    """Print the fields that `--by` crosses, and the thresholds of the runs, or that no sample has
+    their field."""
+    from looktwice.eval.psychometrics import thresholds
+
+    for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
+        print_text_table(crossed, title, blocks=0)
+    fitted = thresholds.threshold_table(scored.scores)
+    print_text_table(fitted, "thresholds", thresholds.NOTE)
+    for run in scored.scores:
+        if along := thresholds.Along.of(run.config.get("thresholds") or {}):
+            rows = (row.meta for row in run.folder.samples.values())
+            if lacking := thresholds.say_no_levels(rows, along.field):
+                say(f"no thresholds: {lacking}")
+
+
 def print_table(scored: Any, kind: str = "short") -> None:
     """Print what was found; or, `full` or by slices, the table and the effect of each factor of a
     sweep, of each single change. Then what its studies ask for: thresholds, fragility, a gap."""
@@ -155,12 +171,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
 
         Console().print(Ending(finding))
     if scored.by or "thresholds" in keys:
-        from looktwice.eval.psychometrics import thresholds
-
-        for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
-            print_text_table(crossed, title, blocks=0)
-        fitted = thresholds.threshold_table(scored.scores)
-        print_text_table(fitted, "thresholds", thresholds.NOTE)
+        print_thresholds(scored)
     if "fragility" in keys:
         from looktwice.eval.analysis.fragility import NOTE, fragility_table
         from looktwice.eval.analysis.ranks import flip_table

@@ -26,6 +26,7 @@ PER_BIN = 10  # answers that a level needs to be looked at alone
 SIMULATED = 400  # data sets, to tell how large a deviance is
 # a likelihood ratio beyond what such data sets reach in one of twenty, whatever the levels
 HOPELESS = 15.0
+DECIDED = np.log(10)  # one direction explains the answers ten times as well as the other one
 COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
 
 
@@ -259,11 +260,11 @@ def fit_threshold(
     clusters: Sequence[Hashable] | None = None,
 ) -> Threshold:
     """The threshold of answers: a level and a value in 0..1 each. Without a direction, the one that
-    fits better.
+    fits at least ten times as well as the other.
 
     Of a psychometric function on a grid, as in Kuss, Jaekel and Wichmann (2005) and psignifit 4.
     `clusters` names what answers share: where such answers err together, the interval is wider.
-    Raises ValueError.
+    Raises ValueError, also where no direction is given and the answers do not decide it.
     """
     places = sorted(set(levels))
     number = np.searchsorted(places, np.asarray(levels, float))
@@ -273,7 +274,10 @@ def fit_threshold(
     )
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
-    model = max(models, key=lambda model: model.weigh(asked, right)[1])
+    fits = [model.weigh(asked, right)[1] for model in models]
+    if max(fits) - min(fits) < DECIDED and direction is None:
+        raise ValueError("rising or falling? set direction")
+    model = models[int(np.argmax(fits))]
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain

@@ -4,7 +4,7 @@ contrasts, counts), and accuracy at every pair of the levels of two parameters c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -31,7 +31,10 @@ NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers"
     " leave possible, and the 95 % interval by their integrated likelihood. The function is a"
     " logistic between guessing and 1 minus a lapse rate; slope and lapse rate are summed out."
-    " Where most of these thresholds lie outside the levels that were asked, it says on which side."
+    " Where most of these thresholds lie outside the levels that were asked, it says on which side;"
+    " `falling` says that accuracy falls along the levels, and it passes the target downwards."
+    " Without `direction`, one must fit ten times as well as the other, or none is told; answers"
+    " of a staircase are fitted in the direction that it took."
     " `rising alone` is an interval that takes for granted only that accuracy rises, or falls,"
     " along the levels. `fit p` is how often answers of the function itself would lie as far from"
     " it (deviance). Remarks: `misfit`, it is below 0.05, as where easy and hard questions share a"
@@ -96,7 +99,8 @@ class ArmThreshold:
         threshold = self.threshold
         if threshold is None:
             return self.why
-        return f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
+        place = f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
+        return f"{place}, falling" if threshold.direction == "falling" else place
 
     @property
     def counts(self) -> str | None:
@@ -119,10 +123,26 @@ class ArmThreshold:
         return ", ".join(name for name, holds in remarks.items() if holds)
 
 
+def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
+    """That none of some samples, given by their meta, has numbers in a field, and what fields there
+    are; empty where one has."""
+    metas = list(rows)
+    if any(as_number(meta.get(field)) is not None for meta in metas):
+        return ""
+    fields = ", ".join(sorted(set().union(*metas))) or "none"
+    lacks = f"no sample has numbers in {field!r}" if field else "name a field with numbers"
+    return f"{lacks}, such as along=size; the fields are {fields}"
+
+
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
     """Of every arm whose samples have the field; `along` is that of the run's configuration if not
-    given."""
-    wanted = along or Along.of(run.config.get("thresholds") or {})
+    given. Answers of a staircase are fitted in the direction that it took, unless `along` says
+    one."""
+    study = Along.of(run.config.get("thresholds") or {})
+    wanted = along or study
+    chosen: Mapping[str, Any] = run.config.get("choose") or {}
+    if chosen.get("by") == "staircase" and wanted and study and study.field == wanted.field:
+        wanted = wanted._replace(direction=wanted.direction or study.direction or "rising")
     fitted = (_fit(scores, wanted) for scores in run.points) if wanted else ()
     return [arm for arm in fitted if arm is not None]
 
@@ -164,7 +184,8 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
         if arm.task == task and (threshold := arm.threshold) is not None:
             lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
             curve = zip(threshold.levels, *[threshold.curve] * 3, strict=True)
-            lines[f"{arm.contestant}, fitted"] = [*curve]
+            way = ", falling" if threshold.direction == "falling" else ""
+            lines[f"{arm.contestant}, fitted{way}"] = [*curve]
     return [PageLines(f"{along.field}, fitted", task, lines)] if lines else []
 
 

@@ -23,6 +23,7 @@ from looktwice.eval.runs.dry_run import (
     count_requests,
     name_of,
     try_arm,
+    warn_of_levels,
 )
 from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.scoring.notes import SentByArm, say_unchanged
@@ -81,6 +82,7 @@ def check(
         yield from tried.write_pages(out)
     yield from tried.requests(whole)
     yield from tried.look_at_marks()
+    yield from warn_of_levels(plan, TRIED)
     if whole:
         yield from tried.look_at_samples()
     yield from tried.unchanged()

@@ -7,11 +7,13 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil
 from typing import Any
 
+from looktwice.eval.psychometrics.thresholds import Along, say_no_levels
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.config.plan import Plan
@@ -31,6 +33,18 @@ Done = Mapping[str, set[tuple[str, int]]]
 """The samples and draws of each arm, by its id, that have a record already."""
 
 NOTHING: Done = {}
+
+
+def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
+    """A warning where none of the `first` samples of each task has numbers in the field of
+    `thresholds`."""
+    if (along := Along.of(plan.config.get("thresholds") or {})) is None:
+        return
+    metas = list[Mapping[str, Any]]()
+    for task in {arm.task_id: arm.task for arm in plan.points}.values():
+        metas += [item.sample.meta for item in islice(checked_items(task), first)]
+    if lacking := say_no_levels(metas, along.field):
+        yield f"warning: no thresholds, of the first {counted(len(metas), 'sample')}: {lacking}"
 
 
 class HashOnlyBlobs(Blobs):

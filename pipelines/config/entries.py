@@ -177,7 +177,8 @@ class Thresholds(TypedDict, total=False):
     direction: Annotated[
         Literal["rising", "falling"],
         Entry(
-            "Whether accuracy rises with the level or falls; without it, what fits better.",
+            "Whether accuracy rises with the level or falls; without it, what fits ten times as"
+            " well, and of a staircase `rising`.",
             "direction: falling",
         ),
     ]

@@ -35,7 +35,7 @@ from looktwice.pipelines.models.chat_template import (
     reply_text,
 )
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.runtime.hub import check_folder, from_hub, weights_name
+from looktwice.pipelines.runtime.hub import check_folder, from_hub, place_of, weights_name
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     Device,
@@ -226,10 +226,10 @@ class LocalVLM(Ranged):
         if elsewhere() is not None:
             return
         try:
+            check_folder(self.model)
             self._place()
             if find_spec("transformers") is None:
                 import_transformers()
-            check_folder(self.model)
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
         folder = Path(self.model).expanduser()
@@ -283,7 +283,7 @@ class LocalVLM(Ranged):
         return batcher(asked)
 
     def _place(self) -> Place:
-        return Place.of(self.device, self.dtype, half="bfloat16")
+        return place_of(self.model, self.device, self.dtype, half="bfloat16")
 
     def network(self, **chosen: Any) -> _Network:
         """The opened network, one for all equal models of this process. Raises WeightsError.

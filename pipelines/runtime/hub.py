@@ -12,9 +12,11 @@ from typing import Any
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     FetchError,
+    Place,
     WeightsError,
     first_line,
     import_extra,
+    import_torch,
     import_transformers,
     weights_hash,
 )
@@ -47,6 +49,20 @@ def check_folder(model: str) -> None:
         raise WeightsError(
             f"there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
         )
+
+
+def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
+    """Where a network of an id or folder runs, as `Place.of`. Where torch is missing, the
+    WeightsError also says that there is no such folder."""
+    try:
+        import_torch(extra)
+    except WeightsError as exc:
+        if Path(model).expanduser().exists():
+            raise
+        raise WeightsError(
+            f"{exc}; and there is no folder {model!r} here: it would be an id of the hub"
+        ) from exc
+    return Place.of(device, dtype, half, extra)
 
 
 def diffusers_part(

@@ -53,13 +53,13 @@ class Place:
     dtype: str
 
     @classmethod
-    def of(cls, device: str, dtype: str, half: str = "float16") -> Place:
+    def of(cls, device: str, dtype: str, half: str = "float16", extra: str = "torch") -> Place:
         """What "auto" stands for here: CUDA, else MPS, else CPU; the precision `half` on CUDA, else
-        float32.
+        float32. `extra` is ours that brings torch and all else that is needed.
 
         Raises WeightsError for a device that this machine lacks.
         """
-        torch = import_torch()
+        torch = import_torch(extra)
         there = {
             "cpu": True,
             "cuda": torch.cuda.is_available(),
@@ -141,9 +141,10 @@ def close_networks() -> None:
         free_memory()
 
 
-def import_torch() -> Any:
-    """The torch module. Raises WeightsError with what to type where it is missing."""
-    return import_extra("torch", "torch")
+def import_torch(extra: str = "torch") -> Any:
+    """The torch module. Raises WeightsError with what to type where it is missing: the `extra` that
+    brings all that is needed."""
+    return import_extra("torch", extra)
 
 
 def import_transformers() -> Any:
@@ -158,7 +159,7 @@ def import_extra(name: str, extra: str) -> Any:
     """A module that comes with an extra of ours, and says nothing by itself. Raises WeightsError
     with what to type where it is missing, or torch, which all build on."""
     if name != "torch":
-        import_torch()
+        import_torch(extra)
     try:
         with OPENING:
             module = import_module(name)

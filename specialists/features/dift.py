@@ -48,6 +48,7 @@ class DIFT(Network[Item, FeatureGrid]):
 
     result = FeatureGrid
     squares = True
+    extra = "diffusion"
     version: ClassVar[int] = 2
     ranges: ClassVar = {"timestep": 0, "up_block": 0, "ensemble": 1, "size": 64}
 

@@ -116,7 +116,7 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
 
     def place(self) -> Place:
         """As of the model that answers."""
-        return Place.of(self.device, self.dtype, half="bfloat16")
+        return Place.of(self.device, self.dtype, half="bfloat16", extra="hf")
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Any, ...]]) -> list[Looks]:
         """What the words of each conversation look at. Raises NoEvidence where they see no

@@ -143,6 +143,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     result = FeatureGrid
     images = 1
     needs_colors = True
+    extra = "diffusion"
     squares = True  # as it were: images are looked at one after the other
     ranges: ClassVar = {"steps": 1, "longest": 1, "ensemble": 1}
 

@@ -17,7 +17,7 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import diffusers_part, from_hub
+from looktwice.pipelines.runtime.hub import diffusers_part, from_hub, place_of
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     Device,
@@ -63,7 +63,8 @@ class Network(Checked, ABC, Generic[Item, Result]):
     follows the rules of a call. Its first `images` are images, by default all of it; their sides
     have at least `min_side` pixels, and where `needs_colors` none is of one colour. A network that
     looks at `squares` takes images of all sizes in one batch. Wrappers of one class share a network
-    in memory where their settings `opens` are equal. `ranges` are those of its settings.
+    in memory where their settings `opens` are equal. `ranges` are those of its settings; `extra`
+    is ours that brings its packages.
     """
 
     model: str = ""
@@ -79,6 +80,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
     min_side: ClassVar[int] = 1
     needs_colors: ClassVar[bool] = False
     squares: ClassVar[bool] = False
+    extra: ClassVar[str] = "torch"
     opens: ClassVar[tuple[str, ...]] = ("model", "revision")
 
     def __post_init__(self) -> None:
@@ -148,7 +150,8 @@ class Network(Checked, ABC, Generic[Item, Result]):
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
         """The results of items with the same `batch_key`, as one batch in this thread; nothing is
         stored."""
-        torch, asked, place = import_torch(), self.place(), self._inner_place()
+        asked, place = self.place(), self._inner_place()
+        torch = import_torch()
         network = self.network()
         lower = torch.autocast(asked.device, asked.torch_dtype, enabled=asked != place)
         with torch.inference_mode(), lower:
@@ -173,7 +176,8 @@ class Network(Checked, ABC, Generic[Item, Result]):
 
     def place(self) -> Place:
         """The device and precision of this network on this machine. Raises WeightsError."""
-        return Place.of(self.device, self.dtype, "float16" if self.half_is_safe else "float32")
+        half = "float16" if self.half_is_safe else "float32"
+        return Place.of(self.device, self.dtype, half, self.extra)
 
     def network(self) -> Any:
         """The opened network, shared with equal wrappers. Raises WeightsError."""
@@ -244,6 +248,11 @@ class HubNetwork(Network[Item, Result]):
         for image in item:
             require_pixels(image, math.ceil(max(image.shape[:2]) / self.max_ratio))
         return item
+
+    def place(self) -> Place:
+        """The device and precision of this network on this machine. Raises WeightsError."""
+        half = "float16" if self.half_is_safe else "float32"
+        return place_of(self.model, self.device, self.dtype, half)
 
     def open_file(self, path: str) -> HubModel:
         """Network and processor from an original checkpoint, on the CPU. Raises WeightsError where

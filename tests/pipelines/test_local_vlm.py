@@ -175,6 +175,10 @@ def test_check_sees_a_folder_that_is_not_there_and_a_package_that_is_missing(
     monkeypatch.setattr("looktwice.pipelines.models.local_vlm.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert "type: pip install 'looktwice[hf]'" in check("some/model")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    said = " ".join(check("some/model").split())
+    assert "torch is not installed; type: pip install 'looktwice[hf]'" in said
+    assert "there is no folder 'some/model' here" in said
 
 
 def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_path: Path) -> None:

@@ -128,6 +128,21 @@ def looktwice(*words: object, code: int = 0) -> str:
     return result.output
 
 
+def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) -> None:
+    out = ("--out", study.parent / "runs")
+    lacking = "no sample has numbers in 'angle', such as along=size; the fields are "
+    checked, ran = (
+        " ".join(looktwice(*words, "thresholds.along=angle").split())
+        for words in (("check", study), ("run", study, *out))
+    )
+    assert f"warning: no thresholds, of the first 8 samples: {lacking}" in checked
+    assert f"no thresholds: {lacking}" in ran
+    checked = looktwice("check", study, "thresholds.along=size")
+    assert "no thresholds" not in checked
+    ran = looktwice("run", study, *out, "name=b", "thresholds.along=size")
+    assert "no thresholds" not in ran and "95 % interval" in ran
+
+
 def test_the_commands(study: Path) -> None:
     runs = study.parent / "runs"
     folder, out = runs / "s", ("--out", runs)

@@ -3,11 +3,14 @@ control parameters crossed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from scipy.stats import f
 
 from bench.bench_thresholds import Crowd, check
@@ -23,11 +26,13 @@ from looktwice.eval.psychometrics.thresholds import (
     crossed_grids,
     crossed_tables,
     find_thresholds,
+    threshold_lines,
     threshold_table,
 )
 from looktwice.eval.records.records import RunError
 from looktwice.eval.report import write_report
 from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import RunScores
 from tests.made_run import MadeRun
 
 LEVELS = tuple(float(level) for level in range(2, 41, 4))
@@ -139,15 +144,56 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     folder = made.write()
     sees, blind = find_thresholds(score_run(folder), Along("size"))
     assert sees.threshold is not None and 20 < sees.threshold.value < 30 and sees.guess == 0.25
-    assert blind.threshold is not None and blind.threshold.outside
+    assert blind.threshold is None and "rising or falling" in blind.why
+    _, rising = find_thresholds(score_run(folder), Along("size", direction="rising"))
+    assert rising.passes == "above all levels"
     table = threshold_table(score_table([folder.path]).scores, Along("size"))
-    assert (
-        table.rows[1][2] in ("above all levels", "below all levels") and table.rows[0][9] == "40/4"
-    )
+    assert "set direction" in table.rows[1][2] and table.rows[0][9] == "40/4"
     high, _ = find_thresholds(score_run(folder), Along("size", target=0.2))
     assert high.threshold is None and high.why.startswith("none: the target is an accuracy above")
     assert not find_thresholds(score_run(folder), Along("name"))
     assert not find_thresholds(score_run(folder))
+
+
+@pytest.mark.parametrize("right", [0, 6, 20])
+def test_a_direction_that_the_answers_do_not_decide_is_none(right: int) -> None:
+    levels = [level for level in LEVELS for _ in range(20)]
+    values = [float(n < right) for _ in LEVELS for n in range(20)]
+    with pytest.raises(ValueError, match="rising or falling\\? set direction"):
+        fit_threshold(levels, values, 0.25)
+    rising = fit_threshold(levels, values, 0.25, direction="rising")
+    assert rising.outside == ("below" if right == 20 else "above")
+
+
+def configured(made: MadeRun, config: Mapping[str, Any]) -> RunScores:
+    folder = made.write()
+    (folder.path / "run.yaml").write_text(yaml.safe_dump({"config": config}))
+    return score_run(folder)
+
+
+def test_falling_accuracy_is_named_wherever_its_threshold_is(tmp_path: Path) -> None:
+    made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
+    made.task("t", ["A"] * 40, choices=4, meta=[{"size": size} for size in sizes])
+    made.answers(made.point("one", "t"), ["A" if size <= 20 else "B" for size in sizes])
+    run = configured(made, {"thresholds": {"along": "size"}})
+    (arm,) = find_thresholds(run)
+    assert arm.passes.endswith(", falling") and arm.passes[:2].isdigit()
+    (chart,) = threshold_lines(run, "t")
+    assert [*chart.lines] == ["one", "one, fitted, falling"]
+
+
+@pytest.mark.parametrize("said", ["rising", "falling"])
+def test_a_staircase_is_fitted_in_the_direction_that_it_took(tmp_path: Path, said: str) -> None:
+    """Its answers fall with the level, which alone would be fitted as falling."""
+    made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 5
+    made.task("t", ["A"] * 20, choices=4, meta=[{"size": size} for size in sizes])
+    made.answers(made.point("one", "t"), ["A" if size == 10 else "B" for size in sizes])
+    along = {"along": "size"} | ({"direction": said} if said == "falling" else {})
+    run = configured(made, {"thresholds": along, "choose": {"by": "staircase"}})
+    for arm in (*find_thresholds(run), *find_thresholds(run, Along("size"))):
+        assert arm.threshold is not None and arm.threshold.direction == said
+    (asked,) = find_thresholds(run, Along("size", direction="falling"))
+    assert asked.threshold is not None and asked.threshold.direction == "falling"
 
 
 def test_rising_fits_by_hand() -> None:
@@ -210,11 +256,11 @@ def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
     for draw in range(4):
         made.answers(stubborn, ["AB"[number % 3 % 2] for number in range(40)], draw=draw)
         made.answers(coin, ["AB"[number] for number in rng.integers(0, 2, 40)], draw=draw)
-    run = score_run(made.write())
-    firm, free = find_thresholds(run, Along("size"))
+    run, along = score_run(made.write()), Along("size", direction="rising")
+    firm, free = find_thresholds(run, along)
     assert firm.alike is not None and firm.alike < 0.01
     assert free.alike is not None and free.alike > 0.05
-    first, second = threshold_table([run], Along("size")).rows
+    first, second = threshold_table([run], along).rows
     assert "unlike" in first[-1] and "unlike" not in second[-1]
 
 

@@ -20,6 +20,7 @@ from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import inner_square
 from looktwice.specialists.detection.grounding_dino import likeliest_words
+from looktwice.specialists.features import DIFT
 from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.matching import KeypointMatcher
@@ -455,3 +456,20 @@ def test_closing_frees_and_asking_opens_again(built: Callable[[str], str]) -> No
     first = depth.predict((IMAGES[0],)).values
     close_networks()
     np.testing.assert_array_equal(depth.predict((IMAGES[0],)).values, first)
+
+
+def test_without_torch_the_extra_of_the_docs_and_the_folder_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.chdir(tmp_path)
+    install = "^torch is not installed; type: pip install 'looktwice"
+    image = np.arange(48 * 64 * 3, dtype=np.uint8).reshape(48, 64, 3)
+    lacking = r"\[hf\]'; and there is no folder 'models/small' here"
+    with pytest.raises(WeightsError, match=install + lacking):
+        DepthAnything("models/small")(image)
+    with pytest.raises(WeightsError, match=install + r"\[diffusion\]'$"):
+        DIFT("models/small")(image)
+    Path("models/small").mkdir(parents=True)
+    with pytest.raises(WeightsError, match=install + r"\[hf\]'$"):
+        DepthAnything("models/small")(image)
