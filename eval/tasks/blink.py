@@ -111,7 +111,10 @@ class Blink(TableTask):
             if self.name not in NAMES:
                 hint = suggest_name(self.name, {*NAMES, *present})
                 wrong = f"no task is named {self.name!r}{hint}"
-            raise TaskError(f"{folder}: {wrong} It has {', '.join(present) or 'no folders'}")
+            raise TaskError(
+                f"{folder}: {wrong} It has {', '.join(present) or 'no folders'}; in a study of"
+                " several tasks, `tasks.NAME=null` drops it"
+            )
 
     @property
     def errata(self) -> tuple[str, ...]:
