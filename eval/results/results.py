@@ -208,11 +208,12 @@ class Results:
         reader: Stage | None = None,
         judge: str = "",
         plugins: Sequence[str] = (),
+        all_arms: bool = False,
     ) -> Results:
         """Read and score run folders; the arguments are those of `score_table`. Raises RunError."""
         if not runs:
             raise RunError("Results.open needs a run folder, such as Results.open('runs/study')")
-        return cls(score_table(list(runs), reader, judge, plugins=plugins))
+        return cls(score_table(list(runs), reader, judge=judge, plugins=plugins, all_arms=all_arms))
 
     @property
     def finding(self) -> Finding:
@@ -339,7 +340,10 @@ class Results:
     def _arms_of(self, name: str, task: str) -> list[Arm]:
         arms = self._arms
         if name not in arms:
+            older = [label for run in self.table.scores for label in run.older]
             near = did_you_mean(name, arms) or f"; there are {', '.join(arms)}"
+            if name in (label.rpartition(" on ")[0] for label in older):
+                near = "; an earlier plan of the folder has it: Results.open(..., all_arms=True)"
             raise RunError(f"no contestant {name!r} here{near}")
         tasks = dict.fromkeys(scores.task for _, scores in arms[name])
         asked = [arm for arm in arms[name] if task in ("", arm[1].task, arm[1].point.task)]

@@ -12,6 +12,7 @@ import yaml
 from looktwice.eval import evaluate, write_report
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunError
+from looktwice.eval.results import Results
 from looktwice.eval.scoring.notes import notes
 from tests.first_day.test_scoring import ASK, MODEL, SAY, Greys, LastLetter
 from tests.made_run import MadeRun
@@ -141,6 +142,21 @@ def test_older_arms_are_compared_with_the_present_baseline(made: MadeRun) -> Non
         "also shown, and counted by Holm's correction: 1 arm of an earlier plan,"
         " plain {model=old} on t",
     )
+
+
+def test_results_tell_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> None:
+    old, now = made.point("unmarked", "t"), made.point("ring", "t")
+    for point, replies in ((old, "BBBB"), (now, "AAAA")):
+        made.answers(point, replies)
+    facts(made, arms=[now])
+    with pytest.raises(RunError, match=r"'unmarked' here; an earlier plan .* all_arms=True"):
+        Results.open(made.path).flips("unmarked", "ring")
+    with pytest.raises(RunError, match=r"'unasked' here; there are ring$"):
+        Results.open(made.path).flips("ring", "unasked")
+    with pytest.raises(RunError, match="nobody"):
+        Results.open(made.path, judge="nobody")
+    results = Results.open(made.path, all_arms=True)
+    assert len(results.flips("unmarked", "ring").gained) == 4
 
 
 def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
