@@ -85,10 +85,9 @@ class RunSummary:
                 " command asks again"
             )
         if self.why:
-            yield (
-                f"stopped: {self.why}; what was answered is kept, and the same command goes on"
-                " later"
-            )
+            # what was spent counts in the next run too, so with the same budget nothing is asked
+            later = "" if "--budget" in self.why else ", and the same command goes on later"
+            yield f"stopped: {self.why}; what was answered is kept{later}"
 
 
 class Work(NamedTuple):

@@ -51,6 +51,7 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
         first = said(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
+        assert "a larger one goes on" in first and "goes on later" not in first
         said(*words, 10 * EACH, code=1)  # what the first run paid counts
         assert server.stats["requests"] == 10
         # which a twelfth would exceed: what one costs is remembered
