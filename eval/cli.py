@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Tools": {
         "replay": runs.replay,
         "cache": runs.reply_cache,
-        "serve": studies.serve,
+        "serve": homes.serve,
         "mcp": homes.mcp,
     },
 }

@@ -4,12 +4,84 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from looktwice.eval.commands.completion import complete_config
-from looktwice.eval.commands.options import NONE, Overrides, Plugins, say
+from looktwice.eval.commands.options import NONE, Allowed, Overrides, Plugins, Port, Workers, say
+from looktwice.eval.commands.studies import load_study
+
+Host = Annotated[str, typer.Option(help="Another address to listen on; needs --token-env.")]
+TokenVariable = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="The environment variable that holds the token clients must send."
+    ),
+]
+
+
+def serve(
+    study: Annotated[
+        str,
+        typer.Argument(
+            metavar="[STUDY]",
+            help="A configuration; or pocket, the small model that comes with looktwice.",
+            autocompletion=complete_config,
+        ),
+    ] = "pocket",
+    overrides: Overrides = NONE,
+    tap: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="No study: send all on to this server as it is, and record it."
+        ),
+    ] = "",
+    port: Port = 8765,
+    host: Host = "",
+    token_env: TokenVariable = "",
+    out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
+    name: Annotated[
+        str, typer.Option(help="The folder in OUT/serve (default: the study's name, or tap).")
+    ] = "",
+    cache: Annotated[
+        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
+    ] = None,
+    show_looks: Annotated[
+        bool, typer.Option("--show-looks", help="Send what was said before the answer along.")
+    ] = False,
+    abstain: Annotated[
+        Literal["error", "text"],
+        typer.Option(help="What a client gets where the stages abstain: 422, or a text."),
+    ] = "error",
+    workers: Workers = 64,
+    plugin: Plugins = NONE,
+    allow: Allowed = NONE,
+) -> None:
+    """Serve a study's contestants to any OpenAI-compatible client.
+
+    Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
+    OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
+    """
+    from looktwice.eval.homes.command import ServeOptions, plan_of_pocket, serve_study, serve_tap
+    from looktwice.pipelines.config.classes import ConfigError
+    from looktwice.pipelines.config.paths import find_config
+
+    options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
+    is_there = study == "pocket" or find_config(study).is_file()
+    if tap and (study != "pocket" or overrides):
+        raise ConfigError([f"serve {study} --tap: a tap has no study; leave one of them out"])
+    if not is_there:
+        raise ConfigError(
+            [f"serve {study}: no such model is here; there is pocket, or name a study's file"]
+        )
+    with suppress(KeyboardInterrupt):  # as announced
+        if tap:
+            serve_tap(tap, options, say)
+        elif study == "pocket":
+            serve_study(plan_of_pocket(), options, say)
+        else:
+            serve_study(load_study(Path(study), overrides, plugin, allow), options, say)
 
 
 def mcp(
@@ -31,12 +103,8 @@ def mcp(
             min=0, max=65535, help="Serve streamable HTTP on this port; 0 takes a free one."
         ),
     ] = None,
-    host: Annotated[
-        str, typer.Option(help="Listen on this address instead, for others; needs --token-env.")
-    ] = "",
-    token_env: Annotated[
-        str, typer.Option(help="The environment variable with the token that clients must send.")
-    ] = "",
+    host: Host = "",
+    token_env: TokenVariable = "",
     allow: Annotated[
         list[str],
         typer.Option(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +16,6 @@ from looktwice.eval.commands.options import (
     OnlyCached,
     Overrides,
     Plugins,
-    Port,
     TableKind,
     Workers,
     print_table,
@@ -52,11 +50,11 @@ def check(
     """
     from looktwice.eval.runs.check import check
 
-    for line in check(_load(config, overrides, plugin, allow), out, limit, whole, ask):
+    for line in check(load_study(config, overrides, plugin, allow), out, limit, whole, ask):
         say(line)
 
 
-def _load(config: Path, *how: Sequence[str]) -> Any:
+def load_study(config: Path, *how: Sequence[str]) -> Any:
     """The plan of a configuration; names the contestants that it leaves out. Raises RunError where
     none is left."""
     from looktwice.eval.records.records import RunError
@@ -141,7 +139,7 @@ def run(
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
 
-    plan = _load(config, overrides, plugin, allow)
+    plan = load_study(config, overrides, plugin, allow)
     number, _, shards = shard.partition("/")
     if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
         raise typer.BadParameter(f"--shard {shard}: expected i/n with 1 <= i <= n, such as 2/8")
@@ -335,73 +333,3 @@ def init(
 
     written = copy_config(config, out)
     say(f"wrote {written}; next: looktwice check {written}")
-
-
-def serve(
-    study: Annotated[
-        str,
-        typer.Argument(
-            metavar="[STUDY]",
-            help="A configuration; or pocket, the small model that comes with looktwice.",
-            autocompletion=complete_config,
-        ),
-    ] = "pocket",
-    overrides: Overrides = NONE,
-    tap: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="No study: send all on to this server as it is, and record it."
-        ),
-    ] = "",
-    port: Port = 8765,
-    host: Annotated[
-        str, typer.Option(help="Another address to listen on; needs --token-env.")
-    ] = "",
-    token_env: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="The environment variable that holds the token clients must send."
-        ),
-    ] = "",
-    out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
-    name: Annotated[
-        str, typer.Option(help="The folder in OUT/serve (default: the study's name, or tap).")
-    ] = "",
-    cache: Annotated[
-        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
-    ] = None,
-    show_looks: Annotated[
-        bool, typer.Option("--show-looks", help="Send what was said before the answer along.")
-    ] = False,
-    abstain: Annotated[
-        Literal["error", "text"],
-        typer.Option(help="What a client gets where the stages abstain: 422, or a text."),
-    ] = "error",
-    workers: Workers = 64,
-    plugin: Plugins = NONE,
-    allow: Allowed = NONE,
-) -> None:
-    """Serve a study's contestants to any OpenAI-compatible client.
-
-    Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
-    OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
-    """
-    from looktwice.eval.homes.command import ServeOptions, plan_of_pocket, serve_study, serve_tap
-    from looktwice.pipelines.config.classes import ConfigError
-    from looktwice.pipelines.config.paths import find_config
-
-    options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
-    is_there = study == "pocket" or find_config(study).is_file()
-    if tap and (study != "pocket" or overrides):
-        raise ConfigError([f"serve {study} --tap: a tap has no study; leave one of them out"])
-    if not is_there:
-        raise ConfigError(
-            [f"serve {study}: no such model is here; there is pocket, or name a study's file"]
-        )
-    with suppress(KeyboardInterrupt):  # as announced
-        if tap:
-            serve_tap(tap, options, say)
-        elif study == "pocket":
-            serve_study(plan_of_pocket(), options, say)
-        else:
-            serve_study(_load(Path(study), overrides, plugin, allow), options, say)

@@ -12,7 +12,7 @@ from itertools import chain
 from looktwice.eval.homes.chat_requests import Json
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Reply
-from looktwice.pipelines.models.wire import MOST_CALLS
+from looktwice.pipelines.models.wire import MOST_CALLS, tool_call_json
 
 
 def join_chunks(body: bytes) -> Json:
@@ -82,14 +82,7 @@ class Answered:
                 message["reasoning_content"] = thought
             if reply.tool_calls:
                 message["content"] = reply.text or None
-                message["tool_calls"] = [
-                    {
-                        "id": call.id,
-                        "type": "function",
-                        "function": {"name": call.name, "arguments": call.arguments},
-                    }
-                    for call in reply.tool_calls
-                ]
+                message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))
             tokens = list(map(_wire_token, filter(None, reply.logprobs)))
             finish = {"tool": "tool_calls", "filter": "content_filter"}
             yield (

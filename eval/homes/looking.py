@@ -260,8 +260,7 @@ def make_controls(
     ConfigError."""
     controls, faults = dict[str, Control](), list[str]()
     if own := agent.results:
-        of_all: Control = lambda true, state, _: own(true, state)  # noqa: E731
-        controls = dict.fromkeys(agent.tools, of_all)
+        controls = {name: lambda true, state, _: own(true, state) for name in agent.tools}
     for option, names in (("placebo", placebo), ("black", black)):
         for name in names:
             if name not in agent.tools:

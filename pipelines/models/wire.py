@@ -105,15 +105,14 @@ def _turn(message: Message, detail: Detail | None) -> Json:
     turn: Json = {"role": message.role, "content": message.text}
     if message.tool_calls:
         turn["content"] = message.text or None
-        turn["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.tool_calls
-        ]
+        turn["tool_calls"] = list(map(tool_call_json, message.tool_calls))
     return turn
+
+
+def tool_call_json(call: ToolCall) -> Json:
+    """A call of a tool as the protocol writes it."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _part(part: str | View, detail: Detail | None) -> Json:

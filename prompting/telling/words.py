@@ -22,7 +22,7 @@ from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Mat
 from looktwice.specialists.results import DepthMap
 from looktwice.specialists.sharing import look_once
 
-Told = tuple[Mark, str]
+Evidence = tuple[Mark, str]
 """A region, and how it is."""
 
 
@@ -49,28 +49,28 @@ class RegionWords(Ranged, AsksAsWhere):
         super().__post_init__()
         read_texts(self)
 
-    def tell(self, state: State, marks: Sequence[Mark]) -> list[Told]:
+    def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
         """How each region is, in the order in which they are told. Raises NoEvidence."""
-        told = list[Told]()
+        evidence = list[Evidence]()
         for mark in marks:
             width, height = state.sample.images[mark.image].size
             x0, y0, x1, y1 = bounding_box(mark)
             area = float(mark.pixels.sum()) if isinstance(mark, Mask) else (x1 - x0) * (y1 - y0)
             share = _percent(area / (width * height))
-            told.append((mark, "" if isinstance(mark, Point) else f"{share} % of the image"))
-        return told
+            evidence.append((mark, "" if isinstance(mark, Point) else f"{share} % of the image"))
+        return evidence
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with these lines below the prompt; its views are as before."""
         places = self.where.places(state, model)
         state = state.with_notes(*places.notes)
         marks = [*chain.from_iterable(m[: self.most] for m in places.regions.values())]
-        reasons, told = [*places.reasons.values()], list[Told]()
+        reasons, evidence = [*places.reasons.values()], list[Evidence]()
         try:
-            told = self.tell(state, marks)
+            evidence = self.tell(state, marks)
         except NoEvidence as exc:
             reasons.append(str(exc))
-        lines = [line for mark, how in told for line in self._lines(state, mark, how)]
+        lines = [line for mark, how in evidence for line in self._lines(state, mark, how)]
         if not lines:
             why = reasons or [f"no {places.sought} is seen"]
             return handle_missing(state, self.missing, why)
@@ -103,9 +103,9 @@ class DepthWords(RegionWords):
 
     ranges = ("window >= 1",)
 
-    def tell(self, state: State, marks: Sequence[Mark]) -> list[Told]:
+    def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
         """Rank and nearness of each region. Raises NoEvidence."""
-        told = list[Told]()
+        evidence = list[Evidence]()
         for number in dict.fromkeys(mark.image for mark in marks):
             pictures = [image.pixels for image in state.sample.images[number:]]
             depth: DepthMap = look_once(self.depth, *pictures)
@@ -121,8 +121,8 @@ class DepthWords(RegionWords):
             for mark in ranked:
                 rank = 1 + sum(level > levels[mark] for level in levels.values())
                 how = f"rank {rank} of {len(levels)} from the camera, nearness {levels[mark]}"
-                told.append((mark, how))
-        return told
+                evidence.append((mark, how))
+        return evidence
 
     def _values(self, depth: DepthMap, mark: Mark) -> NDArray[np.float64]:
         if isinstance(mark, Point):
@@ -148,13 +148,13 @@ class MatchWords(RegionWords):
 
     ranges = ("nearest >= 1",)
 
-    def tell(self, state: State, marks: Sequence[Mark]) -> list[Told]:
+    def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
         """Of each region of the first picture, its place in the second. Raises NoEvidence."""
         first, second = (state.sample.images[number] for number in self.images)
         matches = look_once(self.matcher, first.pixels, second.pixels)
         if len(matches) < self.nearest:
             raise NoEvidence(f"{len(matches)} matches, at least {self.nearest} are needed")
-        told, (here, there) = list[Told](), self.images
+        evidence, (here, there) = list[Evidence](), self.images
         for mark in filter(lambda mark: mark.image == here, marks):
             near = np.argsort(np.linalg.norm(matches.xy0 - mark.center, axis=1), kind="stable")
             moved = (matches.xy1 - matches.xy0)[near[: self.nearest]]
@@ -168,8 +168,8 @@ class MatchWords(RegionWords):
             if away:
                 label = min(away, key=lambda name: away[name])
                 how += f", nearest to {label} ({_percent(away[label])} % of the width away)"
-            told.append((mark, how))
-        return told
+            evidence.append((mark, how))
+        return evidence
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,9 @@ class SimilarityWords(Wording):
     def __call__(self, state: State, model: Model) -> State:
         """The state with a line for each pair below the prompt."""
         images, alike = state.sample.images, dict[str, float]()
-        for one, two in combinations(range(len(images)), 2):
-            value = look_once(self.similarity, images[one].pixels, images[two].pixels)
-            alike[f"image {one + 1} and image {two + 1}"] = round(value, 2)
+        for first, second in combinations(range(len(images)), 2):
+            value = look_once(self.similarity, images[first].pixels, images[second].pixels)
+            alike[f"image {first + 1} and image {second + 1}"] = round(value, 2)
         ranked = sorted(alike, key=lambda pair: -alike[pair])
         lines = [f"{pair}: similarity {alike[pair]:.2f}" for pair in ranked]
         return add_lines(state, text_of(self.lead), *lines) if lines else state
