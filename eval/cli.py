@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "analyse": analyses.analyse,
         "view": runs.view,
         "show": runs.show,
+        "studio": homes.studio,
     },
     "Compare": {"compare": logs.compare, "export": logs.export, "annotate": logs.annotate},
     "Tools": {

@@ -94,7 +94,7 @@ def _documents() -> str:
 
 def all_classes() -> list[str]:
     """The last word of the path of every class that a configuration may name."""
-    return [path.rpartition(".")[2] for kind in ROOMS for path in _classes(kind, ())]
+    return [path.rpartition(".")[2] for kind in ROOMS for path in classes_of(kind, ())]
 
 
 def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
@@ -104,7 +104,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
     """
     classes = dict[str, type]()
     for kind in ROOMS:
-        classes |= _classes(kind, plugins)
+        classes |= classes_of(kind, plugins)
     short = {path: path.rpartition(".")[2] for path in classes}
     fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
     for room in CORE:
@@ -129,7 +129,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         )
     for path in fitting:
         for cls in (classes[path], *bases_of(classes[path])):
-            yield f"{_docstring(cls)}\n"
+            yield f"{docstring(cls)}\n"
         yield f"{settings_text(path, classes[path])}\n"
     yield _documents()
 
@@ -144,12 +144,12 @@ def _describe_type(cls: type, room: str) -> Iterator[str]:
     yield f"from {room} import {cls.__name__}\n"
     if dataclasses.is_dataclass(cls):
         yield f"{cls.__name__}{signature(cls)}\n"
-    yield f"{_docstring(cls)}\n"
+    yield f"{docstring(cls)}\n"
     for name, member in vars(cls).items():
         function = getattr(member, "func", None) or getattr(member, "fget", None) or member
         if inspect.isfunction(function) and (name == "__call__" or not name.startswith("_")):
             takes = signature(function) if function is member else ""
-            yield f"  .{name}{takes}: {_first_sentence(_docstring(function))}"
+            yield f"  .{name}{takes}: {_first_sentence(docstring(function))}"
 
 
 def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
@@ -164,9 +164,9 @@ def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
             )
             texts[name] = " ".join(line[2:] for line in top if not line.startswith("#  "))
     else:
-        for name, cls in _classes(kind, plugins).items():
-            if _kind(cls) == kind:
-                texts[name] = _docstring(cls)
+        for name, cls in classes_of(kind, plugins).items():
+            if listed_kind(cls) == kind:
+                texts[name] = docstring(cls)
                 needed[name] = [
                     f.name
                     for f in dataclasses.fields(cls)
@@ -178,7 +178,7 @@ def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         yield f"{name:{width}}  {_first_sentence(text)}{needs}".rstrip()
 
 
-def _docstring(thing: Any) -> str:
+def docstring(thing: Any) -> str:
     return inspect.cleandoc(thing.__doc__ or "")
 
 
@@ -187,7 +187,7 @@ def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0]
 
 
-def _classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
+def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
     """The public dataclasses by path in the rooms that hold classes of a kind, and in the
     plugins."""
     names = list[str]()
@@ -206,7 +206,7 @@ def _classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
     return classes
 
 
-def _kind(cls: type) -> str | None:
+def listed_kind(cls: type) -> str | None:
     """The kind of a class, None for what is only the setting of another, or put there by the run
     itself."""
     made = kind_of(cls)
@@ -217,7 +217,7 @@ def _kind(cls: type) -> str | None:
     if made is None:
         return None
     takes = inspect.signature(cls.__call__).parameters
-    names = getattr(cls.__call__, "__code__", _kind.__code__).co_names
+    names = getattr(cls.__call__, "__code__", listed_kind.__code__).co_names
     own = is_foreign(public_path(cls))  # one that looks at the reply, by whatever class
     if issubclass(cls, Reader) or (own and "reply" in names and "model" not in names):
         return "readers"

@@ -23,7 +23,14 @@ def serve_run(run: Path) -> Iterator[str]:
     table = score_table(run)
     page = RunPage(table.scores)
     html = "".join(html_page(table, page, served=True))
-    runner = web.AppRunner(make_app(PageServer(page, html, sample_page, "known")), access_log=None)
+    with serve(make_app(PageServer("known", page, html, sample_page))) as address:
+        yield address
+
+
+@contextmanager
+def serve(app: web.Application) -> Iterator[str]:
+    """The address of an application whose token is `known`, in a thread."""
+    runner = web.AppRunner(app, access_log=None)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -32,7 +32,7 @@ HOW_TO = (
 )
 PARTS = ("study", "commands", "prompting", "specialists", "tasks", "readers", "models", "python")
 NAVIGATION: Mapping[str, tuple[str, ...]] = {
-    "Start": ("README.md", "docs/guide.md", "docs/pocket.md"),
+    "Start": ("README.md", "docs/guide.md", "docs/studio.md", "docs/pocket.md"),
     "Gallery": ("docs/gallery.md",),
     "How to": (
         *(f"docs/howto/{name}.md" for name in HOW_TO),

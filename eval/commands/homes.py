@@ -12,6 +12,7 @@ from looktwice.eval.commands.completion import complete_config
 from looktwice.eval.commands.options import NONE, Allowed, Overrides, Plugins, Port, Workers, say
 from looktwice.eval.commands.studies import load_study
 
+NO_PATHS: list[Path] = []
 Host = Annotated[str, typer.Option(help="Another address to listen on; needs --token-env.")]
 TokenVariable = Annotated[
     str,
@@ -157,3 +158,47 @@ def mcp(
 
         address = host or LOOPBACK[0]
         asyncio.run(server.serve_http(served, address, http, options.token, started))
+
+
+def studio(
+    what: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[IMAGE | RUN SAMPLE | STUDY]",
+            help="What to begin with; without it, drop a picture on the page.",
+            autocompletion=complete_config,
+        ),
+    ] = NO_PATHS,
+    model: Annotated[
+        list[str],
+        typer.Option(help="Whom it may ask too: a node, {use: pipelines.models.ChatAPI, ...}."),
+    ] = NONE,
+    port: Port = 0,
+    opened: Annotated[bool, typer.Option("--open", help="Open a browser.")] = False,
+    plugin: Plugins = NONE,
+    allow: Allowed = NONE,
+) -> None:
+    """Put marks and stages on your own picture in a browser.
+
+    It shows the exact bytes and words that a model gets, asks, and gives the study to run. It is
+    served on this machine alone, and keys come from the environment.
+    """
+    import secrets
+    import tempfile
+    import webbrowser
+
+    from looktwice.eval.page.serving import serve_app
+    from looktwice.eval.studio.desk import Desk
+    from looktwice.eval.studio.opening import open_draft
+    from looktwice.eval.studio.server import StudioServer, make_app
+
+    def announce(address: str) -> None:
+        say(f"open {address} in a browser; Ctrl-C ends it")
+        if opened:
+            webbrowser.open(address)
+
+    with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
+        desk = Desk(Path(folder).resolve(), plugins=plugin)
+        server = StudioServer(secrets.token_urlsafe(16), desk, open_draft(desk, what, model, allow))
+        with suppress(KeyboardInterrupt):  # as announced
+            serve_app(make_app(server), server.token, port, announce, "studio")

@@ -38,14 +38,38 @@ StagePage = Callable[[Path, str, str], str]
 
 
 @dataclass
-class PageServer:
-    """Answers the requests of a page under an address that holds a token; without it nothing is
-    told. Files are read beside the loop that serves them."""
+class LocalPage:
+    """A page of this machine under an address that holds a token; without it nothing is told, nor
+    to a page from elsewhere."""
+
+    token: str
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Every request must name this machine as its host and hold the token, and a page that
+        sends one must be this one."""
+        given = request.match_info.get("token", "").encode()
+        is_known = secrets.compare_digest(given, self.token.encode())
+        origin = request.headers.get("Origin", own := f"http://{request.host}")
+        if not is_known or request.url.host not in LOOPBACK or origin != own:
+            raise web.HTTPNotFound(
+                text="there is nothing here; take the whole address that `looktwice` told"
+            )
+        try:
+            answer = await handler(request)
+        except (PictureError, RunError) as exc:
+            raise web.HTTPNotFound(text=str(exc)) from exc
+        answer.headers.update(HEADERS)
+        return answer
+
+
+@dataclass
+class PageServer(LocalPage):
+    """Answers the requests of a page of runs. Files are read beside the loop that serves them."""
 
     page: RunPage
     html: str
     stages: StagePage
-    token: str
 
     def show_page(self, request: web.Request) -> web.Response:
         """The page itself."""
@@ -115,22 +139,6 @@ class PageServer:
             texts[number].append(reply)
         return {number: "\n".join(words).lower() for number, words in texts.items()}
 
-    @web.middleware
-    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Every request must name this machine as its host and hold the token."""
-        given = request.match_info.get("token", "").encode()
-        is_known = secrets.compare_digest(given, self.token.encode())
-        if not is_known or request.url.host not in LOOPBACK:
-            raise web.HTTPNotFound(
-                text="there is nothing here; take the whole address that `looktwice view` told"
-            )
-        try:
-            answer = await handler(request)
-        except (PictureError, RunError) as exc:
-            raise web.HTTPNotFound(text=str(exc)) from exc
-        answer.headers.update(HEADERS)
-        return answer
-
 
 def make_app(server: PageServer) -> web.Application:
     """The page and what it fetches."""
@@ -142,11 +150,11 @@ def make_app(server: PageServer) -> web.Application:
         "picture/{name}": server.show_picture,
         "stages": server.show_stages,
     }.items():
-        app.router.add_get(f"/{{token}}/{path}", _in_thread(answer))
+        app.router.add_get(f"/{{token}}/{path}", in_thread(answer))
     return app
 
 
-def _in_thread(answer: Callable[[web.Request], web.Response]) -> Handler:
+def in_thread(answer: Callable[[web.Request], web.Response]) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         return await asyncio.to_thread(answer, request)
 
@@ -158,21 +166,29 @@ def serve_page(
 ) -> None:
     """Serve the page on 127.0.0.1 until interrupted, and announce its address. Raises RunError for
     a port that is taken."""
-    server = PageServer(page, html, stages, secrets.token_urlsafe(16))
+    server = PageServer(secrets.token_urlsafe(16), page, html, stages)
+    serve_app(make_app(server), server.token, port, announce, "view")
+
+
+def serve_app(
+    app: web.Application, token: str, port: int, announce: Callable[[str], None], command: str
+) -> None:
+    """Serve on 127.0.0.1 until interrupted, and announce the address with its token. Raises
+    RunError for a port that is taken."""
+
+    async def run() -> None:
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+            announce(f"http://127.0.0.1:{runner.addresses[0][1]}/{token}/")
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
     try:
-        asyncio.run(_serve(server, port, announce))
+        asyncio.run(run())
     except OSError as exc:
         raise RunError(
-            f"view: port {port} cannot be used ({exc.strerror}); give another --port"
+            f"{command}: port {port} cannot be used ({exc.strerror}); give another --port"
         ) from exc
-
-
-async def _serve(server: PageServer, port: int, announce: Callable[[str], None]) -> None:
-    runner = web.AppRunner(make_app(server), access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        announce(f"http://127.0.0.1:{runner.addresses[0][1]}/{server.token}/")
-        await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()

@@ -99,7 +99,7 @@ class ShownRun(RecordedRun):
         points, sections = self.points(row), list[Shown]()
         records = self.folder.records(row.id).values()
         with self.findings():
-            sample = self._sample(next(iter(points.values()), None), row)
+            sample = self.sample(next(iter(points.values()), None), row)
             for label, point in points.items():
                 for record in records:
                     if record.point == point.recorded_as:
@@ -121,7 +121,7 @@ class ShownRun(RecordedRun):
         why, outcome = record.error or error or failed, _outcome(scored, row, score.reader)
         return Shown(f"{label}{draw}", state, why, outcome, self.stages(point), system)
 
-    def _sample(self, point: PointRow | None, row: SampleRow) -> Sample:
+    def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
         """The sample as the task gives it, if that is still the same; else with stored pictures."""
         with suppress(TaskError):
             task = self.task(point) if point is not None else None

@@ -334,7 +334,7 @@ def misfit(cls: type, hint: Any) -> str:
     values = tuple(filter(dataclasses.is_dataclass, classes))
     if values and not protocols and not issubclass(cls, values):
         return f"expected {' or '.join(value.__name__ for value in values)}, found {cls.__name__}"
-    given, asked = _given_by(cls), {each.__name__: _given_by(each) for each in protocols}
+    given, asked = given_by(cls), {each.__name__: given_by(each) for each in protocols}
     if not asked or given is None or None in asked.values():
         return ""
     if issubclass(given, tuple(asked.values())):
@@ -343,7 +343,7 @@ def misfit(cls: type, hint: Any) -> str:
     return f"expected {wanted} and {cls.__name__} gives {given.__name__}"
 
 
-def _given_by(cls: type) -> Any:
+def given_by(cls: type) -> Any:
     """The class of what calling an object of `cls` gives, where it is declared and a class."""
     try:
         given = get_type_hints(cls.__call__).get("return")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> PageServer:
     made.record(point, "s1", answer="B", pictures=(picture, hostile))
     table = score_table(made.write().path)
     page = RunPage(table.scores)
-    return PageServer(page, "".join(html_page(table, page, served=True)), sample_page, TOKEN)
+    return PageServer(TOKEN, page, "".join(html_page(table, page, served=True)), sample_page)
 
 
 def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str, bytes]]:
@@ -84,12 +84,10 @@ def test_a_picture_is_a_picture_and_no_other_file(server: PageServer) -> None:
     assert found == [(200, "image/png"), *[(404, "text/plain")] * 3]
 
 
-def test_a_port_that_is_taken_is_told(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from looktwice.eval.page import serving
+def test_a_port_that_is_taken_is_told(server: PageServer) -> None:
+    from looktwice.eval.page.serving import serve_page
 
-    async def fail(*_: Any) -> None:
-        raise OSError(98, "Address already in use")
-
-    monkeypatch.setattr(serving, "_serve", fail)
-    with pytest.raises(RunError, match=r"port 8 cannot be used .Address already.*--port"):
-        serving.serve_page(server.page, "", sample_page, 8, lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RunError, match=rf"port {port} cannot be used .*--port"):
+            serve_page(server.page, "", sample_page, port, lambda _: None)

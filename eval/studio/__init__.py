@@ -1,0 +1,11 @@
+"""The studio: a page on which somebody puts marks and stages on a picture of their own, sees what a
+model would be sent, asks, and takes the study along.
+
+`draft` is what stands on the page, as a study; `desk` renders and asks it; `opening` makes the
+first one of a picture, a run's sample or a study; `forms` describes the classes; `server` serves
+the page, whose files are in `templates`. Not here: pages of what was asked already (`page`).
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from .draft import Draft as Draft

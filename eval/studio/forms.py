@@ -1,0 +1,134 @@
+"""What the classes of a configuration take, as forms of a page: each setting with its kind, range,
+choices, default and what the class's docstring says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from PIL import ImageColor
+
+from looktwice.eval.listing import classes_of, docstring, listed_kind, plain, type_words
+from looktwice.pipelines.config.classes import default_of, given_by, members, type_hints
+from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import Stage
+from looktwice.specialists.networks.ranges import Range
+
+LONG = 48  # characters of a text that has an area of its own
+BOUND = 1000  # a limit from here on is none for a slider
+RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
+Form = dict[str, Any]
+
+
+@dataclass
+class Catalog:
+    """The forms of all public stages and specialists, and of what may stand in their settings, by
+    path."""
+
+    plugins: Sequence[str] = ()
+    forms: dict[str, Form] = field(default_factory=dict)
+    classes: dict[str, type] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.classes = {}
+        for kind in ("stages", "specialists", "tools"):
+            self.classes |= classes_of(kind, self.plugins)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the page reads it: the forms, the stages by room, and the names of colours."""
+        rooms = dict[str, list[str]]()
+        for path, cls in self.classes.items():
+            takes = inspect.signature(cls.__call__).parameters if callable(cls) else {}
+            if "state" in takes and listed_kind(cls) in ("stages", "specialists"):
+                rooms.setdefault(path.rpartition(".")[0], []).append(path)
+                self._add(path, cls)
+        return {"forms": self.forms, "rooms": rooms, "colors": [*ImageColor.colormap]}
+
+    def _add(self, path: str, cls: type) -> None:
+        if path in self.forms:
+            return
+        words, hints = docstring(cls), type_hints(cls)
+        form = self.forms[path] = {"says": words, "settings": []}
+        limits = ranges_of(cls)
+        for f in dataclasses.fields(cls):
+            if f.init:
+                setting = self._setting(f, hints[f.name])
+                sentences = re.split(r"(?<=[.;])\s+", " ".join(words.split()))
+                setting["help"] = " ".join(s for s in sentences if f"`{f.name}`" in s)
+                form["settings"].append(setting | limits.get(f.name, {}))
+
+    def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
+        """A setting without its range: what is chosen or typed, and what it is without that."""
+        inner, default = [h for h in members(hint) if h is not type(None)], default_of(f)
+        is_null = type(None) in members(hint)
+        setting: Form = {"name": f.name, "words": type_words(hint), "null": is_null}
+        if default is dataclasses.MISSING:
+            setting["needed"] = True
+        else:
+            setting["default"] = plain(default, hint)
+        first = inner[0]
+        if first is Model:
+            return setting | {"kind": "model"}
+        if first is Stage:
+            return setting | {"kind": "part", "of": "stages"}
+        if get_origin(first) is Literal and len(inner) == 1:
+            return setting | {"kind": "choice", "of": list(get_args(first))}
+        if first in (bool, int, float):
+            return setting | {"kind": {bool: "flag", int: "whole", float: "number"}[first]}
+        if first in (str, Path):
+            return setting | {"kind": kind_of_text(f.name, setting.get("default"))}
+        if paths := self._fitting(inner):
+            made = {"is": public_path(type(default))} if dataclasses.is_dataclass(default) else {}
+            return setting | {"kind": "part", "of": paths} | made
+        return setting | {"kind": "json"}
+
+    def _fitting(self, hints: Sequence[Any]) -> list[str]:
+        """The classes that may stand where one of these is asked for, each with its form."""
+        fitting = dict[str, type]()
+        for hint in hints:
+            if not isinstance(hint, type):
+                continue
+            given = given_by(hint) if getattr(hint, "_is_protocol", False) else None
+            if dataclasses.is_dataclass(hint):
+                fitting[public_path(hint)] = hint
+            for path, cls in self.classes.items():
+                gives = given_by(cls) if given else None
+                if issubclass(gives, given) if gives and given else hint in cls.__mro__:
+                    fitting[path] = cls
+        for path, cls in fitting.items():
+            self._add(path, cls)
+        return [*fitting]
+
+
+def kind_of_text(name: str, default: Any) -> Literal["color", "words", "text"]:
+    """How a text is typed, by what it is without that: a colour, words in lines, or in one."""
+    if re.search("colou?r$|^fill$|^plate$", name):
+        return "color"
+    return "words" if isinstance(default, str) and len(default) > LONG else "text"
+
+
+def ranges_of(cls: type) -> dict[str, dict[str, float]]:
+    """The numbers between which the settings of a class lie, by the rules that check them."""
+    limits = dict[str, dict[str, float]]()
+    for name, end, bound in _limits(cls):
+        if abs(bound) < BOUND:
+            limits.setdefault(name, {})[end] = bound
+    return limits
+
+
+def _limits(cls: type) -> Iterator[tuple[str, str, float]]:
+    for base in cls.__mro__:
+        rules = vars(base).get("ranges", ())
+        for rule in rules:
+            if isinstance(rules, Mapping):
+                bounds = rules[rule] if isinstance(rules[rule], Range) else Range(rules[rule])
+                yield from ((rule, "min", bounds.low), (rule, "max", bounds.high))
+            elif matched := RULE.fullmatch(rule):
+                for name in matched["names"].split(", "):
+                    yield name, "min" if matched["sign"] == ">" else "max", float(matched["bound"])

@@ -1,0 +1,111 @@
+"""The first draft of a studio: of a picture, of a sample of a run with a contestant's stages, or of
+a study and its first question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from looktwice.eval.listing import plain
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.dry_run import name_of
+from looktwice.eval.runs.show import ShownRun
+from looktwice.eval.studio.desk import Desk
+from looktwice.eval.studio.draft import MODELS, POCKET, Draft, Node, Slot
+from looktwice.eval.tasks.base import checked_items
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.load import parse_override
+from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Item
+
+FIRST = (
+    Slot("mark", {"use": "prompting.markers.Circles"}),
+    Slot("ask", {"use": "prompting.turns.Ask"}),
+)
+STUDIES = (".yaml", ".yml")
+
+
+def open_draft(
+    desk: Desk, what: Sequence[Path], models: Sequence[str] = (), allow: Sequence[str] = ()
+) -> Draft:
+    """The draft to begin with, whose pictures the desk takes, with those whom it may ask. Raises
+    ConfigError, RunError, TaskError, PictureError."""
+    desk.models = {**MODELS, **dict(map(_named, models))}
+    start = Draft(stages=FIRST)
+    if not what:
+        return start
+    first, *more = what
+    if more:
+        return of_run(desk, first, str(more[0]), more[1:])
+    if first.suffix in STUDIES or not first.suffix:
+        return of_study(desk, first, allow)
+    return Draft(stages=FIRST, images=(desk.take(read_file(first))["name"],))
+
+
+def of_study(desk: Desk, study: Path, allow: Sequence[str] = ()) -> Draft:
+    """The first question of a study, with the stages and the model of its first contestant. The
+    models of all of them may be asked. Raises ConfigError, RunError, TaskError, PictureError."""
+    plan = load_plan(study, (), desk.plugins, allow)
+    if not plan.points:
+        raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
+    arm = plan.points[0]
+    names = {id(model): f"model {n}" for n, model in enumerate(plan.models, 1)}
+    names |= {id(m): str(name_of(m)) for m in plan.models if name_of(m) not in desk.models}
+    desk.models = {**desk.models, **{names[id(model)]: plain(model) for model in plan.models}}
+    item = next(checked_items(arm.task), None)
+    if item is None:
+        raise RunError(f"{study}: its task {arm.task_name!r} has no question")
+    asked = names[id(arm.model)] if arm.model is not None else POCKET
+    more = {"model": asked, "draws": arm.draws, "seed": arm.seed}
+    return Draft.of(item, arm.stages, take_pictures(desk, item), **more)
+
+
+def of_run(desk: Desk, run: Path, sample: str, contestants: Sequence[object] = ()) -> Draft:
+    """A sample of a run, with the stages of a contestant, the first one without a name. Raises
+    RunError, ConfigError, PictureError."""
+    shown = ShownRun(run, desk.plugins)
+    rows = [rows[sample] for rows in shown.folder.samples_of.values() if sample in rows]
+    if not rows:
+        ids = [row.id for row in shown.folder.samples.values()]
+        raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {ids[0]}")
+    points = shown.points(rows[0])
+    name = str(contestants[0]) if contestants else next(iter(points))
+    if name not in points:
+        near = did_you_mean(name, points)
+        raise RunError(f"{run} has no contestant {name!r}{near}; there are {', '.join(points)}")
+    point = points[name]
+    item = Item(shown.sample(point, rows[0]), rows[0].answer)
+    asked: Node = {"seed": point.seed, "draws": point.draws}
+    if node := point.spec.get("model"):
+        label = str(node.get("model") or node["use"].rpartition(".")[2])
+        desk.models = {**desk.models, label: plain(build(node, Scope.of_records(run), "model"))}
+        asked["model"] = label
+    return Draft.of(item, shown.stages(point), take_pictures(desk, item), **asked)
+
+
+def take_pictures(desk: Desk, item: Item) -> list[str]:
+    """The names under which the desk keeps the pictures of a question, and of its choices."""
+    pictures = [*item.sample.images, *(c for c in item.sample.choices if isinstance(c, Picture))]
+    return [desk.take(bytes_of(picture))["name"] for picture in pictures]
+
+
+def bytes_of(picture: Picture) -> bytes:
+    """A picture's own bytes; of one that was made, those that are sent."""
+    try:
+        return picture.source
+    except PictureError:
+        return picture.payload.data
+
+
+def _named(text: str) -> tuple[str, Node]:
+    """A model of the command line, by its name. Raises ConfigError."""
+    node = parse_override(f"model={text}")[1]
+    model = build(node, place="--model") if isinstance(node, dict) else None
+    if model is None:
+        example = "'{use: pipelines.models.Pocket}'"
+        raise ConfigError([f"--model {text}: write a node, such as {example}"])
+    return name_of(model), plain(model)

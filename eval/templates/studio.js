@@ -1,0 +1,264 @@
+"use strict";
+// The studio itself: what stands on the page is a draft, which the server renders, asks, reads and packs. One request to
+// render is on its way at a time, and the last move is always rendered.
+
+class Studio {
+  constructor(root, talk) {
+    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, moved: 0, undone: [], rows: [], canvases: [] });
+  }
+
+  $(id) { return this.root.querySelector(`#${id}`); }
+
+  tool() { return this.root.querySelector("[name=tool]:checked").value; }
+
+  async start() {
+    const { draft, images, ...catalog } = (await this.talk.get("start"));
+    Object.assign(this, catalog, { draft, images: Object.fromEntries(images.map((image) => [image.name, image])) });
+    this.$("new").replaceChildren(...classOptions(this));
+    this.$("new").value = "prompting.markers.Circles";
+    this.$("colors").replaceChildren(...this.colors.map((value) => el("option", { value })));
+    this.$("model").replaceChildren(...this.models.map((name) => el("option", {}, name)));
+    this.listen();
+    this.redrawAll();
+    this.changed();
+  }
+
+  listen() {
+    const on = (id, kind, act) => this.$(id).addEventListener(kind, act);
+    const typed = (id, put) => on(id, "input", () => { put(this.$(id).value); this.changed(); });
+    typed("question", (text) => { this.draft.question = text; });
+    typed("choices", (text) => {
+      this.draft.choices = text.split("\n").filter((line) => line.trim()).map((line) => (line.startsWith("image: ") ? { image: line.slice(7) } : line));
+      this.offerChoices();
+    });
+    typed("key", (text) => { this.draft.answer = text.trim() || null; });
+    typed("draws", (text) => { this.draft.draws = Number(text) || 1; });
+    on("model", "change", () => { this.draft.model = this.$("model").value; this.changed(); });
+    on("add", "click", () => this.addStage(this.$("new").value));
+    on("file", "change", () => this.upload(this.$("file").files[0]));
+    on("middle", "dragover", (event) => event.preventDefault());
+    on("middle", "drop", (event) => { event.preventDefault(); this.upload(event.dataTransfer.files[0]); });
+    on("undo", "click", () => this.undo());
+    this.root.addEventListener("keydown", (event) => {
+      if (event.key === "z" && (event.ctrlKey || event.metaKey) && !event.target.matches("input, textarea")) this.undo();
+    });
+    on("after", "input", () => { const at = Number(this.$("after").value); this.after = at < this.draft.stages.length ? at : null; this.changed(); });
+    on("scale", "change", () => { this.$("views").className = this.$("scale").value; });
+    on("ask", "click", () => this.ask());
+    on("each", "click", () => { this.draft.each = this.changesOfRows(); this.changed(); });
+    on("plain", "click", () => { Object.assign(this.draft, { each: [], sweep: {} }); this.changed(); });
+    on("copy", "click", () => navigator.clipboard.writeText(this.$("yaml").value));
+    on("pack", "click", () => this.pack());
+    on("yaml", "input", () => this.read());
+  }
+
+  addStage(use) {
+    const taken = new Set(this.draft.stages.map(({ slot }) => slot)), name = last(use).replace(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
+    let slot = name;
+    for (let number = 2; taken.has(slot); number++) slot = `${name}_${number}`;
+    const asking = this.draft.stages.findIndex((stage) => /\.(turns|agent)\./.test(stage.node.use));
+    this.draft.stages.splice(asking < 0 ? this.draft.stages.length : asking, 0, { slot, node: { use }, on: true });
+    this.redraw();
+    this.changed();
+  }
+
+  /** Choices are told by a stage, which comes and goes with them unless there is one already. */
+  offerChoices() {
+    const { choices, stages } = this.draft, use = "prompting.wording.MultipleChoice", own = stages.findIndex((stage) => stage.node.use === use);
+    if (choices.length && !stages.some((stage) => stage.node.use.startsWith("prompting.wording."))) this.addStage(use);
+    else if (!choices.length && own >= 0) {
+      stages.splice(own, 1);
+      this.redraw();
+    }
+  }
+
+  async upload(file) {
+    if (!file) return;
+    const image = await this.try(() => this.talk.upload(file));
+    if (!image) return;
+    this.images[image.name] = image;
+    Object.assign(this.draft, { images: [image.name], marks: [] });
+    this.redrawAll();
+    this.changed();
+  }
+
+  // ---- marks
+
+  remember() { this.undone.push(JSON.stringify(this.draft.marks)); }
+
+  undo() {
+    if (!this.undone.length) return;
+    this.draft.marks = JSON.parse(this.undone.pop());
+    this.drawMarks();
+  }
+
+  removeMark(number) {
+    this.remember();
+    this.draft.marks.splice(number, 1);
+    this.drawMarks();
+  }
+
+  drawMarks() {
+    this.canvases.forEach((canvas) => canvas.draw());
+    this.changed();
+  }
+
+  // ---- what stands on the page
+
+  redrawAll() {
+    const { draft } = this;
+    this.canvases = draft.images.map((name, number) => new Canvas(this.images[name], number, this));
+    this.$("canvases").replaceChildren(...this.canvases.map(({ box }) => box));
+    this.$("question").value = draft.question;
+    this.$("choices").value = draft.choices.map((choice) => (choice.image ? `image: ${choice.image}` : choice)).join("\n");
+    this.$("key").value = draft.answer ?? "";
+    this.$("draws").value = draft.draws;
+    this.$("model").value = draft.model;
+    this.redraw();
+  }
+
+  redraw() { this.$("cards").replaceChildren(...stageCards(this)); }
+
+  /** Something was moved: render it, or as soon as what is on its way has come. */
+  async changed() {
+    this.moved ||= performance.now();
+    this.isWanted = true;
+    if (this.isOnItsWay) return;
+    this.isOnItsWay = true;
+    this.root.dataset.busy = "1";
+    while (this.isWanted) {
+      const since = this.moved;
+      this.isWanted = false;
+      this.moved = 0;
+      if (!this.draft.images.length) continue;
+      const shown = await this.try(() => this.talk.post("render", { draft: this.draft, after: this.after }));
+      if (shown) await this.show(shown, since);
+    }
+    this.isOnItsWay = false;
+    this.root.dataset.busy = "";
+  }
+
+  /** What comes of some work; what is wrong is told at its place, and what was shown stays. */
+  async try(work) {
+    let faults = [], made = null;
+    try {
+      made = await work();
+    } catch (error) {
+      faults = error.faults || [String(error)];
+    }
+    for (const place of this.root.querySelectorAll("[data-fault]")) {
+      const own = faults.filter((fault) => `${fault.split(":")[0]}.`.startsWith(`${place.dataset.fault}.`));
+      place.textContent = own.join("\n");
+      faults = faults.filter((fault) => !own.includes(fault));
+    }
+    this.$("faults").textContent = faults.join("\n");
+    return made;
+  }
+
+  async show(shown, since) {
+    const { stages } = this.draft;
+    const figures = shown.views.map((view, number) => {
+      const image = el("img", { src: this.talk.picture(view.sha), alt: `view ${number + 1}`, width: view.width, height: view.height });
+      const told = `view ${number + 1}: ${view.width} x ${view.height} px, ${view.bytes.toLocaleString("en")} bytes ${view.kind}, sha256 `;
+      const name = el("a", { href: this.talk.picture(view.sha), download: `${view.sha.slice(0, 12)}.${view.kind}`, title: view.sha }, view.sha.slice(0, 12));
+      return el("figure", { "data-sha": view.sha }, image, el("figcaption", {}, told, name, view.note ? `, ${view.note}` : ", the original bytes"));
+    });
+    await Promise.all(figures.map((figure) => figure.firstChild.decode().catch(() => null)));
+    this.$("views").replaceChildren(...figures);
+    this.$("sent-title").textContent = shown.sent ? "What is sent" : "What there is to be sent";
+    this.$("words").replaceChildren(...shown.words.map(({ role, parts }) => el("div", { class: "turn", tabindex: "0" }, `[${role}]\n${parts.map((p) => (typeof p === "number" ? `[view ${p + 1}]` : p)).join("\n")}`)));
+    this.$("notes").replaceChildren(...shown.notes.map((note) => el("li", {}, note)));
+    this.$("amount").textContent = `${shown.amount}${shown.answer ? `; the stages answer ${shown.answer}` : ""}`;
+    if (this.root.ownerDocument.activeElement !== this.$("yaml")) this.$("yaml").value = shown.yaml;
+    Object.assign(this.$("after"), { max: stages.length, value: this.after ?? stages.length });
+    this.$("after-name").textContent = this.after === null ? "all" : this.after ? stages[this.after - 1].slot : "none";
+    this.$("marks").replaceChildren(...markList(this));
+    this.$("plain").hidden = !(this.draft.each.length || Object.keys(this.draft.sweep).length);
+    const seen = performance.now() - since;
+    this.$("time").textContent = `${shown.ms.toFixed(0)} ms of stages, ${seen.toFixed(0)} ms to see it`;
+    this.root.dataset.seen = seen;
+  }
+
+  // ---- asking
+
+  async ask() {
+    this.root.dataset.asking = "1";
+    const rows = await this.try(() => this.talk.post("ask", { draft: this.draft }));
+    for (const row of rows || []) this.rows.push({ ...row, stages: structuredClone(this.draft.stages.filter(({ on }) => on)) });
+    this.drawRows();
+    this.root.dataset.asking = "";
+  }
+
+  drawRows() {
+    this.$("each").hidden = this.variants().size < 2;
+    this.$("rows").replaceChildren(...this.rows.map((row) => el("li", {}, ...row.shas.map((sha) => el("img", { src: this.talk.picture(sha), alt: sha.slice(0, 12), title: sha })),
+      el("b", {}, row.answer ?? "no answer"), " ", el("span", { class: row.verdict }, row.verdict === "hidden" ? "(no key)" : row.verdict), row.why ? ` (${row.why})` : "", ` replied: ${row.reply} `,
+      el("span", { class: "soft" }, Object.entries(row.changes).map(([place, value]) => `${place}=${JSON.stringify(value)}`).join(", "), row.draw ? ` draw ${row.draw + 1}` : ""))));
+  }
+
+  /** The stages of the rows that were asked as they stood, each once. */
+  variants() { return new Set(this.rows.filter(({ changes }) => !Object.keys(changes).length).map(({ stages }) => JSON.stringify(stages))); }
+
+  /** The answers along one slider, for nine of its values. */
+  async askAlong(place, { min, max, step }) {
+    const values = [...new Set([...Array(9).keys()].map((n) => Number((Math.round((min + (max - min) * n / 8) / step) * step).toFixed(4))))].filter((value) => value > 0 || min < 0);
+    const sweep = { [place]: values };
+    this.root.dataset.asking = "1";
+    const rows = await this.try(() => this.talk.post("ask", { draft: { ...this.draft, draws: 1, sweep, each: [] } }));
+    if (rows) this.drawStrip(place, values, rows, sweep);
+    this.root.dataset.asking = "";
+  }
+
+  drawStrip(place, values, rows, sweep) {
+    const answers = [...new Set(rows.map(({ answer }) => answer))], colors = ["#0072b2", "#d55e00", "#009e73", "#b0578f", "#8a6d00"];
+    const cells = rows.map((row, n) => el("div", { style: `border-color: ${colors[answers.indexOf(row.answer) % colors.length]}`, title: `${row.reply} (${row.verdict})` },
+      el("b", {}, row.answer ?? "–"), el("br"), String(values[n])));
+    const turns = rows.filter((row, n) => n && row.answer !== rows[n - 1].answer).length;
+    this.$("strip").replaceChildren(el("h3", {}, `The answer along ${place}`), el("div", { class: "cells" }, ...cells),
+      el("p", { class: "soft" }, turns ? `it changes ${turns === 1 ? "once" : `${turns} times`} over ${rows.length} values` : `the same answer at all ${rows.length} values`),
+      el("button", { type: "button", id: "sweep", click: () => { this.draft.sweep = sweep; this.changed(); } }, "as sweep:"));
+  }
+
+  /** What each asked variant changes in the first one, as `each` of a study takes it. */
+  changesOfRows() {
+    const [first, ...others] = [...this.variants()].map((text) => JSON.parse(text));
+    this.draft.stages = structuredClone(first);
+    this.redraw();
+    return others.map((stages) => {
+      const changes = {};
+      for (const { slot, node } of first) {
+        const changed = stages.find((stage) => stage.slot === slot)?.node;
+        if (!changed) changes[`stages.${slot}`] = null;
+        else if (changed.use !== node.use) changes[`stages.${slot}`] = changed;
+        else for (const setting of this.forms[node.use].settings) {
+          const { name } = setting;
+          if (!same(changed[name], node[name])) changes[`stages.${slot}.${name}`] = changed[name] ?? setting.default;
+        }
+      }
+      stages.forEach(({ slot, node }, number) => {
+        if (first.some((stage) => stage.slot === slot)) return;
+        changes[`stages.${slot}`] = number ? { ...node, after: stages[number - 1].slot } : { ...node, before: first[0].slot };
+      });
+      return changes;
+    });
+  }
+
+  // ---- the study
+
+  async read() {
+    const read = await this.try(() => this.talk.post("read", { draft: this.draft, text: this.$("yaml").value }));
+    if (!read) return;
+    this.draft = read.draft;
+    this.after = null;
+    this.redrawAll();
+    this.changed();
+  }
+
+  async pack() {
+    const packed = await this.try(() => this.talk.post("pack", { draft: this.draft }));
+    if (!packed) return;
+    const address = URL.createObjectURL(packed);
+    el("a", { href: address, download: "studio.zip" }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  }
+}

@@ -1,0 +1,167 @@
+"use strict";
+// Forms made of the settings of a class. What is chosen goes into a node as a configuration holds it: defaults are left out.
+
+function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const PAINT = document.createElement("canvas").getContext("2d"); // knows colours by name
+const last = (path) => path.split(".").pop();
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+function select(options, value, put, attributes = {}) {
+  const box = el("select", { ...attributes, change: () => put(box.value) }, ...options);
+  box.value = value;
+  return box;
+}
+
+/** The settings of a class, a row each. `at` tells what is set: `get(name)`, `put(name, value)`, undefined for the default. */
+function settingRows(path, at, place, studio, defaults = {}) {
+  return studio.forms[path].settings.map((given) => {
+    const setting = given.name in defaults ? { ...given, default: defaults[given.name] } : given;
+    const here = `${place}.${setting.name}`, set = at.get(setting.name);
+    const put = (value) => {
+      at.put(setting.name, value === undefined || same(value, setting.default) ? undefined : value);
+      row.classList.toggle("changed", at.get(setting.name) !== undefined);
+      studio.changed();
+    };
+    const reset = () => { put(undefined); studio.redraw(); };
+    const name = el("label", { for: here, title: setting.help || setting.words, dblclick: reset }, setting.name);
+    const row = el("div", { class: set === undefined ? "setting" : "setting changed", "data-place": here }, name);
+    row.append(...CONTROLS[setting.kind](setting, set === undefined ? setting.default : set, put, here, studio));
+    return row;
+  });
+}
+
+/** Where the slider of a number ends: at its range, or where its default lets one guess. */
+function sliderOf(setting) {
+  const usual = Math.abs(setting.default || 0), step = setting.kind === "whole" || usual >= 2 ? 1 : 0.01;
+  return { min: setting.min ?? (setting.default < 0 ? -6 * usual : 0), max: setting.max ?? Math.max(4, usual ? 6 * usual : 20), step };
+}
+
+function number(setting, value, put, here, studio) {
+  const { min, max, step } = sliderOf(setting);
+  const read = (text) => (text.trim() === "" ? (setting.null ? null : undefined) : Number(text));
+  const slider = el("input", { type: "range", min, max, step, "aria-label": `${setting.name}, slider`,
+    input: () => { typed.value = slider.value; put(Number(slider.value)); } });
+  const typed = el("input", { type: "number", id: here, step: "any", placeholder: setting.null ? "null" : null,
+    input: () => { slider.value = typed.value; put(read(typed.value)); } });
+  typed.value = slider.value = value ?? "";
+  const along = el("button", { type: "button", title: "ask along this slider", "aria-label": `ask along ${setting.name}`,
+    click: () => studio.askAlong(here, { min, max, step }) }, "≈");
+  return [slider, typed, along];
+}
+
+function text(setting, value, put, here, tag = "input") {
+  const box = el(tag, { id: here, placeholder: value === null ? "null" : null, spellcheck: "false",
+    input: () => put(box.value === "" && setting.null ? null : box.value) });
+  box.value = value ?? "";
+  return [box];
+}
+
+/** A stage or a vision model in a setting: which class, and its own settings, folded. */
+function part(setting, value, put, here, studio) {
+  const paths = setting.of === "stages" ? Object.values(studio.rooms).flat() : setting.of;
+  const path = value === null || value === undefined ? "" : value.use || setting.is || paths[0];
+  const choose = (chosen) => {
+    put(chosen === "" ? (setting.null ? null : undefined) : chosen === setting.is ? undefined : { use: chosen });
+    studio.redraw();
+  };
+  const none = setting.null || !path ? [el("option", { value: "" }, setting.null ? "null" : "choose ...")] : [];
+  const shown = paths.includes(path) || !path ? paths : [path, ...paths];
+  const options = [...none, ...shown.map((p) => el("option", { value: p }, last(p)))];
+  const made = [select(options, path, choose, { id: here })];
+  if (!path || !studio.forms[path]) return made;
+  const { use, ...defaults } = !value.use || value.use === setting.default?.use ? setting.default || {} : {};
+  const own = same(value, setting.default) ? {} : { ...value };
+  const inner = {
+    get: (name) => own[name],
+    put(name, given) {
+      if (given === undefined) delete own[name];
+      else own[name] = given;
+      put(Object.keys(own).length ? { ...own } : undefined);
+    },
+  };
+  const rows = settingRows(path, inner, here, studio, defaults);
+  return rows.length ? [...made, el("details", {}, el("summary", {}, `settings of ${last(path)}`), ...rows)] : made;
+}
+
+const CONTROLS = {
+  number, whole: number, part,
+  text: (setting, value, put, here) => text(setting, value, put, here),
+  words: (setting, value, put, here) => text(setting, value, put, here, "textarea"),
+  flag(setting, value, put, here) {
+    const box = el("input", { type: "checkbox", id: here, change: () => put(box.checked) });
+    box.checked = Boolean(value);
+    return [box];
+  },
+  choice(setting, value, put, here) {
+    const options = (setting.null ? [null, ...setting.of] : setting.of).map((choice) => el("option", { value: JSON.stringify(choice) }, String(choice)));
+    return [select(options, JSON.stringify(value ?? null), (chosen) => put(JSON.parse(chosen)), { id: here })];
+  },
+  color(setting, value, put, here) {
+    const [typed] = text(setting, value, put, here);
+    typed.setAttribute("list", "colors");
+    const swatch = el("input", { type: "color", "aria-label": `${setting.name}, swatch`, input: () => { typed.value = swatch.value; put(swatch.value); } });
+    const show = () => { Object.assign(PAINT, { fillStyle: "#000" }, { fillStyle: typed.value || "#000" }); swatch.value = PAINT.fillStyle; };
+    typed.addEventListener("input", show);
+    show();
+    return [typed, swatch];
+  },
+  model(setting, value, put, here, studio) {
+    const options = ["", ...studio.models].map((name) => el("option", { value: name }, name || "the same model"));
+    return [select(options, value?.ref || "", (name) => put(name ? { ref: name } : undefined), { id: here })];
+  },
+  json(setting, value, put, here) {
+    const box = el("input", { id: here, title: `${setting.words}, as JSON`, spellcheck: "false", input: () => {
+      try { put(box.value.trim() ? JSON.parse(box.value) : undefined); } catch { put(box.value); }
+    } });
+    box.value = value === undefined ? "" : JSON.stringify(value);
+    return [box];
+  },
+};
+
+/** A card for each stage: its class, whether it is on, its place, its settings, and what is wrong with it. */
+function stageCards(studio) {
+  const { stages } = studio.draft;
+  const move = (from, to) => {
+    if (to < 0 || to >= stages.length || from === to) return;
+    stages.splice(to, 0, ...stages.splice(from, 1));
+    studio.redraw();
+    studio.changed();
+  };
+  return stages.map((stage, number) => {
+    const place = `stages.${stage.slot}`, form = studio.forms[stage.node.use];
+    const choose = (use) => { stage.node = { use }; studio.redraw(); studio.changed(); };
+    const on = el("input", { type: "checkbox", "aria-label": `${stage.slot} on`, change: () => { stage.on = on.checked; studio.changed(); } });
+    on.checked = stage.on;
+    const button = (sign, says, click) => el("button", { type: "button", "aria-label": `${stage.slot}: ${says}`, title: says, click }, sign);
+    const at = {
+      get: (name) => stage.node[name],
+      put(name, value) {
+        if (value === undefined) delete stage.node[name];
+        else stage.node[name] = value;
+      },
+    };
+    const head = el("header", { draggable: "true", dragstart: (event) => event.dataTransfer.setData("text/plain", number) },
+      on, el("b", {}, stage.slot), select(classOptions(studio, stage.node.use), stage.node.use, choose, { "aria-label": `${stage.slot}: class` }),
+      button("↑", "earlier", () => move(number, number - 1)), button("↓", "later", () => move(number, number + 1)),
+      button("×", "remove", () => { stages.splice(number, 1); studio.redraw(); studio.changed(); }));
+    const says = form && el("details", {}, el("summary", {}, "what it does"), el("p", { class: "says" }, form.says));
+    return el("article", { class: "card", "data-slot": stage.slot, dragover: (event) => event.preventDefault(),
+      drop: (event) => { event.preventDefault(); move(Number(event.dataTransfer.getData("text/plain")), number); } },
+    head, says, ...(form ? settingRows(stage.node.use, at, place, studio) : []), el("p", { class: "fault", role: "alert", "data-fault": place }));
+  });
+}
+
+function classOptions(studio, chosen = "") {
+  const groups = Object.entries(studio.rooms).map(([room, paths]) =>
+    el("optgroup", { label: room }, ...paths.map((path) => el("option", { value: path }, last(path)))));
+  return chosen && !studio.forms[chosen] ? [el("option", { value: chosen }, chosen), ...groups] : groups;
+}

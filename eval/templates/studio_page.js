@@ -1,0 +1,18 @@
+"use strict";
+// How the page talks to its server: pictures by address, all else in JSON, with a header that no form of another page sends.
+
+async function answer(what, body) {
+  const response = await fetch(what, { method: "POST", headers: { "X-Looktwice": "studio" }, body });
+  const kind = response.headers.get("Content-Type") || "";
+  const given = kind.startsWith("application/json") ? await response.json() : await response.blob();
+  if (!response.ok) throw Object.assign(new Error(response.statusText), { faults: given.faults });
+  return given;
+}
+
+const page = new Studio(document.getElementById("studio"), {
+  get: async (what) => (await fetch(what)).json(),
+  post: (what, body) => answer(what, JSON.stringify(body)),
+  upload: (file) => answer("upload", file),
+  picture: (sha) => `picture/${sha}`,
+});
+page.start().then(() => { document.documentElement.dataset.ready = "1"; });

@@ -1,0 +1,108 @@
+"""An open page of a studio in Chromium, and what somebody does there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.studio.desk import Desk
+from looktwice.eval.studio.opening import open_draft
+from looktwice.eval.studio.server import StudioServer, make_app
+from tests.browser import Browser
+from tests.served_page import serve
+
+IDLE = "(({ busy, asking }) => !busy && !asking)(document.getElementById('studio').dataset)"
+SHAS = "[...document.querySelectorAll('#views figure')].map((figure) => figure.dataset.sha)"
+FAULTS = "[...document.querySelectorAll('.fault')].map((p) => p.textContent).filter(Boolean)"
+TYPE = """((id, value) => {
+  const field = document.getElementById(id);
+  field.value = value;
+  for (const kind of ['input', 'change']) field.dispatchEvent(new Event(kind, { bubbles: true }));
+})"""
+
+
+@dataclass
+class OpenStudio:
+    """An open page of a studio, and its desk."""
+
+    browser: Browser
+    address: str
+    desk: Desk
+
+    def settle(self, *faults: str) -> list[str]:
+        """The shas of what is shown once nothing is on its way, where these are the faults."""
+        self.browser.wait(IDLE)
+        assert self.faults == [*faults]
+        shas: list[str] = self.browser.run(SHAS)
+        return shas
+
+    def set(self, place: str, value: object, *faults: str) -> list[str]:
+        """Type into a field, and wait."""
+        self.browser.run(f"{TYPE}({json.dumps(place)}, {json.dumps(value)})")
+        return self.settle(*faults)
+
+    def add(self, use: str) -> list[str]:
+        """Add a stage."""
+        self.browser.run(f"{TYPE}('new', {json.dumps(use)})")
+        self.browser.click("#add")
+        return self.settle()
+
+    def pointer(self, kind: str, x: float, y: float) -> None:
+        """A pointer at a pixel of the first picture."""
+        left, top, scale = self.browser.run(
+            "(r => [r.x, r.y, r.width / page.canvases[0].image.width])"
+            "(page.canvases[0].svg.getBoundingClientRect())"
+        )
+        at = {"x": left + (x + 0.5) * scale, "y": top + (y + 0.5) * scale}
+        self.browser.send(
+            "Input.dispatchMouseEvent", type=kind, **at, button="left", buttons=1, clickCount=1
+        )
+
+    def drag(self, *places: tuple[float, float]) -> list[str]:
+        """Press, move and let go; one place alone is a click."""
+        self.browser.run("page.canvases[0].svg.scrollIntoView({block: 'center'})")
+        self.pointer("mousePressed", *places[0])
+        for place in places[1:]:
+            self.pointer("mouseMoved", *place)
+        self.pointer("mouseReleased", *places[-1])
+        return self.settle()
+
+    def drop(self, file: Path) -> list[str]:
+        """Choose a picture's file."""
+        document = self.browser.send("DOM.getDocument")["root"]["nodeId"]
+        node = self.browser.send("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
+        self.browser.send("DOM.setFileInputFiles", files=[str(file)], nodeId=node)
+        self.browser.wait("page.draft.images.length === 1")
+        return self.settle()
+
+    @property
+    def draft(self) -> dict[str, Any]:
+        """What stands on the page."""
+        draft: dict[str, Any] = json.loads(self.browser.run("JSON.stringify(page.draft)"))
+        return draft
+
+    @property
+    def slots(self) -> list[str]:
+        """The names of the stages, in their order."""
+        return [stage["slot"] for stage in self.draft["stages"]]
+
+    @property
+    def faults(self) -> list[str]:
+        """What is said to be wrong."""
+        return list(self.browser.run(FAULTS))
+
+
+@contextmanager
+def opened_studio(
+    browser: Browser, folder: Path, what: Sequence[Path] = ()
+) -> Iterator[OpenStudio]:
+    """The page of a studio that begins with a picture, a sample or a study."""
+    folder.mkdir()
+    desk = Desk(folder)
+    with serve(make_app(StudioServer("known", desk, open_draft(desk, what)))) as address:
+        browser.open(address)
+        yield OpenStudio(browser, address, desk)
