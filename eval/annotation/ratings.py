@@ -5,17 +5,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from looktwice.eval.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
+from looktwice.eval.annotation.sheet import ERRORS, KEY_FILE, SheetItem, SheetKey
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.logs.log import letter_or_text
+from looktwice.eval.records.judgements import NOBODY, judgements
+from looktwice.eval.records.records import RunFolder
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa
 from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
 from looktwice.eval.tasks.base import TaskError
@@ -60,7 +63,7 @@ class Ratings:
     @property
     def asked(self) -> str:
         """The column that raters fill in."""
-        return "human_answer" if self.key.ask == ANSWERS else "category"
+        return "category" if self.key.ask == ERRORS else "human_answer"
 
     def is_right(self, rater: str) -> dict[str, bool]:
         """Whether the person's answer is the key, by item; an item without a key is left out."""
@@ -110,6 +113,22 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     if not filled:
         raise TaskError(f"nobody filled in the column {column}")
     return Ratings(key, filled)
+
+
+def with_judges(ratings: Ratings, run: Path) -> Ratings:
+    """The ratings with what the reader and each judge of a run found in the same replies; NOBODY
+    stands for nothing. Raises RunError."""
+    items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
+    filled, folder = dict(ratings.filled), RunFolder(run)
+    for judge in (NOBODY, *judgements(run).judges):
+        cells = dict[str, Mapping[str, str]]()
+        for scores in score_run(folder, judge=judge).points:
+            for sample, draws in scores.scored.items():
+                item = items.get((scores.contestant, scores.task, sample))
+                if item and 0 in draws and judge in (NOBODY, draws[0].judge):
+                    cells[item] = {ratings.asked: draws[0].answer or NOBODY}
+        filled["reader" if judge == NOBODY else judge] = cells
+    return replace(ratings, filled=filled)
 
 
 def share_table(ratings: Ratings) -> TextTable:
@@ -188,20 +207,27 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     import pandas
 
     samples = {item.item: (item.task, item.sample) for item in ratings.key.items}
-    columns = {rater: ratings.column(rater, ratings.asked) for rater in ratings.filled}
+    items = {item.item: item for item in ratings.key.items}
+    columns = {}
+    for rater in ratings.filled:
+        column = ratings.column(rater, ratings.asked)
+        columns[rater] = {
+            item: value if ratings.key.ask == ERRORS else letter_of(value, items[item])
+            for item, value in column.items()
+        }
     filled = pandas.DataFrame(columns, list(samples))
     groups = [*map(list, combinations(columns, 2))]
     for raters in [*groups, list(columns)] if len(columns) > 2 else groups:
         both = filled[raters].dropna()
         values, clusters = both.T.to_numpy().tolist(), [*map(samples.__getitem__, both.index)]
-        items = counted(len(clusters), "item")
+        count = counted(len(clusters), "item")
         if clusters and len(raters) > 2:
             kappa = _kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
-            yield f"all {len(raters)} raters: {kappa} on {items}"
+            yield f"all {len(raters)} raters: {kappa} on {count}"
         elif clusters:
             alike = 100 * fmean(map(str.__eq__, *values))
             kappa = _kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
-            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % alike on {items}, {kappa}"
+            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % alike on {count}, {kappa}"
 
 
 def _kappa(name: str, kappa: Estimate) -> str:

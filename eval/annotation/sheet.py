@@ -22,18 +22,21 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
-ERRORS, ANSWERS = "errors", "answers"
+ERRORS, ANSWERS, REPLIES = "errors", "answers", "replies"
 ITEM = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
 """The columns of a row that an item keeps."""
 SHOWN: Mapping[str, tuple[str, ...]] = {
     ERRORS: ("item", "task", "sample", "contestant", *ITEM[3:], "pictures"),
     ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
+    REPLIES: ("item", "task", "sample", "contestant", "question", "choices", "reply"),
 }
 FILLED: Mapping[str, tuple[str, ...]] = {
     ERRORS: ("category", "note"),
     ANSWERS: ("human_answer", "difficulty", "note"),
+    REPLIES: ("human_answer", "note"),
 }
-"""The columns that people fill in. Who answers sees neither the key nor what a model said."""
+"""The columns that people fill in. Who answers sees neither the key nor what a model said; who
+reads replies, for judges to be compared with, sees neither the key nor what was read."""
 KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
 PICTURE_SIDE = 768
 
@@ -82,7 +85,7 @@ def draw_sheet(
     `verdict` is one of eval.scoring's, or any. Raises TaskError where nothing is left.
     """
     if ask not in SHOWN:
-        raise TaskError(f"--ask {ask}: expected {ERRORS} or {ANSWERS}")
+        raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN)}")
     if verdict not in ("any", *Verdict):
         raise TaskError(f"--verdict {verdict}: expected any, {', '.join(Verdict)}")
     named = name_apart([log.whole for log in logs])
@@ -141,7 +144,8 @@ def write_sheet(
     by_name = {log.name: log for log in name_apart(logs)}
     shown, table = [], [(*SHOWN[ask], *FILLED[ask])]
     for item in items:
-        pictures = list(_pictures(by_name[item.contestant], item))
+        sees = "pictures" in SHOWN[ask]
+        pictures = list(_pictures(by_name[item.contestant], item)) if sees else []
         for name, picture in pictures:
             write_file(out / name, picture.payload.data)
         words: dict[str, Any] = asdict(item) | {

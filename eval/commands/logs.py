@@ -209,7 +209,10 @@ def annotate(
     ],
     out: Annotated[Path, typer.Option(help="The folder of a new sheet.")] = Path("sheet"),
     ask: Annotated[
-        str, typer.Option(help="errors: which kind of error; answers: people answer themselves.")
+        str,
+        typer.Option(
+            help="errors: which kind; answers: people answer; replies: they read what a reply says."
+        ),
     ] = "errors",
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many items.")] = 60,
     verdict: Annotated[
@@ -222,6 +225,9 @@ def annotate(
         str, typer.Option(help="The categories: a,b,c or a file with one on each line.")
     ] = "",
     seed: Annotated[int, typer.Option(help="The seed of the draw.")] = 0,
+    judged: Annotated[
+        Path | None, typer.Option(help="replies: the run whose judges are set beside the people.")
+    ] = None,
     reader: Reader = None,
     plugin: Plugins = NONE,
     allow: AllowedOfRun = NONE,
@@ -235,13 +241,15 @@ def annotate(
 
     if all(ratings.is_sheet(path) for path in sources):
         rated = ratings.read_ratings(sources)
-        errors = rated.key.ask == sheet.ERRORS
+        errors, answers = (rated.key.ask == ask for ask in (sheet.ERRORS, sheet.ANSWERS))
+        rated = ratings.with_judges(rated, judged) if judged else rated
         table = ratings.share_table(rated) if errors else ratings.answer_table(rated)
         title = "share of each category, %" if errors else "answers of people"
-        print_text_table(table, title, blocks=0)
+        if errors or answers:
+            print_text_table(table, title, blocks=0)
         for line in ratings.ratings_lines(rated):
             say(line)
-        if not errors:
+        if answers:
             people = sources[0].parent / "humans" / "humans.csv"
             say(f"people as contestants: {ratings.write_humans(rated, people)}")
         return

@@ -113,10 +113,15 @@ def judge(
         Path | None, typer.Option(help="The configuration with `models:` (default: the run's).")
     ] = None,
     only: Annotated[
-        list[str], typer.Option("--pass", help="vid, cot or unreadable (default: all).")
+        list[str],
+        typer.Option("--pass", help="vid, cot, unreadable (default: all three), every, steps."),
     ] = NONE,
+    prompt: Annotated[
+        Path | None,
+        typer.Option(help="Words for the pass: a file with {question}, {choices}, {reply} ..."),
+    ] = None,
     column: Annotated[
-        list[str], typer.Option(help="cot: clues=COLUMN or truth=COLUMN of the data.")
+        list[str], typer.Option(help="cot, steps: clues=, truth= or steps=COLUMN of the data.")
     ] = NONE,
     reader: Reader = None,
     workers: Workers = 16,
@@ -129,13 +134,19 @@ def judge(
 ) -> None:
     """Let a model grade replies that no rule can read.
 
-    Scores and reports then use its verdicts.
+    Scores and reports then use its verdicts. With a prompt of your own the judge is called
+    MODEL+FILE.
     """
     from looktwice.eval.judging.command import RunJudge, build_judge_model
+    from looktwice.eval.judging.wording import Wording
 
+    wording = Wording.read(prompt) if prompt else None
+    name = f"{model}+{wording.name}" if wording else model
     built = build_judge_model(run, model, config, overrides, plugin, allow)
     columns, read = parse_columns(column), build_reader(reader, plugin)
-    judging = RunJudge(run, model, built, only, read, columns, workers, cache, only_cached, plugin)
+    judging = RunJudge(
+        run, name, built, only, read, columns, workers, cache, only_cached, plugin, wording=wording
+    )
     try:
         failed = judging(say)
     except KeyboardInterrupt:

@@ -21,16 +21,15 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from looktwice.eval.display.progress import Display, Spent
-from looktwice.eval.judging.passes import (
-    PASSES,
-    AnnotatedSolutions,
-    JudgeCase,
-    JudgePass,
-    JudgeVerdict,
-)
+from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict
+from looktwice.eval.judging.solutions import AnnotatedSolutions
 from looktwice.eval.judging.summary import agreement, summary
+from looktwice.eval.judging.wording import Wording
 from looktwice.eval.records.judgements import (
+    EVERY_PASS,
+    NOBODY,
     REASONING_PASS,
+    STEPS_PASS,
     Judgement,
     append,
     judgements,
@@ -38,6 +37,7 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import explain_missing_reply, score_run
+from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
@@ -66,7 +66,8 @@ class _Job:
 class RunJudge:
     """Judges the replies of a run folder with a model that is called `name` in every table.
 
-    `passes` are names of PASSES (none: all that the run has replies for); `reader` decides which
+    `passes` are names of PASSES (none: all that the run has replies for, but for those that run
+    only where they are named); `wording` has them asked in a user's words. `reader` decides which
     replies are unreadable, where it is not the run's own. `columns` names the columns of
     BLINK-Twice's file that hold the clues and the truth. `cache` is the folder of the reply store
     (None: beside the run, as for runs), and `plugins` are the modules whose classes the run may
@@ -85,6 +86,7 @@ class RunJudge:
     only_cached: bool = False
     plugins: Sequence[str] = ()
     console: Console = field(default_factory=lambda: Console(stderr=True))
+    wording: Wording | None = None
 
     def __call__(self, say: Callable[[str], None]) -> int:
         """Ask the judge, then report what was judged, the tokens and the agreement; return how many
@@ -97,6 +99,8 @@ class RunJudge:
         folder.points  # noqa: B018
         if unknown := [name for name in self.passes if name not in PASSES]:
             raise RunError(f"--pass {unknown[0]}: there are {', '.join(PASSES)}")
+        if self.wording and len(self.passes) != 1:
+            raise RunError(f"--prompt words one pass; say --pass and one of {', '.join(PASSES)}")
         lock = FileLock(self.run / ".lock")
         try:
             lock.acquire(timeout=0)
@@ -105,7 +109,8 @@ class RunJudge:
         try:
             self._refuse_namesake()
             solutions = AnnotatedSolutions(self.run, self.columns)
-            jobs = list(self._jobs(folder, solutions))
+            scored = score_run(folder, self.reader, judge=NOBODY, plugins=self.plugins)
+            jobs = list(self._jobs(folder, scored.points, solutions))
             failed = self._run_jobs(jobs) if jobs else 0
         finally:
             lock.release()
@@ -115,7 +120,7 @@ class RunJudge:
             *(() if jobs else ["nothing is left to judge"]),
             *summary(judged.lines, self.name),
             *judged.which_counts,
-            *agreement(judged.lines),
+            *agreement([*judged.lines, *read_lines(folder, scored.points)]),
         ):
             say(sentence)
         return failed
@@ -123,7 +128,8 @@ class RunJudge:
     @property
     def identity(self) -> str:
         """A digest of everything that affects the judge's verdicts."""
-        return hashlib.sha256(self.model.identity.encode()).hexdigest()[:16]
+        words = self.wording.text if self.wording else ""
+        return hashlib.sha256((self.model.identity + words).encode()).hexdigest()[:16]
 
     def _refuse_namesake(self) -> None:
         identities = {
@@ -131,17 +137,22 @@ class RunJudge:
         }
         if identities - {self.identity}:
             raise RunError(
-                f"{self.run} was judged by another model, server or settings, under the name"
-                f" {self.name!r}; give this one another name under `models:`, so that tables can"
+                f"{self.run} was judged by another model, server, settings or prompt, under the"
+                f" name {self.name!r}; give this one, or its file, another name, so that tables can"
                 " tell the two apart"
             )
 
-    def _jobs(self, folder: RunFolder, solutions: AnnotatedSolutions) -> Iterator[_Job]:
+    def _jobs(
+        self, folder: RunFolder, arms: Sequence[PointScores], solutions: AnnotatedSolutions
+    ) -> Iterator[_Job]:
         """Every reply covered by a pass that this judge has not judged yet."""
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
-        passes = [PASSES[name] for name in PASSES if not self.passes or name in self.passes]
-        for scores in score_run(folder, self.reader, judge="none", plugins=self.plugins).points:
+        passes = [PASSES[name] for name in self.passes] or [
+            judging for judging in PASSES.values() if not judging.named
+        ]
+        passes = [self.wording.word(judging) if self.wording else judging for judging in passes]
+        for scores in arms:
             for judging in passes:
                 for entry in scores.all if judging.covers_point(scores.point) else ():
                     record = records[scores.point.recorded_as, entry.sample, entry.draw]
@@ -151,7 +162,7 @@ class RunJudge:
                     sample = row.without_pixels(folder.blobs, record.choices)
                     text = record.replies[-1].text
                     case = JudgeCase(sample, row.answer or "", text, entry)
-                    if judging.name == REASONING_PASS:
+                    if judging.name in (REASONING_PASS, STEPS_PASS):
                         case = solutions(case, scores.point)
                     job = _Job(judging, case, record)
                     key = self._judgement(job, JudgeVerdict()).key
@@ -243,6 +254,26 @@ class RunJudge:
         store = Store(self.cache or self.run.parent / ".cache", "--cache")
         len(store)  # fail here, with one sentence, if the store cannot be read
         return wrap(self.model, store, stop, only_cached=self.only_cached, watch=watch)
+
+
+def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judgement]:
+    """What the reader found in replies, as verdicts on every reply by a judge of this name."""
+    records = folder.records()
+    for scores in arms:
+        for entry in scores.all if not scores.point.replies_of else ():
+            if entry.read and entry.answer is not None:
+                record = records[scores.point.recorded_as, entry.sample, entry.draw]
+                asked = {own: letter for letter, own in (record.letters or {}).items()}
+                yield Judgement(
+                    EVERY_PASS,
+                    record.point,
+                    record.sample,
+                    record.draw,
+                    "the reader",
+                    "",
+                    words_of(record),
+                    answer=asked.get(entry.answer, entry.answer),
+                )
 
 
 def build_judge_model(

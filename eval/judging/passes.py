@@ -1,37 +1,35 @@
-"""The three questions that a judge can be asked about a reply, in our own words, and how its
-answers are read.
+"""The questions that a judge can be asked about a reply, in our own words, and how its answers are
+read.
 
 `vid`: VLM2-Bench's graded descriptions (section 3.2: AB 0 or 1, ABA 0, 1 or 2). `cot`:
-BLINK-Twice's CoT score with its two criteria (supplement). `unreadable`: which choice a reply that
-no rule could read settles on, or none; no answer is ever drawn at random. The judge is told not to
-follow instructions inside a reply, and its verdict is read from its last lines alone.
-
-The annotated solutions that the judge of BLINK-Twice is shown, visual clues and what the image
-really shows, are seen by no stage and are in no record; they are read from the task's own file when
-a run is judged.
+BLINK-Twice's CoT score with its two criteria (supplement). `steps`: which of
+BLINK-Twice's annotated steps a chain of thought sees, and which it contradicts. `unreadable`: which
+choice a reply that no rule could read settles on, or none; no answer is ever drawn at random.
+`every`: the same of every reply, as Do You See Me extracts answers. The judge is told not to follow
+instructions inside a reply, and its verdict is read from its last lines alone. A user's own words
+(`wording`) may stand in for ours.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
 
 from looktwice.eval.readers.open_answers import kind_of, read_open
-from looktwice.eval.records.judgements import DESCRIPTION_PASS, REASONING_PASS, UNREADABLE_PASS
-from looktwice.eval.records.records import PointRow, RunError
+from looktwice.eval.records.judgements import (
+    DESCRIPTION_PASS,
+    EVERY_PASS,
+    REASONING_PASS,
+    STEPS_PASS,
+    UNREADABLE_PASS,
+)
+from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
-from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.blink_twice import BlinkTwice, TwiceScorer, judged_cot
-from looktwice.eval.tasks.files import as_list, as_text, locate_data
-from looktwice.eval.tasks.table_files import open_table
-from looktwice.eval.tasks.table_task import guess_column
+from looktwice.eval.tasks.blink_twice import TwiceScorer, judged_cot
 from looktwice.eval.tasks.vlm2.metrics import VideoScorer
-from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
@@ -54,8 +52,8 @@ class JudgeCase:
     """A reply to be judged: the sample as it was asked, its key, the reply's text, and its score so
     far.
 
-    `solution` is the annotated solution that the data set has for the sample (BLINK-Twice: `clues`
-    and `truth`).
+    `solution` is the annotated solution that the data set has for the sample (BLINK-Twice: `clues`,
+    `truth`, and `steps`, one a line).
     """
 
     sample: Sample
@@ -167,6 +165,47 @@ def parse_reasoning(text: str, case: JudgeCase) -> JudgeVerdict:
     return JudgeVerdict(scores={"clues": marks[0], "truth": marks[1]})
 
 
+def ask_steps(case: JudgeCase) -> Message:
+    """The image, the annotated steps by number, the reply."""
+    lines = ["You check how a model reasoned about the image, against these steps:"]
+    for number, step in enumerate(case.solution["steps"].split("\n"), 1):
+        lines.append(f"{number}. {step}")
+    lines.append(
+        "A step is seen where the reasoning says the same in any words, and wrong where it says the"
+        " contrary; what it leaves out is neither."
+    )
+    end = (
+        "End with two lines that read `Seen: ` and `Wrong: ` with the numbers of such steps, in the"
+        " order in which the reasoning comes to them, or NONE."
+    )
+    return Message("user", (*map(View, case.sample.images), _prompt(lines, case, end)))
+
+
+def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
+    """Of the last two lines named Seen and Wrong: 0 or 1 for each step that is seen, and of all
+    steps the share that is seen and that lies before the first wrong one.
+
+    `steps_order` is the share of pairs of seen steps that come in the annotated order, where two
+    are seen.
+    """
+    count, named = len(case.solution["steps"].split("\n")), dict[str, list[int]]()
+    for name in ("Seen", "Wrong"):
+        lines = re.findall(rf"^[^\w\n]*{name}\W*?:[ \t*`]*(NONE|\d[\d, ]*)", text, re.I | re.M)
+        if not lines:
+            return JudgeVerdict(reason=f"no line of steps that are {name.lower()}")
+        named[name] = list(map(int, re.findall(r"\d+", lines[-1])))
+    seen, wrong = named.values()
+    numbers = [*seen, *wrong]
+    if len({*numbers}) < len(numbers) or not {*numbers} <= {*range(1, count + 1)}:
+        return JudgeVerdict(reason="a step is named twice, or is not there")
+    marks = {f"step_{number}": float(number in seen) for number in range(1, count + 1)}
+    marks["steps_seen"] = len(seen) / count
+    marks["steps_before_error"] = (min(wrong) - 1) / count if wrong else 1.0
+    if pairs := [*combinations(seen, 2)]:
+        marks["steps_order"] = sum(first < second for first, second in pairs) / len(pairs)
+    return JudgeVerdict(scores=marks)
+
+
 ANSWER_FORMS: Mapping[str, str] = {
     "yes_no": "Yes or No",
     "true_false": "T or F",
@@ -176,13 +215,13 @@ ANSWER_FORMS: Mapping[str, str] = {
 }
 
 
-def ask_unreadable(case: JudgeCase) -> Message:
+def ask_every(case: JudgeCase, why: str = "") -> Message:
     """The question, its choices and the reply, without the images: the judge is to read, not to
     answer."""
     lines = [
         (
-            "A model was asked a question, and a program could not read its reply. Say which"
-            " answer that reply settles on."
+            f"A model was asked a question{why}. Say which answer{' that' if why else ' its'} reply"
+            " settles on."
         ),
         (
             "Do not answer the question yourself, and do not guess: where the reply refuses,"
@@ -193,9 +232,7 @@ def ask_unreadable(case: JudgeCase) -> Message:
     form = ANSWER_FORMS[_answer_kind(case.sample)]
     if case.sample.choices:
         form = f"one letter of {', '.join(case.sample.letters)}"
-        lines.append("Choices:")
-    for letter, choice in zip(case.sample.letters, case.sample.choices, strict=True):
-        lines.append(f"({letter}) {'(a picture)' if isinstance(choice, Picture) else choice}")
+        lines += ["Choices:", *choice_lines(case.sample)]
     end = f"End with a line that reads `Answer: ` and then {form}, or NONE."
     return Message("user", (_prompt(lines, case, end),))
 
@@ -226,7 +263,8 @@ class JudgePass:
     """One kind of question to a judge: of the points and cases that it covers it asks `ask`, and
     `parse` reads the answer.
 
-    Raise `version` when the wording changes: the replies are then judged again.
+    Raise `version` when the wording changes: the replies are then judged again. A pass that is
+    `named` runs only where it is asked for by name.
     """
 
     name: str
@@ -235,6 +273,7 @@ class JudgePass:
     ask: Callable[[JudgeCase], Message]
     parse: Callable[[str, JudgeCase], JudgeVerdict]
     version: int = 1
+    named: bool = False
 
 
 PASSES: Mapping[str, JudgePass] = {
@@ -258,13 +297,38 @@ PASSES: Mapping[str, JudgePass] = {
             UNREADABLE_PASS,
             lambda point: not _is_scored_by(VideoScorer, point),
             lambda case: case.scored.verdict is Verdict.UNREADABLE,
-            ask_unreadable,
+            partial(ask_every, why=", and a program could not read its reply"),
             parse_unreadable,
+        ),
+        JudgePass(
+            EVERY_PASS,
+            lambda point: not _is_scored_by(VideoScorer, point),
+            lambda case: True,
+            ask_every,
+            parse_unreadable,
+            named=True,
+        ),
+        JudgePass(
+            STEPS_PASS,
+            lambda point: _is_scored_by(TwiceScorer, point),
+            lambda case: bool(case.solution.get("steps")),
+            ask_steps,
+            parse_steps,
+            named=True,
         ),
     )
 }
 """Every pass by its name, as `--pass` takes it: PC-VID's descriptions, BLINK-Twice's reasoning, and
-of every other task the replies with words in which the reader found no answer."""
+of every other task the replies with words in which the reader found no answer; where it is named,
+all replies with words, or BLINK-Twice's steps."""
+
+
+def choice_lines(sample: Sample) -> list[str]:
+    """A line for each choice, with its letter."""
+    return [
+        f"({letter}) {'(a picture)' if isinstance(choice, Picture) else choice}"
+        for letter, choice in zip(sample.letters, sample.choices, strict=True)
+    ]
 
 
 def _prompt(lines: list[str], case: JudgeCase, end: str) -> str:
@@ -279,80 +343,3 @@ def _answer_kind(sample: Sample) -> str:
 
 def _is_scored_by(scorer: type, point: PointRow) -> bool:
     return (point.facts.get("scorer") or {}).get("use") == public_path(scorer)
-
-
-COLUMN_NAMES: Mapping[str, str] = {
-    "clues": "detailed_visual_clues visual_clues detailed_clues clues visual_cues detailed_cues",
-    "truth": "true_reality reality truth real_situation",
-}
-"""The column names that are tried for the two columns; published files differ in them."""
-
-
-@dataclass
-class AnnotatedSolutions:
-    """Adds clues, truth and the image itself to cases of BLINK-Twice, of the run in the folder
-    `run`.
-
-    `columns` names columns that are not in COLUMN_NAMES. If the file of a task or these columns are
-    missing, its cases stay unchanged, and `notes` says so.
-    """
-
-    run: Path
-    columns: Mapping[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    loaded: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(
-        default_factory=dict
-    )
-
-    def __post_init__(self) -> None:
-        if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
-            raise RunError(
-                f"--column {unknown[0]}: the columns are {' and '.join(COLUMN_NAMES)}, as --column"
-                " clues=NAME"
-            )
-
-    def __call__(self, case: JudgeCase, point: PointRow) -> JudgeCase:
-        """The case with the solution in its row of the file."""
-        if point.task_id not in self.loaded:
-            self.loaded[point.task_id] = self._load(point)
-        rows, images = self.loaded[point.task_id]
-        solution = rows.get(case.sample.meta.get("row", -1), {})
-        sample = replace(case.sample, images=images.get(case.sample.id, case.sample.images))
-        return replace(case, sample=sample, solution=solution)
-
-    def _load(self, point: PointRow) -> tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]:
-        binder = Binder(Scope.of_records(self.run))
-        task = binder.node(point.spec["task"], "task")
-        try:
-            if not isinstance(task, BlinkTwice):
-                raise TaskError("; ".join(binder.faults) or f"its task is a {type(task).__name__}")
-            return self._rows(task), {item.sample.id: item.sample.images for item in task}
-        except TaskError as exc:
-            self.notes.append(f"cot: {point.task} was not judged ({exc})")
-            return {}, {}
-
-    def _rows(self, task: BlinkTwice) -> dict[int, Mapping[str, str]]:
-        place, _ = locate_data(task.path, task.hub, task.revision, ["**"])
-        cells = open_table(place / task.file if task.file else place)
-        named, rows = self._find_columns(cells.columns), dict[int, Mapping[str, str]]()
-        for number, row in enumerate(cells.rows(list(named.values()))):
-            texts = {}
-            for name, column in named.items():
-                parts = (as_text(part).strip() for part in as_list(row[column]))
-                texts[name] = "; ".join(filter(None, parts))
-            rows[number] = texts
-        return rows
-
-    def _find_columns(self, available: Sequence[str]) -> dict[str, str]:
-        chosen = {}
-        for name, guesses in COLUMN_NAMES.items():
-            column = self.columns.get(name) or guess_column(guesses, available) or ""
-            chosen[name] = column
-            if column not in available:
-                near = did_you_mean(column, available)
-                problem = f"there is no column {column!r}{near}" if column else "none found"
-                raise TaskError(
-                    f"{name}: {problem}; the columns are {', '.join(available)}. Say --column"
-                    f" {name}=COLUMN"
-                )
-        return chosen

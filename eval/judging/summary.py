@@ -15,6 +15,9 @@ from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.answers import cohens_kappa
 from looktwice.pipelines.counted import counted
 
+MODERATE = 0.41
+"""The kappa from which agreement is moderate at least (Landis and Koch 1977)."""
+
 
 @dataclass(frozen=True)
 class JudgedArm:
@@ -97,7 +100,9 @@ def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
             distances.append(abs(first.scores[name] - second.scores[name]))
     if distances:
         return f"{share}, marks {fmean(distances):.3f} apart on average"
-    return f"{share}, kappa {cohens_kappa(mine, theirs).value:.3f}"
+    kappa = cohens_kappa(mine, theirs).value
+    doubt = "; so one of them misreads: `looktwice annotate RUN --ask replies` has people read some"
+    return f"{share}, kappa {kappa:.3f}{doubt if kappa < MODERATE else ''}"
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:
@@ -109,7 +114,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         for line in run.judged.lines:
             by_arm[line.judge, line.kind, line.point].append(line)
         for (judge, kind, point), lines in by_arm.items():
-            label = f"{judge} (counts)" if judge == run.judged.counts else judge
+            label = f"{judge} (counts)" if judge == run.judged.counting.get(kind) else judge
             arms.append(JudgedArm(label, kind, *labels.get(point, (point, "")), lines))
     columns: tuple[Column[JudgedArm], ...] = (
         Column("judge", "judge", text),

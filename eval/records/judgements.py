@@ -22,6 +22,10 @@ REASONING_PASS = "cot"
 """The judge scores the reasoning by criteria; this leaves the verdict on the answer as it is."""
 UNREADABLE_PASS = "unreadable"
 """The judge extracts the answer from a reply that the reader could not read."""
+EVERY_PASS = "every"
+"""The judge extracts the answer from every reply, in the reader's place."""
+STEPS_PASS = "steps"
+"""The judge says which annotated steps a chain of thought sees; the answer's verdict stays."""
 NOBODY = "none"
 """The name of no judge, as `--judge` takes it."""
 
@@ -83,48 +87,58 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judgements:
-    """Every judgement of a run, and the one judge (`counts`) whose verdicts scoring uses; empty for
-    none.
+    """Every judgement of a run, and by pass the judge (`counting`) whose verdicts scoring uses;
+    empty for none.
 
-    `named` says that somebody named that judge; else it is the one that read most.
+    `named` says that somebody named that judge; else it is the one that read most in the pass.
     """
 
     lines: tuple[Judgement, ...] = ()
-    counts: str = ""
+    counting: Mapping[str, str] = field(default_factory=dict)
     named: bool = False
+
+    @property
+    def counts(self) -> str:
+        """The judges whose verdicts count, in one text."""
+        return ", ".join(dict.fromkeys(self.counting.values()))
 
     @property
     def judges(self) -> list[str]:
         """The judges by name, in the order in which they were first asked."""
         return list(dict.fromkeys(line.judge for line in self.lines))
 
-    def read_by(self, judge: str) -> tuple[int, int]:
-        """In how many of the replies that this judge was asked about it gave a verdict, and of how
-        many."""
-        given = [line.given for line in self.lines if line.judge == judge]
-        return sum(given), len(given)
+    def read_in(self, kind: str) -> dict[str, tuple[int, int]]:
+        """By judge of a pass: on how many of the replies that it was asked about it gave a verdict,
+        and of how many."""
+        read = dict[str, tuple[int, int]]()
+        for line in self.lines:
+            if line.kind == kind:
+                given, asked = read.get(line.judge, (0, 0))
+                read[line.judge] = given + line.given, asked + 1
+        return read
 
     @property
     def which_counts(self) -> list[str]:
-        """Of several judges, one sentence: whose verdicts count and why, and how many replies each
-        of them read."""
-        if len(self.judges) < 2 or not self.counts:
-            return []
-        read = {judge: "{} of {}".format(*self.read_by(judge)) for judge in self.judges}
-        others = ", ".join(
-            f"{judge} {read[judge]}" for judge in self.judges if judge != self.counts
-        )
-        why = "it was named" if self.named else "no judge read more"
-        return [
-            f"judge {self.counts} counts, since {why}: it read {read[self.counts]} replies"
-            f" ({others}); --judge NAME takes another"
-        ]
+        """Of several judges of a pass, one sentence: whose verdicts count and why, and how many
+        replies each of them read."""
+        sentences, why = list[str](), "it was named" if self.named else "no judge read more"
+        for kind, judge in self.counting.items():
+            read = {name: "{} of {}".format(*of) for name, of in self.read_in(kind).items()}
+            own = read.pop(judge, "0 of 0")
+            if read:
+                others = ", ".join(" ".join(pair) for pair in read.items())
+                where = f" for {kind}" if len(self.counting) > 1 else ""
+                sentences.append(
+                    f"judge {judge} counts{where}, since {why}: it read {own} replies ({others});"
+                    " --judge NAME takes another"
+                )
+        return sentences
 
     def by_record(self) -> dict[tuple[str, str, int, str], dict[str, Judgement]]:
         """The verdicts that count, by (point, sample, draw, words) and pass."""
         found: dict[tuple[str, str, int, str], dict[str, Judgement]] = {}
         for line in self.lines:
-            if line.judge == self.counts and line.given:
+            if line.judge == self.counting.get(line.kind) and line.given:
                 found.setdefault((line.point, line.sample, line.draw, line.words), {})[
                     line.kind
                 ] = line
@@ -139,8 +153,9 @@ def words_of(record: Record) -> str:
 
 
 def judgements(run: Path, judge: str = "") -> Judgements:
-    """The last line of every key. `judge` names whose verdicts count: "none" nobody's, and "" those
-    of the judge that gave a verdict on most replies (of equal ones the first that was asked).
+    """The last line of every key. `judge` names whose verdicts count: "none" nobody's, and "" in
+    each pass those of the judge that gave a verdict on most replies (of equal ones the first that
+    was asked).
 
     Raises RunError for a damaged line, and for a judge that never judged this run.
     """
@@ -162,8 +177,11 @@ def judgements(run: Path, judge: str = "") -> Judgements:
         raise RunError(
             f"--judge {judge}: it did not judge {run} (so far: {names}); `looktwice judge` asks one"
         )
-    most = max(kept.judges, key=lambda name: kept.read_by(name)[0], default="")
-    return Judgements(kept.lines, "" if judge == NOBODY else judge or most, named=bool(judge))
+    counting = dict[str, str]()
+    for kind in dict.fromkeys(line.kind for line in kept.lines) if judge != NOBODY else ():
+        read = kept.read_in(kind)
+        counting[kind] = judge or max(read, key=lambda name: read[name][0])
+    return Judgements(kept.lines, counting, named=bool(judge))
 
 
 def append(run: Path, *lines: Judgement) -> None:

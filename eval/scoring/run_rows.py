@@ -224,17 +224,19 @@ def own_metrics(scores: PointScores) -> list[Metric]:
 
 
 def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
-    """`cot_score` and its criteria: means over the replies that a judge graded."""
+    """`cot_score` and its criteria, and those of steps: means over the replies that a judge
+    graded."""
     criteria = dict.fromkeys(name for entry in scores.all for name in entry.judged)
 
     def of_criterion(name: str) -> dict[str, float]:
         return scores.means(lambda draw: draw.judged.get(name))
 
-    means = {f"cot_{name}": of_criterion(name) for name in criteria}
+    means = {f"cot_{name}": of_criterion(name) for name in criteria if not name.startswith("step")}
     if means:
         graded = next(iter(means.values()))
         both = {sample: fmean(by[sample] for by in means.values()) for sample in graded}
         means = {"cot_score": both} | means
+    means |= {name: of_criterion(name) for name in criteria if name.startswith("step")}
     for name, units in means.items():
         yield Metric(name, units, "reply", clusters=scores.clusters)
 

@@ -16,7 +16,7 @@ from looktwice.eval.readers.reader import reader_name
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
-    REASONING_PASS,
+    EVERY_PASS,
     UNREADABLE_PASS,
     Judgement,
     judgements,
@@ -68,8 +68,8 @@ class RecordScorer:
     with the keys.
 
     `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
-    its grade of a description replaces the reader's answer, and its answer is used for a reply that
-    the reader could not read.
+    its grade of a description, and its answer in a pass over every reply, replace the reader's
+    answer; its answer to the rest is used for a reply that the reader could not read.
     """
 
     folder: RunFolder
@@ -87,11 +87,15 @@ class RecordScorer:
         if self.judgements and not record.error:
             place = record.point, record.sample, record.draw, words_of(record)
             judged = self.judgements.get(place, {})
-        grade, second = judged.get(DESCRIPTION_PASS), judged.get(UNREADABLE_PASS)
+        grade = judged.get(DESCRIPTION_PASS) or judged.get(EVERY_PASS)
+        second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
         needs_judge = self.scorer is not None and self.scorer.needs_judge
         if grade and result.verdict is not Verdict.FAILED:
             result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
+            if grade.none:
+                detail = f"{grade.judge} finds no answer"
+                result = replace(_unreadable("unread", detail), judge=grade.judge)
         elif (result.verdict is None or result.reason == "unread") and needs_judge:
             result = _unreadable(UNJUDGED, "no judge has graded it")
         result, score = self._compare(record, row, result)
@@ -121,7 +125,7 @@ class RecordScorer:
             cost=cost_of(record, self.prices),
             calls=len(record.calls),
             judge=result.judge,
-            judged=judged[REASONING_PASS].scores if REASONING_PASS in judged else {},
+            judged={name: mark for line in judged.values() for name, mark in line.scores.items()},
             measured={**confidence, **(record.measured or {})},
             request=record.request,
             kept=record.kept,

@@ -185,7 +185,7 @@ def test_a_second_judge_is_compared_and_may_count(run: Path) -> None:
     assert accuracy(run, judge="daniel") == ["robust + judge daniel"]
     with pytest.raises(RunError, match="--judge bob: it did not judge"):
         score_table(run, judge="bob")
-    with pytest.raises(RunError, match="under the name 'daniel'"):
+    with pytest.raises(RunError, match="the name 'daniel'"):
         judged(run, "Answer: B", name="daniel")
 
 
@@ -309,11 +309,11 @@ def test_columns_of_the_solution_can_be_said(
     monkeypatch.chdir(tmp_path)
     run = twice(tmp_path, clues="Hinweise")
     _, said, model = judged(run, "Clues: 1\nTruth: 1")
-    assert not model.asked and said[0].startswith("cot: ")
+    assert not model.asked and said[0].startswith("cot and steps: ")
     assert "clues: none found; the columns are" in said[0]
     _, said, _ = judged(run, "Clues: 1\nTruth: 1", columns={"clues": "Hinweise"})
     assert said[0].endswith("0 tokens in, 0 out")
-    with pytest.raises(RunError, match="--column clue: the columns are clues and truth"):
+    with pytest.raises(RunError, match="--column clue: the columns are clues, truth, steps"):
         judged(run, "", columns={"clue": "Hinweise"}, name="daniel")
 
 

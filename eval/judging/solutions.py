@@ -1,0 +1,108 @@
+"""The annotated solutions that the judge of BLINK-Twice is shown: visual clues, what the image
+really shows, and the steps of reasoning.
+
+They are seen by no stage and are in no record; they are read from the task's own file when a run is
+judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.judging.passes import JudgeCase
+from looktwice.eval.records.records import PointRow, RunError
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.blink_twice import BlinkTwice
+from looktwice.eval.tasks.files import as_list, as_text, locate_data
+from looktwice.eval.tasks.table_files import open_table
+from looktwice.eval.tasks.table_task import guess_column
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.paths import Scope
+
+COLUMN_NAMES: Mapping[str, str] = {
+    "clues": "detailed_visual_clues visual_clues detailed_clues clues visual_cues detailed_cues",
+    "truth": "true_reality reality truth real_situation",
+    "steps": "steps key_steps reasoning_steps key_reasoning_steps",
+}
+"""The column names that are tried for what is annotated; published files differ in them."""
+
+
+@dataclass
+class AnnotatedSolutions:
+    """Adds clues, truth, steps and the image itself to cases of BLINK-Twice, of the run in the
+    folder `run`.
+
+    `columns` names columns that are not in COLUMN_NAMES; `steps` may name several, such as a,b. A
+    file without steps has the parts of clues and truth for them. If the file of a task or these
+    columns are missing, its cases stay unchanged, and `notes` says so.
+    """
+
+    run: Path
+    columns: Mapping[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    loaded: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
+            raise RunError(
+                f"--column {unknown[0]}: the columns are {', '.join(COLUMN_NAMES)}, as --column"
+                " clues=NAME"
+            )
+
+    def __call__(self, case: JudgeCase, point: PointRow) -> JudgeCase:
+        """The case with the solution in its row of the file."""
+        if point.task_id not in self.loaded:
+            self.loaded[point.task_id] = self._load(point)
+        rows, images = self.loaded[point.task_id]
+        solution = rows.get(case.sample.meta.get("row", -1), {})
+        sample = replace(case.sample, images=images.get(case.sample.id, case.sample.images))
+        return replace(case, sample=sample, solution=solution)
+
+    def _load(self, point: PointRow) -> tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]:
+        binder = Binder(Scope.of_records(self.run))
+        task = binder.node(point.spec["task"], "task")
+        try:
+            if not isinstance(task, BlinkTwice):
+                raise TaskError("; ".join(binder.faults) or f"its task is a {type(task).__name__}")
+            return self._rows(task), {item.sample.id: item.sample.images for item in task}
+        except TaskError as exc:
+            self.notes.append(f"cot and steps: {point.task} was not judged ({exc})")
+            return {}, {}
+
+    def _rows(self, task: BlinkTwice) -> dict[int, Mapping[str, str]]:
+        place, _ = locate_data(task.path, task.hub, task.revision, ["**"])
+        cells = open_table(place / task.file if task.file else place)
+        named, rows = self._find_columns(cells.columns), dict[int, Mapping[str, str]]()
+        for number, row in enumerate(cells.rows([*dict.fromkeys(chain(*named.values()))])):
+            parts = dict[str, list[str]]()
+            for name, columns in named.items():
+                texts = (as_text(part) for column in columns for part in as_list(row[column]))
+                parts[name] = [words for text in texts if (words := " ".join(text.split()))]
+            solution = {name: "; ".join(parts[name]) for name in ("clues", "truth")}
+            steps = parts.get("steps") or [*parts["clues"], *parts["truth"]]
+            rows[number] = {**solution, "steps": "\n".join(steps)}
+        return rows
+
+    def _find_columns(self, available: Sequence[str]) -> dict[str, list[str]]:
+        chosen = dict[str, list[str]]()
+        for name, guesses in COLUMN_NAMES.items():
+            column = self.columns.get(name) or guess_column(guesses, available) or ""
+            if not column and name == "steps":
+                continue
+            chosen[name] = column.split(",") if name == "steps" else [column]
+            if lacking := [part for part in chosen[name] if part not in available]:
+                column = lacking[0]
+                near = did_you_mean(column, available)
+                problem = f"there is no column {column!r}{near}" if column else "none found"
+                raise TaskError(
+                    f"{name}: {problem}; the columns are {', '.join(available)}. Say --column"
+                    f" {name}=COLUMN"
+                )
+        return chosen
