@@ -179,7 +179,7 @@ class TriedPlan:
             label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
             yield from words(self._shown(trial))
-            yield from (f"  warning: {warning}" for warning in _warnings(trial))
+            yield from (f"  warning: {warning}" for warning in dict.fromkeys(_warnings(trial)))
 
     def describe_one(self) -> Iterator[str]:
         """What the first arm sends of its sample; of all arms the failures and warnings, each
@@ -191,7 +191,7 @@ class TriedPlan:
         arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
-            for warning in _warnings(trial):
+            for warning in dict.fromkeys(_warnings(trial)):
                 arms[f"warning: {warning}"].append(label)
             if trial.error and trial is not first:
                 arms[f"FAILED: {trial.error.splitlines()[0]}"].append(f"{label} on {task}")
@@ -383,8 +383,8 @@ class TriedPlan:
 
 
 def _warnings(trial: DryRun) -> Iterator[str]:
-    """Every stage after the last call that changes views or prompt, which no model sees; a reader
-    that makes no letter of the made-up reply; and draws that are alike."""
+    """Every stage after the last call that changes views or prompt, which no model sees; what is
+    lost of views; a reader that makes no letter of the made-up reply; and draws that are alike."""
     arm, trace, letters = trial.arm, trial.state.trace, trial.state.sample.letters
     if field := re.search(r"(?<!\{)\{(question|choices|options)\}", trial.state.prompt):
         yield f"the prompt says {field[0]} as it stands; a template writes {{{{ {field[1]} }}}}"
@@ -407,6 +407,7 @@ def _warnings(trial: DryRun) -> Iterator[str]:
                 f"stage {after.slot!r} changes the views or the prompt after the last call; no"
                 " model sees it"
             )
+    yield from trial.losses()
     if arm.draws > 1 and (spec(arm.model) or {}).get("temperature") == 0:
         yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"
 

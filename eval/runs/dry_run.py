@@ -26,6 +26,8 @@ from looktwice.pipelines.pipeline import RecordingModel, execute
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State
+from looktwice.prompting.views.losses import say_lost_drawings
+from looktwice.prompting.views.seen import say_losses
 
 CHARACTERS = 4  # of a token of words, about
 SECONDS = 2.0  # that counting takes before a run, about
@@ -132,6 +134,14 @@ class DryRun:
     def calls(self) -> list[Call]:
         """The calls of all stages."""
         return [call for entry in self.state.trace for call in entry.calls]
+
+    def losses(self) -> Iterator[str]:
+        """What the model of each request cannot see of the views that it would be sent."""
+        for call, request in zip(self.calls, self.requests, strict=False):
+            sent = [view for message in call.messages for view in message.views]
+            yield from say_losses(sent, self.state.sample.marks, name_of(request.model))
+            stages = self.arm.stages
+            yield from say_lost_drawings(self.state, stages, sent, name_of(request.model))
 
 
 def try_arm(arm: Arm, item: Item) -> DryRun:

@@ -10,10 +10,8 @@ from functools import partial
 from math import ceil, floor, sqrt
 from typing import NamedTuple
 
+from looktwice.pipelines.models.processors import Size, processor_of
 from looktwice.pipelines.models.wire import Detail
-
-Size = tuple[int, int]
-"""(width, height) in pixels, as the picture is sent."""
 
 CELL = 28  # pixels of a side that one token stands for: Claude's, Qwen's, and our guess for others
 
@@ -46,7 +44,7 @@ def openai_patches(
         across, down = across * shrink, down * shrink
         whole = min(floor(across) / across, floor(down) / down)
         across, down = across * whole, down * whole
-    return ceil(factor * ceil(round(across, 6)) * ceil(round(down, 6)))
+    return ceil(round(factor * ceil(round(across, 6)) * ceil(round(down, 6)), 6))
 
 
 def claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> int:
@@ -83,6 +81,7 @@ def count_cells(size: Size) -> int:
 
 
 HIGH = partial(openai_patches, budget=2500, longest=2048)
+HIGH_CLAUDE = r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]"
 ORIGINAL = partial(openai_patches, budget=10_000, longest=6000)
 RULES: tuple[tuple[str, Callable[[Size], int]], ...] = (
     (r"gpt-4o-mini", partial(openai_tiles, base=2833, tile=5667)),
@@ -97,10 +96,7 @@ RULES: tuple[tuple[str, Callable[[Size], int]], ...] = (
     (r"o[13](?!-mini)", partial(openai_tiles, base=75, tile=150)),
     (r"gpt-5(?![\d.])", partial(openai_tiles, base=70, tile=140)),
     (r"computer-use", partial(openai_tiles, base=65, tile=129)),
-    (
-        r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]",
-        partial(claude_tokens, longest=2576, budget=4784),
-    ),
+    (HIGH_CLAUDE, partial(claude_tokens, longest=2576, budget=4784)),
     (r"claude", claude_tokens),
     (r"gemini-3", lambda size: 1120),
     (r"gemini-2", gemini_tiles),
@@ -113,6 +109,8 @@ def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
     ("openai/gpt-4o")."""
     name = model.rpartition("/")[2].lower()
     rule = next((rule for beginning, rule in RULES if re.match(beginning, name)), None)
+    if layout := processor_of(model):
+        return ImageRule(lambda size: layout(size).tokens)
     if rule is None:
         return ImageRule(count_cells, published=False)
     if detail == "low" and isinstance(rule, partial) and "base" in rule.keywords:

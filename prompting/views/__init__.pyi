@@ -11,6 +11,7 @@ from .resize import (
     OpenAITiles as OpenAITiles,
     QwenPatches as QwenPatches,
 )
+from .seen import AsSeen as AsSeen
 from .zoom import (
     Look as Look,
     Show as Show,

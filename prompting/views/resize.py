@@ -19,14 +19,13 @@ from PIL import Image
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
+from looktwice.pipelines.models.processors import Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-Size = tuple[int, int]
-"""Width and height in pixels."""
 MOST_PIXELS = (
     100_000_000  # of a resized view; a larger one is a mistake that would exhaust the memory
 )
@@ -151,14 +150,7 @@ class QwenPatches(SizeRule):
                 " than wide, which Qwen's processors refuse; crop it first"
             )
         area = self.patch**2
-        across, down = (max(1, round(side / self.patch)) for side in (width, height))
-        if across * down > self.most:
-            shrink = math.sqrt(width * height / (self.most * area)) * self.patch
-            across, down = (max(1, math.floor(side / shrink)) for side in (width, height))
-        elif across * down < self.least:
-            growth = math.sqrt(self.least * area / (width * height)) / self.patch
-            across, down = (math.ceil(side * growth) for side in (width, height))
-        return across * self.patch, down * self.patch
+        return whole_patches_size((width, height), self.patch, self.least * area, self.most * area)
 
 
 @dataclass(frozen=True)

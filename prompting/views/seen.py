@@ -1,0 +1,195 @@
+"""What a model sees of a picture, after the resize, tiles and patches of its own processor, and
+what is lost there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from PIL import Image
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.geometry import Affine, rectangle
+from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, image_rule
+from looktwice.pipelines.models.processors import Layout, Size, processor_of
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import naming
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.view import View
+from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.views.resize import ClaudePatches, OpenAIPatches, OpenAITiles, SizeRule
+
+PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
+    (HIGH_CLAUDE, ClaudePatches(edge=2576, budget=4784), 28),
+    (r"claude", ClaudePatches(), 28),
+    (r"gpt-(4\.1|5)-(mini|nano)|o4-mini|gpt-5\.2|gpt-5[\d.]*-codex", OpenAIPatches(), 32),
+    (r"(gpt-|chatgpt-)(4o|4\.1|4\.5)|o[13](?!-mini)|gpt-5(?![\d.])", OpenAITiles(), 0),
+)
+"""How the name of a provider's model begins, the size at which it sees a picture, and the side of a
+patch; 0 where none is published."""
+AS_LARGE = 1.01  # times: what rounding of sizes does to the scale
+
+
+@dataclass(frozen=True)
+class AsSeen(WithoutModel):
+    """Every view as the processor of `model` gives it to the encoder: resized, padded or cut, in
+    tiles, and once more whole where it does that too.
+
+    `model` is a name whose rule is known: of an open model in transformers, such as
+    "Qwen2.5-VL-7B-Instruct" or "llava-v1.6-mistral-7b-hf", of OpenAI's or of Anthropic's. Pixels of
+    open models are those of transformers' Pillow backend; providers do not say how they resample.
+    Every tile becomes a view, to be looked at: sent to that model it would be cut again. Measured
+    are `image_tokens`, of all views, and with marks `mark_patches`: how many patches the longer
+    side of the smallest covers, a point none. Notes say how a view is seen, and what `say_losses`
+    does. Raises ValueError for a model whose rule is not known, or a picture that it refuses.
+    """
+
+    model: str
+
+    def __post_init__(self) -> None:
+        if layout_of(self.model, (100, 100)) is None:
+            raise ValueError(
+                f"it is not known how {self.model!r} sees pictures; give the name of an open model"
+                " such as 'Qwen2.5-VL-7B-Instruct', or one of OpenAI's or Anthropic's"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views as they are seen."""
+        with naming(state.sample):
+            layouts = _layouts(state.views, self.model)
+        seen, notes, marks = list[View](), list[str](), state.sample.marks
+        for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
+            tiles = tiles_of(view, layout)
+            seen += tiles
+            notes.append(
+                f"view {number}: {_by(view.size)} pixels are seen as {_by(layout.size)} in"
+                f" {counted(len(tiles), 'picture')}, {counted(layout.tokens, 'token')}"
+            )
+        notes += say_losses(state.views, marks, self.model)
+        covered = [_patches(state.views, layouts, mark) for mark in marks]
+        sizes = [max(sides) for sides in covered if sides and max(sides) < inf]
+        state = state.measured("mark_patches", min(sizes)) if sizes else state
+        state = state.measured("image_tokens", sum(layout.tokens for layout in layouts))
+        return state.replace(views=tuple(seen)).with_notes(*notes)
+
+
+def layout_of(model: str, size: Size) -> Layout | None:
+    """How a model sees a picture of this size; None where its rule is not known."""
+    if rule := processor_of(model):
+        return rule(size)
+    name = model.rpartition("/")[2].lower()
+    for beginning, provider, patch in PROVIDERS:
+        if re.match(beginning, name):
+            seen = provider.size(*size)
+            return Layout(seen, seen, image_rule(model).tokens(size), patch)
+    return None
+
+
+def tiles_of(view: View, layout: Layout) -> list[View]:
+    """The tiles, row by row, and the overview, with the map to the sources."""
+    resized = view
+    for size in filter(None, (layout.via, layout.size)):
+        resized = _resized(resized, size, layout)
+    across, down = layout.grid
+    width, height = layout.tile
+    (left, top), (right, bottom) = layout.offset, (0, 0)
+    frame = resized
+    if min(layout.offset) < 0:
+        frame = transforms.crop(frame, -left, -top, width - left, height - top)
+    else:
+        right, bottom = across * width - left - frame.size[0], down * height - top - frame.size[1]
+        frame = transforms.pad(frame, left, top, right, bottom, layout.ground)
+    corners = [(x * width, y * height) for y in range(down) for x in range(across)]
+    tiles = [transforms.crop(frame, x, y, x + width, y + height) for x, y in corners]
+    if layout.overview:
+        tiles.append(_resized(resized if layout.via else view, layout.overview, layout))
+    return tiles
+
+
+def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iterator[str]:
+    """Marks that the model is shown and cannot see, or sees smaller than one patch, and views that
+    add no pixels to those of another; nothing for a model whose rule is not known."""
+    try:
+        layouts = _layouts(views, model)
+    except ValueError:  # what a processor refuses fails where it is asked
+        return
+    if not layouts:
+        return
+    for mark in marks:
+        if (sides := _patches(views, layouts, mark)) and max(sides) < 1:
+            seen = f"covers {max(sides):.2g} of a patch at most" if max(sides) else "is cut off"
+            yield f"mark {mark.label}, as {model} sees it, {seen}"
+    scales = [_pixels_kept(view, layout) for view, layout in zip(views, layouts, strict=True)]
+    regions = [source_box(view, Box("", 0, 0, *view.size)) for view in views]
+    for number, region in enumerate(regions):
+        for other in {*range(len(views))} - {number} if region else ():
+            whole = regions[other]
+            if (
+                whole
+                and region
+                and _holds(whole, region, equal=other < number)
+                and scales[number] <= scales[other] * AS_LARGE
+            ):
+                yield (
+                    f"view {number + 1} adds no pixels: as {model} sees them, it has no more of"
+                    f" what it shows than view {other + 1}"
+                )
+                break
+
+
+def _layouts(views: Sequence[View], model: str) -> list[Layout]:
+    """How the model sees each view. Raises ValueError for what it refuses."""
+    layouts = (layout_of(model, view.size) for view in views)
+    return [layout for layout in layouts if layout]
+
+
+def _patches(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> list[float]:
+    """For each place of a mark in the views, how many patches its longer side covers: 0 where it is
+    cut off, endless for a point, and where patches are not known."""
+    sides = list[float]()
+    for view, layout in zip(views, layouts, strict=True):
+        frame = rectangle(
+            0, 0, *(n * side for n, side in zip(layout.grid, layout.tile, strict=True))
+        )
+        factors = (new / old for new, old in zip(layout.size, view.size, strict=True))
+        affine = Affine.shift(*layout.offset) @ Affine.resize(*factors)
+        for place in view.to_view(mark):
+            box = place if isinstance(place, Point) else Box("", *bounding_box(place))
+            seen = box.transform(affine, frame)
+            if not isinstance(seen, Box) or not layout.patch:
+                sides.append(inf if seen else 0.0)
+            else:
+                sides.append(max(seen.x1 - seen.x0, seen.y1 - seen.y0) / layout.patch)
+    return sides
+
+
+def _pixels_kept(view: View, layout: Layout) -> float:
+    """Of each pixel's side in the source, how much is seen: 1 where it is not shrunk."""
+    largest = max((part.affine.scale for part in view.parts), default=0.0)
+    return min(1.0, largest * layout.size[0] / view.size[0])
+
+
+def _holds(whole: Box, region: Box, equal: bool) -> bool:
+    """Whether a region lies in another of its image, and is not the same one unless that counts."""
+    inner, outer = np.array(region.xyxy), np.array(whole.xyxy)
+    inside = ((inner - outer) * (1, 1, -1, -1) >= -1).all() and whole.image == region.image
+    return bool(inside and (equal or np.abs(inner - outer).max() > 1))
+
+
+def _resized(view: View, size: Size, layout: Layout) -> View:
+    """Resized as the processor does."""
+    if size == view.size:
+        return view
+    resampling = Image.Resampling[layout.filter.upper()]
+    picture = Picture(np.asarray(Image.fromarray(view.pixels).resize(size, resampling)))
+    return view.transform(picture, Affine.resize(size[0] / view.size[0], size[1] / view.size[1]))
+
+
+def _by(size: Size) -> str:
+    return f"{size[0]:,} x {size[1]:,}"

@@ -1,0 +1,181 @@
+"""What models see: pixels and tokens equal transformers' own processors', and what is lost is
+told."""
+
+from __future__ import annotations
+
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from looktwice.eval.tasks import LettersAndShapes, NearSighted
+from looktwice.eval.tasks.base import checked_items
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.models.processors import Size
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.views import AsSeen, Crop, ZoomOnMarks
+from looktwice.prompting.views.seen import layout_of, say_losses, tiles_of
+from tests.prompting.scenes import table
+
+PROCESSORS = table("views/seen.yaml")["processors"]
+SIZES = ((640, 480), (480, 641), (1920, 1080), (333, 500), (96, 71), (1500, 300))
+
+
+def picture(size: Size) -> Picture:
+    """Smooth noise, so that a shift of one pixel or another filter changes it everywhere."""
+    rng = np.random.default_rng(size)
+    noise = rng.integers(0, 256, (size[1] // 8 + 1, size[0] // 8 + 1, 3), dtype=np.uint8)
+    return Picture(np.asarray(Image.fromarray(noise).resize(size)))
+
+
+def reference(processor: Any, shown: Picture) -> tuple[list[Pixels], Any]:
+    """The pictures that transformers' processor makes, as pixels again, and all that it returns."""
+    made = processor(images=Image.fromarray(shown.pixels), return_tensors="np")
+    values = np.asarray(made["pixel_values"])
+    if "image_grid_thw" in made:
+        (_, down, across), side = made["image_grid_thw"][0], processor.patch_size
+        merge = 1 if values.ndim == 4 else processor.merge_size
+        blocks = values.reshape(down // merge, across // merge, merge, merge, 3, -1, side, side)
+        values = blocks[:, :, :, :, :, 0].transpose(4, 0, 2, 5, 1, 3, 6)
+        values = values.reshape(3, down * side, across * side)
+    values = values.reshape(-1, *values.shape[-3:])
+    mean, std = (np.reshape(v, (3, 1, 1)) for v in (processor.image_mean, processor.image_std))
+    pixels = [np.rint((value * std + mean) * 255).transpose(1, 2, 0) for value in values]
+    return [np.asarray(value, np.uint8) for value in pixels], made
+
+
+def reference_tokens(counted: Any, processor: Any, made: Any, tiles: int, size: Size) -> int:
+    """The tokens that transformers puts into the prompt for the picture."""
+    import transformers
+
+    if isinstance(counted, int):
+        return int(counted)
+    if counted == "patches":
+        return int(np.prod(made["image_grid_thw"][0]) // processor.merge_size**2)
+    if counted.startswith("tiles of "):
+        return tiles * int(counted.removeprefix("tiles of "))
+    if counted == "rows":
+        height, width = made["image_sizes"][0] // processor.patch_size["height"]
+        return int(height * (width + 1))
+    own: Any = getattr(transformers, counted)
+    side = made["pixel_values"].shape[-1]
+    stub = SimpleNamespace(
+        image_processor=processor,
+        patch_size=14,
+        num_additional_image_tokens=0,
+        num_image_tokens=729,
+        vision_aspect_ratio="anyres_max_9",
+    )
+    stub._get_unpadded_features = lambda *sizes: own._get_unpadded_features(stub, *sizes)
+    return int(own._get_number_of_features(stub, size[1], size[0], side, side))
+
+
+@pytest.mark.parametrize(("model", "name", "settings", "counted"), PROCESSORS)
+def test_pixels_and_tokens_are_those_of_transformers(
+    model: str, name: str, settings: dict[str, Any], counted: Any
+) -> None:
+    """The largest difference of a pixel and of a number of tokens is 0, with 21 processors."""
+    transformers = pytest.importorskip("transformers")
+    processor = getattr(transformers, name)(**settings)
+    for size in SIZES:
+        shown = picture(size)
+        layout = layout_of(model, size)
+        assert layout is not None
+        ours = [view.pixels for view in tiles_of(View.of(shown), layout)]
+        theirs, made = reference(processor, shown)
+        if "num_tiles" in made:
+            theirs = theirs[: made["num_tiles"][0][0]]
+        if "pinpoints" in str(vars(processor)):
+            theirs = [*theirs[1:], theirs[0]]
+        assert [mine.shape for mine in ours] == [other.shape for other in theirs], size
+        differences = [
+            np.abs(np.subtract(a, b, dtype=int)).max() for a, b in zip(ours, theirs, strict=True)
+        ]
+        assert max(differences) == 0, size
+        tokens = reference_tokens(counted, processor, made, len(theirs), size)
+        assert layout.tokens == tokens, size
+
+
+def state(size: Size, *marks: Box | Point) -> State:
+    return State.start(Sample("s", "?", (picture(size),), marks=marks))
+
+
+def test_every_tile_maps_back_to_the_source() -> None:
+    """A mark is seen in its tile and in the overview, at the same place of the source."""
+    seen = AsSeen("llava-v1.6-vicuna-7b-hf")(state((1000, 400), Point("A", 900, 100)), NoModel())
+    assert [view.size for view in seen.views] == [(336, 336)] * 4
+    shown = [number for number, view in enumerate(seen.views) if view.to_view(seen.sample.marks[0])]
+    assert shown == [2, 3]
+    for number in shown:
+        (place,) = seen.views[number].to_view(seen.sample.marks[0])
+        assert seen.views[number].to_source(*place.center) == pytest.approx((0, 900, 100))
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "tokens", "patches"),
+    [
+        ("Qwen/Qwen2.5-VL-7B-Instruct", (280, 280), 100, 2.0),  # 56 pixels, patches of 28
+        ("llava-1.5-7b-hf", (672, 672), 576, 2.0),  # 28 of 336, patches of 14
+        ("gpt-4.1-mini", (640, 480), 486, 1.75),  # 300 patches of 32, times 1.62
+        ("anthropic/claude-sonnet-4-5", (1920, 1080), 1560, 56 * 1456 / 1920 / 28),
+    ],
+)
+def test_tokens_and_patches_are_measured(
+    model: str, size: Size, tokens: int, patches: float
+) -> None:
+    seen = AsSeen(model)(state(size, Box("A", 100, 100, 156, 120)), NoModel())
+    measures = dict(seen.measures)
+    assert measures["image_tokens"] == tokens
+    assert measures["mark_patches"] == pytest.approx(patches, rel=1e-3)
+
+
+def test_what_cannot_be_seen_is_told() -> None:
+    marks = Box("small", 300, 100, 310, 104), Box("out", 0, 0, 20, 20), Point("A", 500, 300)
+    cut = AsSeen("llava-1.5-7b-hf")(state((1000, 600), *marks), NoModel())
+    assert cut.measures["mark_patches"] == 0
+    assert cut.notes[1:] == (
+        "mark small, as llava-1.5-7b-hf sees it, covers 0.4 of a patch at most",
+        "mark out, as llava-1.5-7b-hf sees it, is cut off",
+    )
+
+
+def test_a_crop_that_adds_no_pixels_is_told() -> None:
+    """Qwen sees 640 x 480 whole, so a larger crop is the same pixels; llava saw them shrunk."""
+    before = state((640, 480), Box("A", 200, 200, 260, 240))
+    zoom = ZoomOnMarks(crop=Crop(padding=0, upscale=512, show="both"))
+    views, marks = zoom(before, NoModel()).views, before.sample.marks
+    assert [*say_losses(views, marks, "Qwen2.5-VL-7B-Instruct")] == [
+        "view 2 adds no pixels: as Qwen2.5-VL-7B-Instruct sees them, it has no more of what it"
+        " shows than view 1"
+    ]
+    assert not [*say_losses(views, marks, "llava-1.5-7b-hf")]
+    assert not [*say_losses(views, marks, "some-vlm")]
+
+
+@pytest.mark.parametrize("model", ["llava-1.5-7b-hf", "llava-v1.6-vicuna-7b-hf", "gemma-3-4b-it"])
+def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) -> None:
+    """Letters are read exactly where `mark_patches` says that they are 12 pixels high or more."""
+    read = []
+    for item in islice(checked_items(LettersAndShapes(n=16)), 0, 16, 2):
+        seen = AsSeen(model)(State.start(item.sample), NoModel())
+        layout, covered = layout_of(model, (1200, 900)), seen.measures["mark_patches"]
+        assert layout and isinstance(covered, float)
+        height = covered * layout.patch
+        asked = Message("user", (*seen.views, item.sample.question))
+        reply = NearSighted(min_height=12)((asked,)).text
+        read.append("large enough" in reply)
+        assert read[-1] == (height >= 12) or abs(height - 12) < 1.5
+    assert len(set(read)) == 2
+
+
+def test_a_model_of_no_known_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="it is not known how 'some-vlm' sees pictures"):
+        AsSeen("some-vlm")
