@@ -91,9 +91,11 @@ class CallOptions(Ranged):
     """What one call asks for beyond the model's own settings; None leaves a setting to the model.
 
     `temperature`, `top_p`, `max_tokens`, `stop` (texts that end the reply) and `seed` are those of
-    the OpenAI API; `tools` is set by agents. `schema` is a JSON schema that the reply must follow,
-    `choices` the only texts allowed, `logprobs` the number of alternatives per token, `effort` the
-    reasoning effort ("low", "medium", "high").
+    the OpenAI API; `tools` is set by agents. `schema` is a JSON schema that the reply must follow
+    (an empty one: any JSON object), `choices` the only texts allowed, `logprobs` the number of
+    alternatives per token, `effort` the reasoning effort ("low", "medium", "high"). `top_k` limits
+    sampling to the likeliest tokens; of `tools` none is called where `tool_choice` is "none", some
+    one where it is "required", and otherwise the one that it names.
     """
 
     temperature: float | None = None
@@ -106,7 +108,9 @@ class CallOptions(Ranged):
     choices: tuple[str, ...] | None = None
     logprobs: int | None = None
     effort: str | None = None
-    ranges: ClassVar[tuple[str, ...]] = SAMPLING
+    top_k: int | None = None
+    tool_choice: str | None = None
+    ranges: ClassVar[tuple[str, ...]] = (*SAMPLING, "top_k >= 1")
 
     def filled_from(self, model: Any) -> CallOptions:
         """The same with what is None taken from the model's settings of the same names, where it

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field
 
 from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, write_json
 from looktwice.pipelines.marks import mark_from_dict
@@ -41,9 +41,7 @@ USUAL: Mapping[str, Any] = {
     "frequency_penalty": 0,
     "repetition_penalty": 1,
     "length_penalty": 1,
-    "top_k": -1,
     "min_p": 0,
-    "tool_choice": "auto",
     "logit_bias": {},
 }
 """What other fields hold where they change nothing; false and null never do."""
@@ -139,7 +137,7 @@ class Schema(BaseModel, **OPEN):
 class Format(BaseModel, **OPEN):
     """The form of the reply."""
 
-    type: Literal["text", "json_schema"]
+    type: Literal["text", "json_object", "json_schema"]
     json_schema: Schema | None = None
 
 
@@ -171,11 +169,13 @@ class ChatRequest(BaseModel, **OPEN):
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     stop: Text | list[Text] | None = None
+    top_k: int | None = Field(None, ge=-1, le=10**9)
     seed: int | None = Field(None, ge=-(2**63), le=2**64)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=1000)
     reasoning_effort: str | None = None
     tools: list[FunctionOf] | None = None
+    tool_choice: Literal["auto", "none", "required"] | FunctionOf | None = None
     guided_choice: list[Text] | None = None
     structured_outputs: Outputs | None = None
     response_format: Format | None = None
@@ -192,11 +192,17 @@ class ChatRequest(BaseModel, **OPEN):
         ]
 
     def options(self) -> CallOptions:
-        """What is asked for of each reply."""
+        """What is asked for of each reply. Raises ValueError for a call of a tool where there are
+        none."""
         stop, choices, form = self.stop, self.guided_choice, self.response_format
         if self.structured_outputs:
             choices = choices or self.structured_outputs.choice
         functions = [tool.function for tool in self.tools or ()]
+        wanted = self.tool_choice
+        called = wanted.function.name if isinstance(wanted, FunctionOf) else wanted
+        if called not in (None, "auto", "none") and not functions:
+            raise ValueError(f"tool_choice: {called}, but there are no tools; send `tools`, too")
+        schema = form.json_schema.schema_ if form and form.json_schema else None
         return CallOptions(
             temperature=self.temperature,
             top_p=self.top_p,
@@ -204,10 +210,12 @@ class ChatRequest(BaseModel, **OPEN):
             stop=tuple([stop] if isinstance(stop, str) else stop or ()) or None,
             seed=self.seed,
             tools=tuple(Tool(f.name, f.description, f.parameters) for f in functions) or None,
-            schema=form.json_schema.schema_ if form and form.json_schema else None,
+            schema={} if form and form.type == "json_object" else schema,
             choices=tuple(choices or ()) or None,
             logprobs=(self.top_logprobs or 1) if self.logprobs else None,
             effort=self.reasoning_effort,
+            top_k=self.top_k if self.top_k and self.top_k > 0 else None,
+            tool_choice=None if called == "auto" or not functions else called,
         )
 
 
@@ -291,7 +299,7 @@ def read_anything(raw: bytes) -> Question:
     settings = {name: body[name] for name in SETTINGS & body.keys()}
     try:
         options = ChatRequest(messages=[Turn(role="user")], **settings).options()
-    except ValidationError:
+    except ValueError:
         options, settings = CallOptions(), {}
     sent = {name: write_json(body[name]) for name in body if name not in UNSENT | settings.keys()}
     if details := sorted({*_details(body["messages"])}):

@@ -34,7 +34,15 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, generate, multiple_choice, solver
 from inspect_ai.solver._task_state import sample_state
-from inspect_ai.tool import Tool, ToolCall as InspectCall, ToolDef, ToolError, ToolInfo, ToolParams
+from inspect_ai.tool import (
+    Tool,
+    ToolCall as InspectCall,
+    ToolDef,
+    ToolError,
+    ToolFunction,
+    ToolInfo,
+    ToolParams,
+)
 
 from looktwice.eval.homes.chat_requests import Known, make_sample, read_data_url
 from looktwice.eval.homes.images import Images
@@ -66,6 +74,7 @@ FINISHED: Mapping[str, Finish] = {
     "model_length": "length",
     "content_filter": "filter",
 }
+TOOL_CHOICES: Mapping[Any, Any] = {None: None, "auto": "auto", "none": "none", "required": "any"}
 
 
 class InspectModel:
@@ -86,7 +95,9 @@ class InspectModel:
             for tool in options.tools or ()
         ]
         sent = [_message_for(message) for message in messages]
-        ask = partial(get_model().generate, sent, tools=tools, config=_config(options))
+        named = options.tool_choice
+        choice = TOOL_CHOICES[named] if named in TOOL_CHOICES else ToolFunction(name=named)
+        ask = partial(get_model().generate, sent, tools, choice, config=_config(options))
         self.output = output = anyio.from_thread.run(ask)
         calls = tuple(
             ToolCall(call.id, call.function, json.dumps(call.arguments))
@@ -102,6 +113,7 @@ def _config(options: CallOptions) -> GenerateConfig:
     asked = {
         "temperature": options.temperature,
         "top_p": options.top_p,
+        "top_k": options.top_k,
         "max_tokens": options.max_tokens,
         "stop_seqs": list(options.stop or ()) or None,
         "seed": options.seed,
@@ -109,8 +121,9 @@ def _config(options: CallOptions) -> GenerateConfig:
         "top_logprobs": options.logprobs,
         "reasoning_effort": options.effort,
     }
-    if options.schema:
-        asked["response_schema"] = ResponseSchema(name="reply", json_schema=dict(options.schema))
+    if options.schema is not None:
+        schema = dict(options.schema) or {"type": "object"}
+        asked["response_schema"] = ResponseSchema(name="reply", json_schema=schema)
     return GenerateConfig(**asked)
 
 

@@ -223,13 +223,15 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
     try:
         getattr(arm.model, "refuse", lambda options: None)(options.filled_from(arm.model))
     except ModelError as exc:
-        fields = _fields(options, "schema", "effort", "tools") or "options"
+        fields = _fields(options, "schema", "effort", "tools", "tool_choice") or "options"
         raise Refusal(400, f"{fields}: {exc}") from exc
 
 
 def _fields(options: CallOptions, *names: str) -> str:
     """Those of these options that are given, as a request calls them."""
-    return " and ".join(FIELDS.get(name, name) for name in names if getattr(options, name))
+    return " and ".join(
+        FIELDS.get(name, name) for name in names if getattr(options, name) is not None
+    )
 
 
 def refuse_permuted(arm: Arm) -> None:

@@ -99,12 +99,14 @@ async def serve_http(
     told the URL. With a `token`, whoever brings it may ask, under any name of this machine, and
     nobody else. Raises ConfigError for a port that is taken."""
     try:
-        listening = socket.create_server((host, port))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family)
     except OSError as exc:
         fault = f"--http {port}: {host} cannot be used ({exc.strerror}); give another port"
         raise ConfigError([fault]) from exc
     port = listening.getsockname()[1]
-    hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK, "[::1]", host))]
+    shown = f"[{host}]" if ":" in host else host
+    hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK, "[::1]", shown))]
     app = server.streamable_http_app(
         max_request_body_size=MOST_BYTES,
         transport_security=TransportSecuritySettings(
@@ -115,7 +117,7 @@ async def serve_http(
     )
     guarded = _require_token(app, token) if token else app
     config = uvicorn.Config(guarded, log_level="warning", access_log=False)
-    started(f"http://{host}:{port}/mcp")
+    started(f"http://{shown}:{port}/mcp")
     with listening:
         await uvicorn.Server(config).serve(sockets=[listening])
 

@@ -17,7 +17,7 @@ from looktwice.eval.runs.made_with import describe_plugin, installed_versions
 from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
+from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm, digest, identity
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
 from looktwice.pipelines.sample import Item, Sample, sha_of
 from looktwice.pipelines.state import State
@@ -90,6 +90,7 @@ class Recorder:
             "started": facts.get("started") or now,
             "plugins": list(map(describe_plugin, self.plugins)),
             "versions": dict(installed_versions()),
+            "planned": {digest(identity(Requests())): 0},  # who asks decides, so none is missing
             "finished": True,
         }
         self.writer.yaml("run.yaml", described)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.logs.compare import place_of
 from looktwice.eval.logs.format import read_logs
-from looktwice.eval.logs.log import Log
+from looktwice.eval.logs.log import Log, name_apart
 from looktwice.eval.records.records import PointRow, RunFolder
 from looktwice.eval.records.schema import Record
 from looktwice.eval.runs.requests import SENT
@@ -79,7 +79,7 @@ def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[
     if (path / "points.yaml").exists():
         sides = list(_of_run(RunFolder(path)))
     else:
-        sides = list(map(_of_log, read_logs(path, columns)))
+        sides = list(map(_of_log, name_apart(read_logs(path, columns))))
     if not any(side.requests for side in sides):
         raise TaskError(f"{path} holds no request with its messages; give a run folder or a .eval")
     return [replace(side, path=path, contestant=side.name) for side in sides if side.requests]

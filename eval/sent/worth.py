@@ -22,7 +22,8 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve
-from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.config.spec import digest
+from looktwice.pipelines.model import Message, Model, message_json
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
@@ -190,8 +191,14 @@ class Worth:
 def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, str]) -> Worth:
     """Ask the model the requests of the first side, these with one factor of the second at a time,
     and those of the second, and compare them on the same questions; `names` tell the two sides. The
-    run is resumed, and what was asked comes from its cache."""
+    run, in a folder that is named `out` and after what both sent, is resumed."""
     task = SentQuestions(sides)
+    sent_by_both = [
+        [[message_json(message) for message in request.messages], dict(request.settings)]
+        for swap in sides.swaps.values()
+        for request in (swap.mine, swap.theirs)
+    ]
+    out = out.with_name(f"{out.name}-{digest([sent_by_both, task.keys[0]])[:8]}")
     factors, left_out = list[str](), dict[str, str]()
     for difference in sides.comparison.differences:
         swap = sides.swaps[difference.examples[0].sample]

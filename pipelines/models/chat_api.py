@@ -223,7 +223,7 @@ class ChatAPI(Ranged):
             full = replace(full, seed=full.seed + draw)
         asked = wire_options(full, self.token_field, self.choices_as)
         sent = wire_messages(messages, self.system, self.detail)
-        return {"model": self.model, "messages": sent, **asked, **self.extra}
+        return {"model": self.model, "messages": sent, **asked, **self.extra} | asked
 
 
 def place_of(url: str) -> str:

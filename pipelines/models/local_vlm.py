@@ -78,7 +78,8 @@ class _Network:
         chosen: dict[str, Any] = dict.fromkeys(("temperature", "top_p", "top_k"))
         if options.temperature:
             top_p = options.top_p or 1.0
-            chosen = {"temperature": options.temperature, "top_p": top_p, "top_k": 0}
+            top_k = options.top_k or 0
+            chosen = {"temperature": options.temperature, "top_p": top_p, "top_k": top_k}
         if options.stop:
             chosen |= {"stop_strings": list(options.stop), "tokenizer": self.tokenizer}
         output = self.model.generate(
@@ -238,18 +239,22 @@ class LocalVLM(Ranged):
                 f"the folder {self.model!r} holds no config.json; give the folder of a network"
             )
 
+    def refuse(self, options: CallOptions) -> None:
+        """Raises ModelError for options that a network in this process does not know."""
+        names = ("schema", "effort", "tool_choice")
+        if lacking := [name for name in names if getattr(options, name) is not None]:
+            raise ModelError(
+                f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model"
+                " over HTTP"
+            )
+
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Ask once. Raises ModelError, also where the network cannot be opened, and
         PictureError."""
         full = options.filled_from(self)
-        lacking = [name for name in ("schema", "effort") if getattr(full, name) is not None]
-        if lacking:
-            raise ModelError(
-                f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model"
-                " over HTTP"
-            )
+        self.refuse(full)
         seed = None
         if full.temperature and full.choices is None:
             key = request_key(self.identity, messages, draw, options)

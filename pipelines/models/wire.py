@@ -161,7 +161,7 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
     Raises ModelError for `choices` where it was not said how this server takes them.
     """
     body: Json = {}
-    for name, wired in (SAMPLING | {"max_tokens": token_field}).items():
+    for name, wired in (SAMPLING | {"max_tokens": token_field, "top_k": "top_k"}).items():
         value = getattr(options, name)
         if value is not None:
             body[wired] = list(value) if isinstance(value, tuple) else value
@@ -169,8 +169,12 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
         body["logprobs"] = True
     if options.tools:
         body["tools"] = [{"type": "function", "function": asdict(tool)} for tool in options.tools]
-        body["tool_choice"] = "auto"
-    if options.schema is not None:
+        choice = options.tool_choice or "auto"
+        named = {"type": "function", "function": {"name": choice}}
+        body["tool_choice"] = choice if choice in ("auto", "none", "required") else named
+    if options.schema == {}:
+        body["response_format"] = {"type": "json_object"}
+    elif options.schema is not None:
         schema = {"name": "reply", "schema": dict(options.schema), "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if options.choices is None:

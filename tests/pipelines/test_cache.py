@@ -1,6 +1,7 @@
 """The store of replies: hits, one flight, what survives a kill, several processes, and folders it
 refuses."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,13 +24,27 @@ from looktwice.pipelines.model import (
     Messages,
     ModelError,
     Reply,
+    Tool,
     ToolCall,
     Usage,
+    request_key,
 )
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.cache import INLINE, Cached, CacheError, Store, refuse_network
 
 HELLO = (Message("user", ("hello",)),)
+
+
+def test_the_key_of_a_request_holds_what_is_asked_for_alone() -> None:
+    """What a later version can be asked for changes no key of an earlier one."""
+    message = '{"parts":["hello"],"role":"user"}'
+    options = '{"stop":["x"],"temperature":0.5,"tools":[{"description":"","name":"zoom"'
+    options += ',"parameters":{}}]}'
+    written = f'{{"draw":2,"messages":[{message}],"model":"m","options":{options}}}'
+    asked = CallOptions(0.5, stop=("x",), tools=(Tool("zoom", ""),))
+    key = hashlib.sha256(written.encode()).hexdigest()
+    assert request_key("m", HELLO, 2, asked) == key
+    assert request_key("m", HELLO, 2, replace(asked, top_k=5)) != key
 
 
 def slow(failing: int = 0) -> Scripted:

@@ -142,9 +142,23 @@ def test_a_schema_is_enforced_to_the_letter() -> None:
     assert form == {"type": "json_schema", "json_schema": schema}
 
 
+@pytest.mark.parametrize(
+    ("called", "choice"),
+    [
+        *((None, "auto"), ("none", "none"), ("required", "required")),
+        ("zoom", {"type": "function", "function": {"name": "zoom"}}),
+    ],
+)
+def test_a_tool_may_be_required_or_named(called: str | None, choice: Any) -> None:
+    options = CallOptions(tools=(Tool("zoom", "crops"),), tool_choice=called)
+    assert wire_options(options, "max_tokens", None)["tool_choice"] == choice
+
+
 def test_what_is_wanted_overrides_what_is_set() -> None:
     settings = {"temperature": 0, "top_p": 0.5, "seed": 7, "stop": ("x",), **NEW_FIELD}
-    body = ChatAPI("m", **settings).body(user("a"), 2, CallOptions(temperature=1, logprobs=3))  # type: ignore[arg-type]
+    wanted = CallOptions(temperature=1, logprobs=3, schema={}, top_k=5)
+    model = ChatAPI("m", extra={"top_k": 9}, **settings)  # type: ignore[arg-type]
+    body = model.body(user("a"), 2, wanted)
     del body["messages"]
     assert body == {
         "model": "m",
@@ -155,6 +169,8 @@ def test_what_is_wanted_overrides_what_is_set() -> None:
         "max_completion_tokens": 5,
         "logprobs": True,
         "top_logprobs": 3,
+        "top_k": 5,
+        "response_format": {"type": "json_object"},
     }
 
 

@@ -108,6 +108,8 @@ def test_sampled_replies_follow_seed_and_draw(folder: Callable[[str], str]) -> N
     first = model(QUESTIONS[0]).text
     assert model(QUESTIONS[0]).text == first
     assert first not in (model(QUESTIONS[0], draw=1).text, other(QUESTIONS[0]).text)
+    surest = model(QUESTIONS[0], options=CallOptions(top_k=1)).text
+    assert surest == model(QUESTIONS[0], options=CallOptions(temperature=0.0)).text != first
 
 
 def test_stop_texts_and_lengths_end_a_reply(folder: Callable[[str], str]) -> None:
@@ -184,7 +186,7 @@ def test_check_sees_a_folder_that_is_not_there_and_a_package_that_is_missing(
 def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_path: Path) -> None:
     model = LocalVLM(folder("llava"), max_tokens=2)
     for asked, options, said in (
-        (model, CallOptions(schema={"type": "object"}), "knows no schema"),
+        (model, CallOptions(schema={}, tool_choice="zoom"), "knows no schema and no tool_choice"),
         (model, CallOptions(tools=(Tool("zoom", "look closer"),)), "knows no tools"),
         (LocalVLM(str(tmp_path / "none")), CallOptions(), "there is no folder"),
         (LocalVLM(str(tmp_path)), CallOptions(), "could not be opened from the folder"),

@@ -30,8 +30,18 @@ TURNS: list[Any] = [
 BODY = {"model": "m", "messages": TURNS[:2]}
 
 
-def test_a_conversation_with_tools_becomes_messages_whose_results_come_first() -> None:
+@pytest.mark.parametrize(
+    ("asked", "choice"),
+    [
+        *(("none", {"type": "none"}), ("required", {"type": "any"})),
+        ({"type": "function", "function": {"name": "zoom"}}, {"type": "tool", "name": "zoom"}),
+    ],
+)
+def test_a_conversation_with_tools_becomes_messages_whose_results_come_first(
+    asked: Any, choice: Any
+) -> None:
     body = {"model": "m", "max_completion_tokens": 9, "stop": ["X"], "seed": 3, "tools": [TOOL]}
+    body["tool_choice"] = asked
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     image = {"type": "image", "source": source}
     use = {"type": "tool_use", "id": "c1", "name": "zoom", "input": {"box": [0]}}
@@ -42,6 +52,7 @@ def test_a_conversation_with_tools_becomes_messages_whose_results_come_first() -
         "stop_sequences": ["X"],
         "system": "Be brief.",
         "tools": [{"name": "zoom", "description": "crops", "input_schema": {"type": "object"}}],
+        "tool_choice": choice,
         "messages": [
             {"role": "user", "content": [image, {"type": "text", "text": "Which?"}]},
             {"role": "assistant", "content": [use]},
@@ -54,12 +65,14 @@ def test_a_conversation_becomes_contents() -> None:
     schema = {"json_schema": {"schema": {"type": "object"}}}
     picture = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
     form = {"responseMimeType": "application/json", "responseJsonSchema": {"type": "object"}}
-    body = BODY | {"max_tokens": 9, "top_p": 0.5, "response_format": schema}
+    body = BODY | {"max_tokens": 9, "top_p": 0.5, "top_k": 4, "response_format": schema}
     assert bodies.content_request(body) == {
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
         "contents": [{"role": "user", "parts": [picture, {"text": "Which?"}]}],
-        "generationConfig": {"topP": 0.5, "maxOutputTokens": 9, **form},
+        "generationConfig": {"topP": 0.5, "topK": 4, "maxOutputTokens": 9, **form},
     }
+    wanted = bodies.content_request(BODY | {"response_format": {"type": "json_object"}})
+    assert wanted["generationConfig"] == {"responseMimeType": "application/json"}
 
 
 @pytest.mark.parametrize(

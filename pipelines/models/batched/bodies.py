@@ -33,6 +33,11 @@ def message_request(body: Json) -> Json:
         function = dict(tool["function"])
         function["input_schema"] = function.pop("parameters")
         request.setdefault("tools", []).append(function)
+    choice = body.get("tool_choice", "auto")
+    if isinstance(choice, dict):
+        request["tool_choice"] = {"type": "tool", "name": choice["function"]["name"]}
+    elif choice != "auto":
+        request["tool_choice"] = {"type": "any" if choice == "required" else choice}
     turns: list[Json] = []
     for message in body["messages"]:
         role = "assistant" if message["role"] == "assistant" else "user"
@@ -107,6 +112,7 @@ def content_request(body: Json) -> Json:
     for ours, name in (
         ("temperature", "temperature"),
         ("top_p", "topP"),
+        ("top_k", "topK"),
         ("max_tokens", "maxOutputTokens"),
         ("max_completion_tokens", "maxOutputTokens"),
         ("stop", "stopSequences"),
@@ -115,8 +121,9 @@ def content_request(body: Json) -> Json:
         if ours in request:
             settings[name] = request.pop(ours)
     if form := request.pop("response_format", None):
-        schema = form["json_schema"]["schema"]
-        settings |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
+        settings["responseMimeType"] = "application/json"
+        if "json_schema" in form:
+            settings["responseJsonSchema"] = form["json_schema"]["schema"]
     settings |= request.pop("generationConfig", {})
     request["contents"] = []
     for message in body["messages"]:

@@ -80,7 +80,9 @@ class Pocket:
 
     def refuse(self, options: CallOptions) -> None:
         """Raises ModelError for options that Pocket does not know; `check` asks for it, too."""
-        lacking = [name for name in ("schema", "effort", "tools") if getattr(options, name)]
+        lacking = [
+            name for name in ("schema", "effort", "tools") if getattr(options, name) is not None
+        ]
         if lacking:
             raise ModelError(
                 f"Pocket knows no {' and no '.join(lacking)}; leave it out, or ask another model"
@@ -156,8 +158,11 @@ def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) ->
     scaled = likely.astype(np.float64) / (options.temperature or 1)
     shares = np.exp(scaled - scaled.max())
     shares /= shares.sum()
+    order = np.argsort(-shares, kind="stable")
+    if options.top_k is not None:
+        shares[order[options.top_k :]] = 0
+        shares /= shares.sum()
     if options.top_p is not None:
-        order = np.argsort(-shares, kind="stable")
         before = np.cumsum(shares[order]) - shares[order]
         shares[order[before >= options.top_p]] = 0
         shares /= shares.sum()

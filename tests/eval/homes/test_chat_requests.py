@@ -83,6 +83,21 @@ def test_options_are_those_of_the_protocol() -> None:
     tool = {"type": "function", "function": {"name": "zoom", "parameters": schema}}
     options = read_question({"response_format": form, "tools": [tool]}).options
     assert (options.schema, options.tools) == (schema, (Tool("zoom", "", schema),))
+    assert read_question({"response_format": {"type": "json_object"}}).options.schema == {}
+    assert read_question({"top_k": 5}).options == CallOptions(top_k=5)
+    named = {"type": "function", "function": {"name": "zoom"}}
+    for choice, called in ((named, "zoom"), ("required", "required"), ("none", "none")):
+        body = {"tools": [tool], "tool_choice": choice}
+        assert read_question(body).options == CallOptions(tools=options.tools, tool_choice=called)
+
+
+def test_what_a_server_does_anyway_is_no_option() -> None:
+    tool = {"type": "function", "function": {"name": "zoom"}}
+    usual = {"top_k": -1, "tool_choice": "auto", "response_format": {"type": "text"}}
+    assert read_question(usual | {"tools": [tool]}).options == CallOptions(
+        tools=(Tool("zoom", ""),)
+    )
+    assert read_question({"top_k": 0, "tool_choice": "none"}).options == CallOptions()
 
 
 def test_turns_of_tools_are_those_of_the_conversation() -> None:
@@ -136,7 +151,11 @@ def test_a_stream_says_the_same_in_chunks() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        *(({"messages": []}, "messages is of type list"), ({"top_k": 5}, "top_k: not known here")),
+        *(
+            ({"messages": []}, "messages is of type list"),
+            ({"min_p": 0.5}, "min_p: not known here"),
+        ),
+        *(({"top_k": -2}, "top_k is -2"), ({"tool_choice": "required"}, "there are no tools")),
         *(({"n": 0}, ""), ({"n": 1000}, "n is 1000")),
         ({"messages": [{"role": "robot", "content": "?"}]}, "role is 'robot'"),
         (user({"type": "audio"}), "type is 'audio'"),
@@ -146,7 +165,7 @@ def test_a_stream_says_the_same_in_chunks() -> None:
         ({"looktwice": {"answer": "A"}}, "looktwice.answer is 'A', not a field"),
         (user(image(URL)) | {"looktwice": {"marks": [{"x": 9, "y": 9}]}}, "outside its image"),
         ({"guided_json": {"type": "object"}}, "guided_json: not known here"),
-        ({"response_format": {"type": "json_object"}}, "response_format.type is"),
+        ({"response_format": {"type": "xml"}}, "response_format.type is"),
         ({"structured_outputs": {"json": {}}}, "structured_outputs.json is"),
         *(({"temperature": -1}, "temperature is -1"), ({"top_p": 0}, "top_p is 0")),
         ({"temperature": "hot"}, "temperature is 'hot', not a number"),

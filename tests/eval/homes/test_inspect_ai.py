@@ -42,7 +42,7 @@ task: {use: eval.tasks.Folder, path: questions}
 model: {use: pipelines.models.Pocket}
 stages:
   choose: {use: prompting.wording.MultipleChoice}
-  ask: {use: prompting.turns.Ask, options: {temperature: 0.25, max_tokens: 7}}
+  ask: {use: prompting.turns.Ask, options: {temperature: 0.25, top_k: 3, schema: {}}}
 contestants:
   plain: {}
   zoomed:
@@ -107,7 +107,8 @@ def test_a_contestant_answers_through_inspects_model(folder: Path) -> None:
     asked, replied = right.messages
     assert len(pictures(asked)) == 2 and "(A)" in asked.text and replied.text == f"({keys[0]})"
     (call,) = [event for event in right.events if event.event == "model"]
-    assert call.config.temperature == 0.25 and call.config.max_tokens == 7
+    assert call.config.temperature == 0.25 and call.config.top_k == 3
+    assert call.config.response_schema.json_schema.type == "object"
     assert right.model_usage["mockllm/model"].total_tokens == 55
     assert right.metadata["looktwice"]["views"] == 2 and len(others) == 2
     (ours,) = read_logs(Path(log.location))

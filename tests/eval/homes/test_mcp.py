@@ -7,6 +7,7 @@ import asyncio
 import base64
 import json
 import os
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -327,13 +328,26 @@ def test_a_near_sighted_agent_gains_by_the_zoom_and_not_by_its_placebo(folder: P
     assert right[""] == 6 and right["placebo"] <= 2 and right["black"] == 0
 
 
-def test_over_http_this_machine_alone_may_ask_and_who_has_the_token(folder: Path) -> None:
+def has_ipv6() -> bool:
+    """Whether this machine has the address ::1; containers may not."""
+    with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="no ::1"))],
+)
+def test_over_http_this_machine_alone_may_ask_and_who_has_the_token(
+    host: str, folder: Path
+) -> None:
     looks, url = tools_of(folder), asyncio.Queue[str]()
 
     async def serving(token: str) -> tuple[str, asyncio.Task[None]]:
         server = make_server(looks)
-        task = asyncio.create_task(serve_http(server, "127.0.0.1", 0, token, url.put_nowait))
-        return await url.get(), task
+        task = asyncio.create_task(serve_http(server, host, 0, token, url.put_nowait))
+        return await asyncio.wait_for(url.get(), 30), task
 
     async def status(address: str, **headers: str) -> int:
         headers |= {"Accept": "application/json, text/event-stream"}

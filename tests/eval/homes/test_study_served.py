@@ -164,11 +164,12 @@ def test_settings_count_for_the_last_call_alone(tmp_path: Path) -> None:
             response_format=form,
             logprobs=True,
             top_logprobs=2,
+            extra_body={"top_k": 4},
         )
     first, last = (options for _, _, options in model.asked)
     assert first == CallOptions()
     schema = {"type": "object"}
-    assert last == CallOptions(0.5, None, 9, ("x",), 3, schema=schema, logprobs=2)
+    assert last == CallOptions(0.5, None, 9, ("x",), 3, schema=schema, logprobs=2, top_k=4)
     assert said.choices[0].message.reasoning_content == "draw 0 of 1"
 
 
@@ -195,11 +196,13 @@ def test_a_clients_tools_are_its_own_loop(tmp_path: Path) -> None:
         said = create(model="halved", messages=asked, tools=[ZOOM]).choices[0]
         assert said.finish_reason == "tool_calls" and said.message.tool_calls[0].id == "c1"
         asked += [said.message.model_dump(), {"role": "tool", "tool_call_id": "c1", "content": "I"}]
-        assert create(model="halved", messages=asked, tools=[ZOOM]).choices[0].message.content
+        more: Any = {"tools": [ZOOM], "tool_choice": "required"}
+        assert create(model="halved", messages=asked, **more).choices[0].message.content
         with pytest.raises(openai.BadRequestError, match="agent with tools of its own"):
             create(model="agent", messages=asked, tools=[ZOOM])
-    (first, _, options), (second, _, _) = model.asked
+    (first, _, options), (second, _, again) = model.asked
     assert len(first[0].views) == 2 and options.tools == (Tool("zoom", "", {"type": "object"}),)
+    assert (options.tool_choice, again.tool_choice) == (None, "required")
     assert [message.role for message in second] == ["user", "assistant", "tool"]
     assert second[1].tool_calls == (CALL,)
 

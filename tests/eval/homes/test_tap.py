@@ -49,8 +49,8 @@ def test_the_body_goes_on_as_it_came_and_the_key_is_the_servers(
         assert (tmp_path / "log").read_bytes() == raw + b"\n" + raw + b"\n"
         assert set(upstream.stats["authorizations"]) == {None, "Bearer the-servers-own"}
     [record] = served.records
-    assert record.calls[0]["options"] == {"temperature": 0.5}
-    sent = {"sent.top_k": "7", "sent.vendor": '{"a":[1]}', "sent.detail": '["low"]'}
+    assert record.calls[0]["options"] == {"temperature": 0.5, "top_k": 7}
+    sent = {"sent.vendor": '{"a":[1]}', "sent.detail": '["low"]'}
     assert dict(record.measured or {}) == sent
     [point] = RunFolder(served.run).points.values()
     assert point.contestant == "tiny"

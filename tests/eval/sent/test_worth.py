@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from PIL import Image
@@ -18,7 +19,7 @@ from looktwice.eval.sent.swaps import Swap
 from looktwice.eval.sent.worth import TwoSides, measure_worth
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, View
-from looktwice.pipelines.model import Messages
+from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import FixedHeight
 from looktwice.prompting.wording import MultipleChoice
@@ -109,6 +110,38 @@ def test_each_difference_is_worth_what_it_disturbs(
         "as two": pytest.approx(drop),
     }
     assert {c.paired.n for c in against.values()} == {60}
+
+
+@dataclass
+class Warm:
+    """Keeps how warm it was asked."""
+
+    identity = "warm"
+
+    def __init__(self) -> None:
+        self.asked = set[float | None]()
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        self.asked.add(options.temperature)
+        return Reply("(A)")
+
+
+@pytest.mark.parametrize(("kind", "warmth"), [("color", 0.5), ("symbol", 0.7)])
+def test_sides_of_the_same_names_that_sent_something_else_are_asked_anew(
+    kind: Literal["color"], warmth: float, tmp_path: Path
+) -> None:
+    """The same folder of what was asked, for other taps: other questions, or another setting."""
+    for place, shown, heat in (("old", "symbol", 0.5), ("new", kind, warmth)):
+        taps = tmp_path / place / "a" / "tap", tmp_path / place / "b" / "tap"
+        for tap, options in zip(taps, (CallOptions(), CallOptions(heat)), strict=True):
+            ask: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask(options=options)}
+            scenes = MarkedScenes(shown, n=4)
+            evaluate(scenes, {"m": Pipeline(ask)}, Scripted("(A)"), out=tap)
+        model, sides = Warm(), TwoSides(*taps, ("m", "m"))
+        worth = measure_worth(sides, model, tmp_path / "asked", ("a: m", "b: m"))
+        assert (worth.questions, model.asked) == (4, {None, heat})
 
 
 def test_the_command_asks_a_model(folders: Path, tmp_path: Path) -> None:
