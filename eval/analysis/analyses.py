@@ -15,7 +15,7 @@ from looktwice.eval.analysis import contestants, fragility, published, ranks, st
 from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
 from looktwice.eval.analysis.factors import effect_note, sweep_table
 from looktwice.eval.analysis.gap import factor_table
-from looktwice.eval.analysis.looking import measured, turns
+from looktwice.eval.analysis.looking import measured, seen_marks, turns
 from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
 from looktwice.eval.display.score_tables import (
     benchmark_metric_table,
@@ -195,6 +195,13 @@ ANALYSES = (
     ),
     Analysis("routing", "Sent on by confidence", lines(measured.ROUTE_COLUMNS, measured.routes)),
     Analysis("measured", "What was measured, and being right", measured.measurement_table),
+    Analysis(
+        "seen",
+        "Was the mark seen",
+        lines(seen_marks.COLUMNS, seen_marks.seen_marks, empty=False),
+        seen_marks.NOTE,
+        needs="a task and `MarkQuestions` of it",
+    ),
     Analysis("spread", "Spread over variants", steadiness.spread_table),
     Analysis(
         "pairs",

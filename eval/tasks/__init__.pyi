@@ -5,6 +5,7 @@ from .do_you_see_me.subtasks import JointScorer as JointScorer, SweepScorer as S
 from .do_you_see_me.task import DoYouSeeMe as DoYouSeeMe, JointQuestions as JointQuestions
 from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
 from .letters_and_shapes import LettersAndShapes as LettersAndShapes
+from .marked_scenes.mark_questions import MarkQuestions as MarkQuestions
 from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
 from .own_questions import Columns as Columns, Folder as Folder, Tsv as Tsv
 from .photos.task import Photos as Photos

@@ -1,0 +1,193 @@
+"""Was the mark seen? Questions about the mark itself, as any marker stage draws it on the images of
+any task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress, product
+from math import dist
+from typing import Literal
+
+import numpy as np
+
+from looktwice.eval.tasks.base import Facts, Task, TaskError
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import RGB, rgb
+from looktwice.prompting.markers.base import Marking
+
+Aspect = Literal["present", "where", "shape", "color", "label", "count"]
+QUESTIONS: dict[Aspect, tuple[str, tuple[str, ...]]] = {
+    "present": ("Is there such a mark?", ("yes", "no")),
+    "where": (
+        "In which quarter of the image is the mark?",
+        ("top left", "top right", "bottom left", "bottom right"),
+    ),
+    "shape": (
+        "What was drawn?",
+        ("a ring", "a dot", "a cross", "an arrow", "a polygon", "a rectangle", "an outline"),
+    ),
+    "color": (
+        "What color is the mark?",
+        ("red", "green", "blue", "yellow", "magenta", "cyan", "orange", "white", "black"),
+    ),
+    "label": ("Which letter is written beside the mark?", tuple("KMPRTXYZ")),
+    "count": ("How many such marks are there?", ("1", "2", "3", "4")),
+}
+"""What is asked of each aspect, and the words that may be the answer."""
+BEGINNING = "To point something out, a mark may have been drawn on this image afterwards."
+PALETTE: tuple[RGB, ...] = (
+    (255, 0, 0),
+    (0, 190, 0),
+    (0, 0, 255),
+    (255, 255, 0),
+    (255, 0, 255),
+    (0, 255, 255),
+    (255, 140, 0),
+    (255, 255, 255),
+    (0, 0, 0),
+)
+DRAWN = {
+    "Circles": "a ring",
+    "Dots": "a dot",
+    "Crosshairs": "a cross",
+    "Arrows": "an arrow",
+    "Polygons": "a polygon",
+    "Rectangles": "a rectangle",
+    "Contours": "an outline",
+}
+"""What each marker draws; a class that derives from one draws the same."""
+NO_MODEL = NoModel("a marker may not call a model")
+
+
+@dataclass(frozen=True)
+class MarkQuestions:
+    """Questions of one `aspect` of the mark that the stage `mark` draws, on the images of every
+    sample of the task `of` that has marks: whether there is one (on half of the images there is
+    none), where, its shape, colour, label, or how many (up to three more are drawn).
+
+    The first mark of a sample is drawn, and in no other way than in a study whose stages hold
+    `mark`; its label is a letter where that is asked. `seed` deals answers and choices. Truth is by
+    construction: the colour is that of `mark`, by the nearest of nine names, so sweep over markers
+    where a model may guess. As no sample has marks of its own, markers among a study's stages do
+    nothing here. The table `seen` of a report tells how often the samples of `of` are right whose
+    mark was seen. Raises TaskError for a marker whose aspect is not known, for one that draws
+    nothing, and for masks to count.
+    """
+
+    of: Task
+    mark: Stage
+    aspect: Aspect
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.aspect not in QUESTIONS:
+            raise TaskError(f"aspect is one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
+        if self.aspect == "shape" and not self._shape:
+            known = ", ".join(DRAWN)
+            raise TaskError(f"{type(self.mark).__name__} draws no one shape; known are {known}")
+
+    @property
+    def facts(self) -> Facts:
+        """That the truth is made, and of which marker."""
+        return Facts("made", "by construction", note=f"marks by {type(self.mark).__name__}")
+
+    def __len__(self) -> int:
+        """How many samples have marks."""
+        return len(self._marked)
+
+    def __iter__(self) -> Iterator[Item]:
+        """A question for each of them, in their order."""
+        return (self._ask(number, sample) for number, sample in enumerate(self._marked))
+
+    @cached_property
+    def _marked(self) -> list[Sample]:
+        return [item.sample for item in self.of if item.sample.marks]
+
+    @property
+    def _shape(self) -> str:
+        names = (kind.__name__ for kind in type(self.mark).__mro__)
+        return next((DRAWN[name] for name in names if name in DRAWN), "")
+
+    def _ask(self, number: int, sample: Sample) -> Item:
+        text, words = QUESTIONS[self.aspect]
+        dealt = str(deal_evenly(number, words, "mark", self.aspect, self.seed))
+        marks = [replace(sample.marks[0], label=dealt if self.aspect == "label" else "A")]
+        if self.aspect == "count":
+            marks += self._more(sample, marks[0], int(dealt) - 1)
+        marked = replace(sample, marks=tuple(marks))
+        views = self._draw(self.mark, marked)
+        if self.aspect == "present" and dealt == "no":
+            views = State.start(sample).views
+        answers = {"where": _quarter(sample, marks[0]), "shape": self._shape}
+        if self.aspect == "color":
+            answers["color"] = self._color(marked)
+        answer = answers.get(self.aspect, dealt)
+        choices = words
+        if len(words) > 4:  # three wrong ones at random, and the right one at a dealt place
+            wrong = [word for word in words if word != answer]
+            rng = seeded_rng("mark", self.aspect, self.seed, sample.id)
+            picked = [str(word) for word in rng.permutation(wrong)[:3]]
+            picked.insert(deal_evenly(number, range(4), "place", self.aspect, self.seed), answer)
+            choices = tuple(picked)
+        asked = Sample(
+            f"{sample.id}:{self.aspect}",
+            f"{BEGINNING} {text}",
+            tuple(view.picture for view in views),
+            choices,
+            meta={"aspect": self.aspect, "of": sample.id},
+        )
+        return Item(asked, "ABCD"[choices.index(answer)], {"answer": answer})
+
+    def _draw(self, marker: Stage, sample: Sample) -> tuple[View, ...]:
+        before = State.start(sample)
+        after = marker(before, NO_MODEL).views
+        if [*map(id, after)] == [*map(id, before.views)]:
+            raise TaskError(f"{type(marker).__name__} draws nothing on sample {sample.id}")
+        return after
+
+    def _color(self, sample: Sample) -> str:
+        """The name of the marker's color; of one that chooses it, that of the pixel that changes
+        most, labels left out."""
+        bare = replace(self.mark, label=None) if isinstance(self.mark, Marking) else self.mark
+        try:
+            color = np.array(rgb(str(getattr(bare, "color", ""))), float)
+        except ValueError:
+            changes = dict[int, Pixels]()
+            for image, view in zip(sample.images, self._draw(bare, sample), strict=True):
+                change = np.abs(view.pixels - image.pixels.astype(int)).sum(axis=2)
+                most = np.unravel_index(change.argmax(), change.shape)
+                changes[int(change.max())] = view.pixels[most]
+            color = changes[max(changes)].astype(float)
+        nearest = min(range(len(PALETTE)), key=lambda at: dist(PALETTE[at], color))
+        return QUESTIONS["color"][1][nearest]
+
+    def _more(self, sample: Sample, mark: Mark, count: int) -> Iterator[Mark]:
+        """So many marks like this one, in the middles of other cells of three by three."""
+        if isinstance(mark, Mask):
+            raise TaskError(f"sample {sample.id}: points and boxes are counted, and not masks")
+        width, height = sample.images[mark.image].size
+        middles = [(width * x / 6, height * y / 6) for x, y in product((1, 3, 5), repeat=2)]
+        far = [dist(mark.center, middle) > min(width, height) / 4 for middle in middles]
+        rng = seeded_rng("more marks", self.seed, sample.id)
+        for number, (x, y) in enumerate(rng.permutation([*compress(middles, far)])[:count], 1):
+            label = "ABCD"[number]
+            if isinstance(mark, Box):
+                left, top, right, bottom = mark.xyxy
+                half = min(right - left, width / 3) / 2, min(bottom - top, height / 3) / 2
+                yield Box(label, x - half[0], y - half[1], x + half[0], y + half[1], mark.image)
+            else:
+                yield Point(label, float(x), float(y), mark.image)
+
+
+def _quarter(sample: Sample, mark: Mark) -> str:
+    width, height = sample.images[mark.image].size
+    x, y = mark.center
+    return f"{'top' if y < height / 2 else 'bottom'} {'left' if x < width / 2 else 'right'}"
