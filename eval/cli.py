@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from looktwice.eval.commands import analyses, homes, logs, runs, studies
+from looktwice.eval.commands import analyses, discover, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "check": studies.check,
         "allow": studies.allow,
         "run": studies.run,
+        "discover": discover.discover,
         "judge": runs.judge,
         "make": studies.make,
     },

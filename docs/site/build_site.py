@@ -41,7 +41,7 @@ NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "Results": ("docs/report.md", "docs/compare.md", "docs/annotate.md"),
     "Designs and why": tuple(
         f"docs/{name}.md"
-        for name in ("fragility", "thresholds", "mattered", "probes", "statistics")
+        for name in ("fragility", "thresholds", "discover", "mattered", "probes", "statistics")
     ),
     "Papers": ("docs/papers.md", "docs/dysm.md"),
     "Reference": ("docs/reference.md", *(f"docs/reference/{part}.md" for part in PARTS)),

@@ -1,10 +1,12 @@
 """A race between arms: who can no longer win is not asked any more, and who wins is asked on
-samples held out. It is run by bets, whose tests of paired differences are valid at any time. How it
-ended is a table, and a file that a report reads again."""
+samples held out. It is run by bets, whose tests of paired differences are valid at any time; on a
+budget the worse half falls out as well. How it ended is a table, and a file that a report reads
+again."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,9 +31,11 @@ NOTE = (
     "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence,"
     " which holds at every time of the race together. An arm fell out once bets that another one is"
     " better had won enough: the best arm falls out with the chance `level` at most. `held out`:"
-    " winner and rival on samples that the race did not see, with the interval and p of every"
-    " paired comparison; the choice of the winner does not bias that difference. Samples that share"
-    " a group or a picture are one bet, on their mean; `asked` and `after` count bets."
+    " winner and rival on samples that the race did not see, split off by the hash of their ids,"
+    " with the interval and p of every paired comparison; the choice of the winner does not bias"
+    " that difference. On a budget the worse half falls out as well, round by round, and the winner"
+    " is compared with the baseline. Samples that share a group or a picture are one bet, on their"
+    " mean; `asked` and `after` count bets."
 )
 FILE = "race.json"
 
@@ -54,17 +58,17 @@ class PairwiseBets:
 
     def __init__(self, n: int) -> None:
         self.logs: Floats = np.zeros((len(STAKES), n, n))
+        self.capital: Floats = np.ones((n, n))
+        """How sure it is that the arm of the row is better than that of the column."""
 
     def add(self, values: Floats) -> None:
         """The values of all arms on one sample, (n,) in 0..1; of an arm that was not asked it is
         NaN, and no bet."""
-        gaps = np.nan_to_num(values[:, None] - values[None, :])
-        self.logs += np.log1p(STAKES[:, None, None] * gaps)
-
-    @property
-    def capital(self) -> Floats:
-        """(n, n): how sure it is that the arm of the row is better than that of the column."""
-        return np.exp(_log_mean(self.logs))
+        asked = np.flatnonzero(np.isfinite(values))
+        pairs, gaps = np.ix_(asked, asked), values[asked, None] - values[asked]
+        logs = self.logs[:, pairs[0], pairs[1]] + np.log1p(STAKES[:, None, None] * gaps)
+        self.logs[:, pairs[0], pairs[1]] = logs
+        self.capital[pairs] = np.exp(_log_mean(logs))
 
 
 def confidence_sequence(gaps: Sequence[float], level: float = 0.95) -> tuple[float, float]:
@@ -139,6 +143,13 @@ class Race:
             if name not in self.dropped and against[number] >= 1 / self.level:
                 self.dropped[name] = len(self.values), self.names[int(capital[:, number].argmax())]
 
+    def halve(self) -> None:
+        """Drop the worse half of those that are left, by their means, as a budget demands; of arms
+        with one mean the later ones."""
+        ranked = sorted(self.left, key=lambda name: -float(np.mean(self.answers(name))))
+        for name in ranked[(len(ranked) + 1) // 2 :]:
+            self.dropped[name] = len(self.values), ranked[0]
+
     @property
     def winner(self) -> str | None:
         """The arm that is left alone; None while there are several."""
@@ -172,13 +183,16 @@ class Race:
 @dataclass(frozen=True)
 class RaceResult:
     """How a race on a task ended: the state of the race, the calls of all arms, and what the
-    held-out samples, which did not choose the winner, say of it and its rival."""
+    held-out samples, which did not choose the winner, say of it `against` its rival, or against the
+    baseline. `more` ends the sentence."""
 
     task: str
     race: Race
     samples: int
     calls: int
     confirmation: Estimate | None
+    against: str
+    more: str = ""
 
     @property
     def is_confirmed(self) -> bool:
@@ -196,10 +210,10 @@ class RaceNode(TypedDict):
     arms: list[dict[str, str]]
 
 
-def race_table(results: Sequence[RaceResult]) -> TextTable:
+def race_table(results: Sequence[RaceResult], most: int = 0) -> TextTable:
     """A line per task and arm: what it was asked, how far from the leader, when it fell out; then
-    the confirmation."""
-    lines = [line for result in results for line in _lines(result)]
+    the confirmation. With `most`, of so many arms, those that stayed longest."""
+    lines = [line for result in results for line in _lines(result, most)]
     return TextTable(HEADER, lines, text_columns=2)
 
 
@@ -216,13 +230,18 @@ def say_race(result: RaceResult) -> str:
             f" best; {cost}"
         )
     gap = result.confirmation
+    if race.winner == result.against:
+        return (
+            f"{result.task}: none of {len(race.names)} arms is better than {race.winner}, the"
+            f" baseline; {cost}"
+        )
     if gap is None:
         return f"{result.task}: {race.winner} wins, and nothing was held out to confirm it; {cost}"
     verdict = "confirmed" if result.is_confirmed else "not confirmed"
     return (
         f"{result.task}: {race.winner} wins, {verdict} on {gap.n} held-out samples:"
         f" {100 * gap.value:+.1f} points [{100 * gap.low:.1f}, {100 * gap.high:.1f}] to"
-        f" {race.rival}, p {format_p(gap.p)}; {cost}"
+        f" {result.against}, p {format_p(gap.p)}{result.more}; {cost}"
     )
 
 
@@ -232,7 +251,7 @@ def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
     for result in results:
         gap, held_out = result.confirmation, None
         if gap is not None:
-            held_out = {"rival": result.race.rival, "n": gap.n, "delta": gap.value}
+            held_out = {"rival": result.against, "n": gap.n, "delta": gap.value}
             held_out |= {"low": gap.low, "high": gap.high, "p": gap.p}
         node = {
             "task": result.task,
@@ -268,10 +287,13 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
     return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
 
 
-def _lines(result: RaceResult) -> list[tuple[str, ...]]:
+def _lines(result: RaceResult, most: int = 0) -> list[tuple[str, ...]]:
     race, lines = result.race, list[tuple[str, ...]]()
+    names = list(race.names)
+    if most:
+        names = sorted(names, key=lambda name: -race.dropped.get(name, (math.inf,))[0])[:most]
     lead = race.winner or (race.leader if len(race.values) else "")
-    for name in race.names:
+    for name in names:
         asked, far, held_out = race.answers(name), "", ""
         if name != lead and (gaps := race.gaps(name, lead)):
             low, high = confidence_sequence(gaps)

@@ -169,6 +169,30 @@ class Staircases(Steering):
         return (high / low if self.along.log else high - low) <= self.width
 
 
+@dataclass(frozen=True)
+class Split:
+    """The samples with a key in an order by the hash of their ids: those that are `raced`, in units
+    that share a group or a picture, each with how many samples come up to its end; and those that
+    are `kept` to confirm on. `clusters` names what each sample shares."""
+
+    raced: list[tuple[list[str], int]]
+    kept: list[str]
+    clusters: Mapping[str, str]
+
+    @classmethod
+    def of(cls, pool: Pool, seed: int, held_out: float) -> Split:
+        """With this share held out; no unit is divided."""
+        clusters = dict[str, str]()
+        for name, row in pool.rows.items():
+            if row.answer is not None:
+                clusters[name] = row.shared or name
+        names = sorted(clusters, key=lambda name: (rank(clusters[name], seed), rank(name, seed)))
+        units = [list(unit) for _, unit in groupby(names, key=clusters.__getitem__)]
+        ends, most = [*accumulate(map(len, units))], len(names) - round(held_out * len(names))
+        raced = [pair for pair in zip(units, ends, strict=True) if pair[1] <= most]
+        return cls(raced, names[raced[-1][1] if raced else 0 :], clusters)
+
+
 @dataclass(eq=False)
 class Races(Steering):
     """A race between the arms of every task; `held_out` is the share of samples that only winner
@@ -193,55 +217,56 @@ class Races(Steering):
     def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
         """The next samples for the arms that are left; at the end, what was held out for the winner
         and its rival."""
-        by_name = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
-        if len(by_name) < 2:
-            raise RunError(
-                f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(by_name)}"
-            )
-        clusters = dict[str, str]()
-        for name, row in pool.rows.items():
-            if row.answer is not None:
-                clusters[name] = row.shared or name
-        names = sorted(
-            clusters, key=lambda name: (rank(clusters[name], self.seed), rank(name, self.seed))
-        )
-        units = [list(unit) for _, unit in groupby(names, key=clusters.__getitem__)]
-        ends, most = [*accumulate(map(len, units))], len(names) - round(self.held_out * len(names))
-        raced = [pair for pair in zip(units, ends, strict=True) if pair[1] <= most]
-        race = Race([*by_name], self.level)
+        field, split = by_label(arms), Split.of(pool, self.seed, self.held_out)
+        race = Race([*field], self.level)
+        yield from self.heats(race, field, split.raced)
+        yield from self.confirm(race, field, split)
+
+    def heats(
+        self, race: Race, arms: Mapping[str, Arm], raced: Sequence[tuple[Sequence[str], int]]
+    ) -> Iterator[Round]:
+        """These samples for the arms that are left, until one is."""
         for _, block in groupby(raced, key=lambda pair: (pair[1] - 1) // self.step):
-            samples, running = [unit for unit, _ in block], [by_name[name] for name in race.left]
+            samples, running = [unit for unit, _ in block], [arms[name] for name in race.left]
             yield [(sample, running) for unit in samples for sample in unit]
             for unit in samples:
-                self._add(race, by_name, unit)
+                self._add(race, arms, unit)
             if race.winner:
-                break
-        confirmation, kept = None, names[raced[-1][1] if raced else 0 :]
-        if race.winner and kept:
-            pair = by_name[race.winner], by_name[race.rival]
-            yield [(sample, pair) for sample in kept]
-            confirmation = self._confirm(pair, kept, clusters)
-        calls = sum(key[0] in {arm.id for arm in arms} for key in self.answers)
-        self.results.append(RaceResult(arms[0].task_name, race, len(names), calls, confirmation))
+                return
 
-    def _confirm(
-        self, pair: Sequence[Arm], samples: Sequence[str], clusters: Mapping[str, str]
-    ) -> Estimate | None:
+    def confirm(
+        self, race: Race, arms: Mapping[str, Arm], split: Split, against: str = ""
+    ) -> Iterator[Round]:
+        """What was held out, for the winner and whom it is compared with, its rival where nobody is
+        named; then the result."""
+        confirmation, lead = None, race.winner
+        against = against or (race.rival if lead else "")
+        if lead and lead != against and split.kept:
+            pair = arms[lead], arms[against]
+            yield [(sample, pair) for sample in split.kept]
+            confirmation = self._compare(pair, split)
+        mine = {arm.id for arm in arms.values()}
+        calls = sum(key[0] in mine for key in self.answers)
+        task = next(iter(arms.values())).task_name
+        result = RaceResult(task, race, len(split.clusters), calls, confirmation, against)
+        self.results.append(result)
+
+    def _compare(self, pair: Sequence[Arm], split: Split) -> Estimate | None:
         mine, theirs, shared = list[float](), list[float](), list[str]()
-        for sample in samples:
+        for sample in split.kept:
             value, other = (self.answers.get((arm.id, sample)) for arm in pair)
             if value is not None and other is not None:
                 mine.append(value)
                 theirs.append(other)
-                shared.append(clusters[sample])
+                shared.append(split.clusters[sample])
         return compare_paired(mine, theirs, shared) if shared else None
 
-    def _add(self, race: Race, by_name: Mapping[str, Arm], samples: Sequence[str]) -> None:
+    def _add(self, race: Race, arms: Mapping[str, Arm], samples: Sequence[str]) -> None:
         """Samples that share something, as one; one of them counts where no arm that is still in
         the race failed it."""
         answered = list[Any]()
         for sample in samples:
-            row = [self.answers.get((by_name[name].id, sample)) for name in race.left]
+            row = [self.answers.get((arms[name].id, sample)) for name in race.left]
             if None not in row:
                 answered.append(row)
         if answered:
@@ -249,23 +274,17 @@ class Races(Steering):
             race.add(dict(zip(race.left, means, strict=True)))
 
 
+def by_label(arms: Sequence[Arm]) -> dict[str, Arm]:
+    """The arms of one task by the names that they have in a race. Raises RunError for fewer than
+    two."""
+    named = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
+    if len(named) < 2:
+        raise RunError(
+            f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(named)}"
+        )
+    return named
+
+
 def rank(name: str, seed: int) -> bytes:
     """The place of a sample in a random order that depends on its id and the seed alone."""
     return hashlib.sha256(f"{seed}\n{name}".encode()).digest()
-
-
-def make_steering(config: Mapping[str, Any]) -> Steering | None:
-    """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
-    RunError for a staircase that goes along nothing."""
-    choose = dict(config.get("choose") or {})
-    if not choose:
-        return None
-    if choose.pop("by") == "race":
-        return Races(**choose)
-    along = Along.of(config.get("thresholds") or {})
-    if along is None:
-        raise RunError(
-            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
-            " was named"
-        )
-    return Staircases(along, **choose)

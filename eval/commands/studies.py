@@ -130,12 +130,15 @@ def run(
 ) -> None:
     """Run a configuration and write its report.
 
-    A run that was stopped is continued. With `choose:` in the study it is a race or a staircase.
+    A run that was stopped is continued. With `choose:` in the study it is a race, a staircase or a
+    discovery.
     What only clusters and schedulers need is listed in docs/reference/commands.md.
     """
     from rich.console import Console
 
-    from looktwice.eval.adaptive.runs import make_steering
+    from looktwice.eval.adaptive.choose import make_steering
+    from looktwice.eval.adaptive.discovery import Discovery
+    from looktwice.eval.commands.winner import finish_discovery
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
 
@@ -164,7 +167,9 @@ def run(
         steering=steering,
     )
     outcome = study()
-    if outcome.written or outcome.kept:
+    if isinstance(steering, Discovery) and not outcome.stopped:
+        finish_discovery(study, allow)
+    if outcome.written or outcome.kept or (steering and steering.answers):
         _print_results(outcome.folder, plan, steering, table)
     for line in outcome.sentences:
         say(line)
@@ -176,19 +181,21 @@ def run(
 
 def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:
     """Print the table of a run, write its report, and say who won where it was a race."""
+    from looktwice.eval.adaptive.discovery import Discovery
     from looktwice.eval.adaptive.race import NOTE, race_table, save_races, say_race
     from looktwice.eval.adaptive.runs import Races
     from looktwice.eval.display.table import score_table
     from looktwice.eval.page.conversations import sample_images
     from looktwice.eval.report import write_report
 
-    scored = score_table([run], plan=plan)
-    print_table(scored, kind)
+    scored, searched = score_table([run], plan=plan), isinstance(steering, Discovery)
+    if not searched:  # its arms were asked different samples, which the race compares
+        print_table(scored, kind)
     images = sample_images({arm.task_id: arm.task for arm in plan.points})
     page = write_report(scored, run, images, again=False)
     say(f"report: {page}; with every picture: looktwice view")
     if isinstance(steering, Races):
-        print_text_table(race_table(steering.results), "the race", NOTE)
+        print_text_table(race_table(steering.results, 8 * searched), "the race", NOTE)
         for result in steering.results:
             say(say_race(result))
         say(f"race: {save_races(run, steering.results)}")

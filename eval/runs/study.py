@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.dry_run import announce_requests, name_of
+from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
 from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
@@ -105,10 +106,8 @@ class Study:
         slowest = list[Slow]()
         run.on_record = _score_for_display(display, scorers, slowest, ledger, self.steering)
         run.on_skipped = display.skip
-        if not (self.only_cached or self.steering):
-            run.on_begin = lambda done: self.say(
-                announce_requests(self.plan, run.planned, done, models.cached)
-            )
+        if not self.only_cached:
+            run.on_begin = partial(self._announce, run, most, models)
         try:
             results = use_result_store(cache / "findings")
             with run_clock() as clock, results, display, _handle_interrupts(run, self.say):
@@ -122,6 +121,15 @@ class Study:
             models.close()
             close_networks()
             self._allow_folder()
+
+    def _announce(self, run: Run, most: int, models: RunModels, done: Done) -> None:
+        """Say what will be asked, and of a run that is steered, what its arms would ask of every
+        sample."""
+        asked = announce_requests(self.plan, run.planned, done, models.cached)
+        if asked and self.steering is not None:
+            share = 100 * most / max(1, run.total())
+            asked = f"{most:,} answers at most, {share:.0f} % of all, which were {asked}"
+        self.say(asked)
 
     def _move_aside(self) -> None:
         # takes the lock: the folder of a running study must not be moved

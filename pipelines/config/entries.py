@@ -124,23 +124,45 @@ class Choose(TypedDict, total=False):
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     by: Annotated[
-        Required[Literal["race", "staircase"]],
+        Required[Literal["race", "staircase", "discovery"]],
         Entry(
             "`race` asks arms that can no longer win no more, and confirms the winner on other"
             " samples; `staircase` looks for the level of `thresholds` at which each arm passes"
-            " its target.",
+            " its target; `discovery` looks for the best arm on a budget.",
             "by: race",
         ),
     ]
     level: Annotated[
         float,
         Field(ge=0.001, le=0.5),
-        Entry("race: the chance of dropping the best arm; 0.05 without it.", "level: 0.01"),
+        Entry(
+            "race: the chance of dropping the best arm, and the level of its confirmation and of a"
+            " discovery's; 0.05 without it.",
+            "level: 0.01",
+        ),
     ]
     held_out: Annotated[
         float,
         Field(ge=0, le=0.9),
-        Entry("race: the share of samples to confirm on; 0.3 without it.", "held_out: 0.5"),
+        Entry(
+            "race, discovery: the share of samples to confirm on; 0.3 without it.", "held_out: 0.5"
+        ),
+    ]
+    budget: Annotated[
+        int,
+        Field(ge=1),
+        Entry(
+            "discovery: the most answers; without it 30 % of those of all arms on all samples.",
+            "budget: 2000",
+        ),
+    ]
+    styles: Annotated[
+        list[str],
+        Entry(
+            "discovery: the styles of VPBench under which the winner is tried where it draws marks;"
+            " without it the six of its result tables.",
+            "styles: [default, radius 3]",
+        ),
     ]
     questions: Annotated[
         int,

@@ -1,0 +1,135 @@
+"""Simulated searches for the best arm of a sweep: how near to the best they end, how often they
+claim something where all arms are alike, and how often the interval of the gain has the truth.
+
+python bench/bench_discover.py [SEARCHES]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from scipy.stats import norm
+
+from looktwice.eval.adaptive.discovery import Discovery
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.runs.steering import Pool
+
+ALIKE = 0.6
+"""Arms share most of what makes a question hard: the correlation of their latent scores on one."""
+BLANK = {"id": "", "question": "?", "images": [], "choices": [], "marks": [], "meta": {}}
+
+
+def sweep(levels: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """The accuracies of all combinations, the baseline's 50 % first: each level of each factor
+    moves the score, and each combination by half as much besides."""
+    arms, score = np.array([*product(*map(range, levels))]), np.zeros(int(np.prod(levels)))
+    for factor, count in enumerate(levels):
+        effects = rng.normal(0, 0.5 / np.sqrt(len(levels)), count)
+        score += (effects - effects[0])[arms[:, factor]]
+    score[1:] += rng.normal(0, 0.125, len(score) - 1)
+    return np.asarray(norm.cdf(score))
+
+
+def draw(accuracies: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Right or wrong, (n, arms)."""
+    hard, own = rng.standard_normal((n, 1)), rng.standard_normal((n, len(accuracies)))
+    latent = np.sqrt(ALIKE) * hard + np.sqrt(1 - ALIKE) * own
+    return np.asarray(latent < norm.ppf(accuracies), float)
+
+
+class Search(NamedTuple):
+    """What it lost to the best arm, in accuracy; whether a gain was claimed; whether its interval
+    has the true gain, None where the baseline won; and its share of the grid's answers."""
+
+    regret: float
+    claimed: bool
+    covered: bool | None
+    share: float
+
+
+def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) -> Search:
+    """One search by the code that steers a run, over drawn answers in place of a model's."""
+    values = draw(accuracies, samples, np.random.default_rng((seed, 1)))
+    arms = [
+        SimpleNamespace(
+            id=str(number),
+            contestant=f"arm {number}",
+            changes={},
+            task_name="task",
+            baseline=number == 0,
+        )
+        for number in range(len(accuracies))
+    ]
+    rows = {str(n): SampleRow("", str(n), "A", BLANK) for n in range(samples)}
+    steering = Discovery(seed=seed, share=share)
+    for asked in steering.rounds(cast(Any, arms), Pool(None, rows, {})):
+        for name, those in asked:
+            steering.answers |= {(arm.id, name): values[int(name), int(arm.id)] for arm in those}
+    (winner,) = steering.winners
+    best, gap = int(winner.arm.id), winner.result.confirmation
+    covered = None if gap is None else gap.low <= accuracies[best] - accuracies[0] <= gap.high
+    asked_of_styles = len(steering.styles) * len(winner.samples)
+    spent = (len(steering.answers) + asked_of_styles) / values.size
+    regret = float(accuracies.max() - accuracies[best])
+    return Search(regret, winner.result.is_confirmed, covered, spent)
+
+
+def planted(levels: tuple[int, ...], samples: int, searches: int) -> list[Search]:
+    """Searches of sweeps with planted effects, another sweep for each seed."""
+    return [
+        search(sweep(levels, np.random.default_rng((seed, 0))), samples, seed)
+        for seed in range(searches)
+    ]
+
+
+def line(levels: tuple[int, ...], samples: int, searches: int) -> str:
+    """How near to the best the searches end."""
+    ended = planted(levels, samples, searches)
+    regrets, shares = (
+        100 * np.array([*map(pick, ended)])
+        for pick in (lambda end: end.regret, lambda end: end.share)
+    )
+    covered = [end.covered for end in ended if end.covered is not None]
+    return (
+        f"| {int(np.prod(levels))} | {samples:,} | {searches} | {np.sum(regrets <= 2)} |"
+        f" {regrets.mean():.2f} | {regrets.max():.1f} | {shares.mean():.0f}, {shares.max():.0f} |"
+        f" {sum(end.claimed for end in ended)} | {sum(covered)} of {len(covered)} |\n"
+    )
+
+
+def main() -> None:
+    searches, began, say = (
+        int(sys.argv[1]) if len(sys.argv) > 1 else 50,
+        time.monotonic(),
+        sys.stdout.write,
+    )
+    say(
+        "| arms | samples | searches | within 2 points | mean loss | largest | % of the grid: mean,"
+        " most | claims | intervals with the truth |\n|" + "---:|" * 9 + "\n"
+    )
+    for levels, samples in (
+        ((4, 3, 2, 2), 1000),
+        ((4, 3, 2, 2), 400),
+        ((3, 3), 1000),
+        ((3, 2), 400),
+    ):
+        say(line(levels, samples, searches))
+        sys.stdout.flush()
+    for accuracy in (0.25, 0.6):
+        null = [search(np.full(24, accuracy), 600, seed) for seed in range(4 * searches)]
+        claims = sum(end.claimed for end in null)
+        say(f"all 24 arms right on {accuracy:.0%}: {claims} claims in {len(null)} searches\n")
+        sys.stdout.flush()
+    ended = planted((3, 2, 2), 400, 20 * searches)
+    covered = [end.covered for end in ended if end.covered is not None]
+    say(f"intervals of the gain with the truth: {np.mean(covered):.1%} of {len(covered):,}\n")
+    say(f"{time.monotonic() - began:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()

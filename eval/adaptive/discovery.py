@@ -1,0 +1,137 @@
+"""The search for the best arm of a sweep on a budget of answers, confirmed on samples that did not
+choose it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from looktwice.eval.adaptive.race import Race, RaceResult
+from looktwice.eval.adaptive.runs import Races, Split, by_label
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.steering import Pool, Round, Steering
+from looktwice.eval.scoring.score import RecordScorer
+from looktwice.pipelines.config.spec import Arm
+
+SHARE = 0.3
+"""Of all answers of the grid, where no budget is named."""
+FEWEST = 4
+"""Samples in the first round; means over fewer say nothing of who is better."""
+STYLES = (
+    "default",
+    "color blue",
+    "font scale 0.2",
+    "marker type square",
+    "radius 3",
+    "text offset below",
+)
+"""Those of VPBench's result tables."""
+
+
+def first_round(arms: int, samples: int, answers: int) -> int:
+    """How many samples to ask the arms that are left, if they are halved round after round: the
+    most with which no round asks more than `answers` have room for.
+
+    Each round asks twice as many samples as the one before, of half as many arms, so that rounds
+    cost the same (Karnin, Koren and Somekh 2013); of `samples` none is asked twice, and what the
+    last rounds leave goes to the first.
+    """
+
+    def cost(first: int) -> int:
+        left, rest, total = arms, samples, 0
+        while left > 1:
+            more = min(first, rest)
+            total, rest = total + left * more, rest - more
+            left, first = (left + 1) // 2, 2 * first
+        return total
+
+    return bisect_right(range(1, samples + 1), answers, key=cost)
+
+
+class Winner(NamedTuple):
+    """Who won on a task, the baseline, how it ended, and the held-out samples on which it is tried
+    under other styles."""
+
+    arm: Arm
+    baseline: Arm
+    result: RaceResult
+    samples: list[str]
+
+
+@dataclass(eq=False)
+class Discovery(Races):
+    """The best of the arms of every task, for `budget` answers in all (0: 30 % of the grid), which
+    are shared by the tasks as their grids are large.
+
+    A share of the samples, `held_out`, is kept for the winner and the baseline, the first arm; a
+    quarter of the budget at most, as is what is kept for `styles`. The rest is a race in which the
+    worse half falls out after every round as well.
+    """
+
+    kind: ClassVar[str] = "discovery"
+    budget: int = 0
+    styles: Sequence[str] = STYLES
+    winners: list[Winner] = field(default_factory=list, init=False)
+    share: float = SHARE
+
+    def begin(self, run: Run, scorers: Mapping[str, RecordScorer]) -> None:
+        """Steer this run from now on. Raises RunError for what cannot be asked one by one."""
+        grids = [len(arms) * run.planned[task] for (task, *_), arms in run.groups().items()]
+        self.share = min(1.0, self.budget / sum(grids)) if self.budget else SHARE
+        super().begin(run, scorers)
+
+    def count(self, arms: Sequence[Arm], samples: int) -> int:
+        """The task's part of the budget."""
+        return int(self.share * len(arms) * samples)
+
+    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+        """Halving, and then what was held out for the winner and the baseline. Raises RunError for
+        a budget with which nothing can be told."""
+        named, allowance = by_label(arms), self.count(arms, len(pool.rows))
+        kept = min(self.held_out, allowance / 4 / max(1, len(pool.rows)))
+        split = Split.of(pool, self.seed, kept)
+        styled = split.kept[: allowance // 4 // max(1, len(self.styles))]
+        left = allowance - 2 * len(split.kept) - len(self.styles) * len(styled)
+        race, place = Race([*named], self.level), 0
+        while race.winner is None:
+            more = first_round(len(race.left), len(split.raced) - place, left)
+            if not place and more < FEWEST:
+                raise RunError(self._say_too_little(arms, len(pool.rows)))
+            before = len(self.answers)
+            yield from self.heats(race, named, split.raced[place : place + more])
+            left, place = left - (len(self.answers) - before), place + more
+            if race.winner is None:
+                race.halve()
+        baseline = next((name for name, arm in named.items() if arm.baseline), next(iter(named)))
+        yield from self.confirm(race, named, split, baseline)
+        winner = Winner(named[race.winner], named[baseline], self.results[-1], styled)
+        self.winners.append(winner)
+
+    def _say_too_little(self, arms: Sequence[Arm], samples: int) -> str:
+        grid, rounds = len(arms) * samples, math.ceil(math.log2(len(arms)))
+        enough = math.ceil(2 * FEWEST * len(arms) * (rounds + 1))
+        return (
+            f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to tell"
+            f" {len(arms)} arms apart on {samples:,} samples; about {enough:,} are the least"
+            f" (--budget), of {grid:,} answers of the full grid"
+        )
+
+
+@dataclass(eq=False)
+class Only(Steering):
+    """These samples for all arms, and no others."""
+
+    kind: ClassVar[str] = "discovery"
+    samples: Sequence[str] = ()
+
+    def count(self, arms: Sequence[Arm], samples: int) -> int:
+        """All of them for each."""
+        return len(arms) * len(self.samples)
+
+    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+        """One round."""
+        yield [(sample, arms) for sample in self.samples]
