@@ -46,6 +46,8 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         sys.exit("python -m docs.studio_page [FOLDER]")
     target = Path(sys.argv[1]) if len(sys.argv) == 2 else DOCS / "studio"
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
-        with open_browser(Path(made, "profile")) as browser:
-            take_pictures(browser, Path(made), target)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made,
+        open_browser(Path(made, "profile")) as browser,
+    ):
+        take_pictures(browser, Path(made), target)

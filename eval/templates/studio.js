@@ -4,7 +4,7 @@
 
 class Studio {
   constructor(root, talk) {
-    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, moved: 0, undone: [], rows: [], canvases: [] });
+    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, undone: [], rows: [], canvases: [] });
   }
 
   $(id) { return this.root.querySelector(`#${id}`); }
@@ -74,12 +74,14 @@ class Studio {
 
   async upload(file) {
     if (!file) return;
-    const image = await this.try(() => this.talk.upload(file));
-    if (!image) return;
-    this.images[image.name] = image;
-    Object.assign(this.draft, { images: [image.name], marks: [] });
-    this.redrawAll();
-    this.changed();
+    const taken = await this.try(async () => {
+      const image = await this.talk.upload(file);
+      this.images[image.name] = image;
+      Object.assign(this.draft, { images: [image.name], marks: [] });
+      this.redrawAll();
+      return true;
+    });
+    if (taken) this.changed();
   }
 
   // ---- marks
@@ -125,7 +127,7 @@ class Studio {
     this.isWanted = true;
     if (this.isOnItsWay) return;
     this.isOnItsWay = true;
-    this.root.dataset.busy = "1";
+    this.count(1);
     while (this.isWanted) {
       const since = this.moved;
       this.isWanted = false;
@@ -135,12 +137,19 @@ class Studio {
       if (shown) await this.show(shown, since);
     }
     this.isOnItsWay = false;
-    this.root.dataset.busy = "";
+    this.count(-1);
+  }
+
+  /** How much is on its way. */
+  count(by) {
+    this.atWork += by;
+    this.root.dataset.busy = this.atWork ? "1" : "";
   }
 
   /** What comes of some work; what is wrong is told at its place, and what was shown stays. */
   async try(work) {
     let faults = [], made = null;
+    this.count(1);
     try {
       made = await work();
     } catch (error) {
@@ -152,6 +161,7 @@ class Studio {
       faults = faults.filter((fault) => !own.includes(fault));
     }
     this.$("faults").textContent = faults.join("\n");
+    this.count(-1);
     return made;
   }
 
@@ -182,11 +192,11 @@ class Studio {
   // ---- asking
 
   async ask() {
-    this.root.dataset.asking = "1";
     const rows = await this.try(() => this.talk.post("ask", { draft: this.draft }));
-    for (const row of rows || []) this.rows.push({ ...row, stages: structuredClone(this.draft.stages.filter(({ on }) => on)) });
+    const stages = this.draft.stages.filter(({ on }) => on), known = new Set(this.rows.map((row) => JSON.stringify(row)));
+    const asked = (rows || []).map((row) => ({ ...row, stages: structuredClone(stages) }));
+    this.rows.push(...asked.filter((row) => !known.has(JSON.stringify(row)))); // what was asked before has its row
     this.drawRows();
-    this.root.dataset.asking = "";
   }
 
   drawRows() {
@@ -203,10 +213,8 @@ class Studio {
   async askAlong(place, { min, max, step }) {
     const values = [...new Set([...Array(9).keys()].map((n) => Number((Math.round((min + (max - min) * n / 8) / step) * step).toFixed(4))))].filter((value) => value > 0 || min < 0);
     const sweep = { [place]: values };
-    this.root.dataset.asking = "1";
     const rows = await this.try(() => this.talk.post("ask", { draft: { ...this.draft, draws: 1, sweep, each: [] } }));
     if (rows) this.drawStrip(place, values, rows, sweep);
-    this.root.dataset.asking = "";
   }
 
   drawStrip(place, values, rows, sweep) {
@@ -246,12 +254,13 @@ class Studio {
   // ---- the study
 
   async read() {
-    const read = await this.try(() => this.talk.post("read", { draft: this.draft, text: this.$("yaml").value }));
-    if (!read) return;
-    this.draft = read.draft;
-    this.after = null;
-    this.redrawAll();
-    this.changed();
+    const read = await this.try(async () => {
+      this.draft = (await this.talk.post("read", { draft: this.draft, text: this.$("yaml").value })).draft;
+      this.after = null;
+      this.redrawAll();
+      return true;
+    });
+    if (read) this.changed();
   }
 
   async pack() {

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+import time
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -16,8 +21,9 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunFolder
 from looktwice.eval.tasks import MarkedScenes
+from looktwice.pipelines import Pocket, Reply
 from tests.browser import CHROMIUM, Browser, open_browser
-from tests.eval.studio.opened import OpenStudio, opened_studio
+from tests.eval.studio.opened import TYPE, OpenStudio, opened_studio
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 HOSTILE = "<img src=x onerror='window.evil = 1'>"
@@ -89,3 +95,177 @@ def test_from_a_photograph_to_a_study_that_runs(
     assert not studio.browser.run("window.evil") and studio.browser.complaints == []
     own = studio.address.removesuffix("known/")
     assert all(url.startswith((own, "data:")) for url in studio.browser.requests)
+
+
+def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    first = studio.drag((100, 80))
+    studio.drag((100, 80), (120, 90), (140, 100))
+    assert [(m["x"], m["y"]) for m in studio.draft["marks"]] == [(140, 100)]
+    studio.browser.click("#undo")
+    assert studio.settle() == first
+    studio.drag((20, 30), (60, 40), (90, 95))
+    studio.browser.run("document.querySelector('[value=lasso]').click()")
+    studio.drag((200, 200), (260, 200), (260, 260), (200, 260))
+    point, box, region = studio.draft["marks"]
+    assert (point["x"], point["y"]) == (100, 80)
+    assert [box[name] for name in ("x0", "y0", "x1", "y1")] == [20, 30, 91, 96]
+    assert len(region["lasso"]) == 4
+    unfilled = studio.settle()
+    assert studio.add("prompting.markers.Contours") != unfilled
+    studio.browser.run("document.querySelector('#marks input').id = 'label'")
+    studio.set("label", "<b>Z")
+    assert studio.draft["marks"][0]["label"] == "<b>Z"
+    assert not studio.browser.run("document.querySelector('#marks b, .canvas b')")
+    studio.browser.run("document.querySelector('#marks input').id = 'label'")
+    studio.set("label", "A")
+    studio.browser.click("[aria-label='contours on']")
+    assert studio.settle() == unfilled
+    assert "contours" not in studio.browser.run("document.getElementById('yaml').value")
+
+
+def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    marked = studio.drag((100, 80))
+    fault = "stages.mark.radius: radius > 0 must hold"
+    assert studio.set("stages.mark.radius", 0, fault) == marked
+    assert studio.browser.text("[data-slot=mark] .fault").startswith(fault)
+    assert studio.set("stages.mark.radius", 10) == marked
+    studio.set("stages.mark.color", "ret", "stages.mark: 'ret' is no colour; did you mean")
+
+
+def test_it_asks_once_and_rows_become_a_study(
+    studio: OpenStudio, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = list[int](), Pocket.__call__
+
+    def count(*given: Any, **more: Any) -> Reply:
+        asked.append(1)
+        return answer(*given, **more)
+
+    monkeypatch.setattr(Pocket, "__call__", count)
+    studio.drop(scene)
+    studio.drag((244, 66))
+    studio.set("choices", "triangle\ncircle\ndiamond\nheart")
+    studio.set("key", "A")
+    assert "1 request, 1 picture" in studio.browser.text("#amount")
+    for radius, calls in ((28, 1), (28, 1), (9, 2)):
+        studio.set("stages.mark.radius", radius)
+        studio.browser.click("#ask")
+        studio.settle()
+        assert len(asked) == calls
+    rows = studio.browser.run("[...document.querySelectorAll('#rows li')].map((r) => r.innerText)")
+    assert len(rows) == 2 and rows[0].startswith("A right")
+    studio.browser.click("#each")
+    studio.settle()
+    assert studio.draft["each"] == [{"stages.mark.radius": 9}]
+    run = run_study(studio, tmp_path)
+    assert len(run.records()) == 2
+    studio.browser.click("#plain")
+    studio.browser.click("[aria-label='ask along radius']")
+    studio.settle()
+    assert len(studio.browser.run("[...document.querySelectorAll('.cells div')]")) == 8
+    studio.browser.click("#sweep")
+    studio.settle()
+    values = studio.draft["sweep"]["stages.mark.radius"]
+    assert len(values) == 8 and values == sorted(values)
+    assert "sweep:" in studio.browser.run("document.getElementById('yaml').value")
+
+
+def test_what_is_pasted_fills_the_forms(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    studio.drag((100, 80))
+    studio.set("stages.mark.radius", 21)
+    studio.set("stages.mark.label.font_size", 20)
+    shas = studio.add("prompting.grids.RuledGrid")
+    copied = studio.browser.run("document.getElementById('yaml').value")
+    stages = studio.draft["stages"]
+    studio.browser.click("[aria-label='mark: remove']")
+    studio.set("stages.ruled_grid.alpha", 0.2)
+    assert studio.settle() != shas
+    assert studio.set("yaml", copied) == shas
+    assert studio.draft["stages"] == stages
+    assert studio.browser.run("document.getElementById('stages.mark.radius').value") == "21"
+    evil = "model: {use: pipelines.models.ChatAPI, model: m, url: http://evil/v1}\n" + copied
+    told = studio.browser.run(
+        f"page.talk.post('read', {{draft: page.draft, text: {json.dumps(evil)}}})"
+        ".catch((error) => error.faults)"
+    )
+    assert "model" in told[0]
+
+
+def test_the_slider_shows_what_there_is_after_each_stage(studio: OpenStudio, scene: Path) -> None:
+    (plain,) = studio.drop(scene)
+    studio.drag((100, 80))
+    (whole,) = studio.add("prompting.views.LongestSide")
+    assert studio.set("after", 0) == [plain]
+    assert studio.browser.text("#sent-title") == "What there is to be sent"
+    (marked,) = studio.set("after", 1)
+    assert marked != plain
+    assert studio.set("after", 3) == [whole]
+
+
+def test_a_mark_is_placed_and_moved_by_the_keyboard_alone(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    studio.browser.run("document.getElementById('file').focus()")
+    for _ in range(12):
+        if studio.browser.run("document.activeElement.getAttribute('role')") == "application":
+            break
+        studio.browser.press("Tab")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowUp", "Enter", "ArrowDown", "ArrowRight"):
+        studio.browser.press(key)
+    studio.settle()
+    (mark,) = studio.draft["marks"]
+    width, height = studio.browser.run(
+        "[page.canvases[0].image.width, page.canvases[0].image.height]"
+    )
+    assert (mark["x"], mark["y"]) == (width // 2 - 1, height // 2)
+    studio.browser.press("Delete")
+    studio.settle()
+    assert studio.draft["marks"] == []
+
+
+def test_sixty_moves_in_three_seconds_end_with_the_last(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    studio.drag((142, 105))
+    last = studio.set("stages.mark.radius", 60)
+    started = time.monotonic()
+    for radius in range(1, 61):
+        studio.browser.run(f"{TYPE}('stages.mark.radius', {radius})")
+        time.sleep(max(0.0, started + radius * 0.05 - time.monotonic()))
+    assert studio.settle() == last
+    assert studio.draft["stages"][0]["node"]["radius"] == 60
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_no_width_scrolls_sideways(studio: OpenStudio, scene: Path, width: int) -> None:
+    studio.drop(scene)
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 400}
+    studio.browser.send("Emulation.setDeviceMetricsOverride", **size)
+    assert studio.browser.run(OUTSIDE) == 0
+    studio.browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize(
+    "path, headers, status",
+    [
+        ("start", {}, 200),
+        ("start", {"Host": "evil.example"}, 404),
+        ("start", {"Origin": "http://evil.example"}, 404),
+        ("", {"Token": "other"}, 404),
+        ("render", {"X-Looktwice": "studio"}, 422),
+        ("render", {}, 403),
+        ("render", {"X-Looktwice": "studio", "Origin": "null"}, 404),
+    ],
+)
+def test_who_is_let_in(studio: OpenStudio, path: str, headers: dict[str, str], status: int) -> None:
+    address = studio.address.replace("known", headers.get("Token", "known")) + path
+    data = b"{}" if path == "render" else None
+    request = urllib.request.Request(address, data, headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            told = response.status
+    except urllib.error.HTTPError as exc:
+        told = exc.code
+        exc.close()
+    assert told == status

@@ -1,0 +1,74 @@
+"""A studio that begins with a sample of a run, or with a study, sends what the run sent."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from looktwice.eval.records import RunError, RunFolder
+from looktwice.eval.runs import Study
+from looktwice.eval.studio.desk import Desk
+from looktwice.eval.studio.opening import open_draft
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.config.classes import ConfigError
+
+STUDY = """
+task: {use: eval.tasks.MarkedScenes, kind: shape, n: 2}
+models: {small: {use: pipelines.models.Pocket, max_tokens: 4}}
+model: small
+stages:
+  mark: {use: prompting.markers.Circles, radius: 28, label: {font_size: 20}}
+  zoom: {use: prompting.views.ZoomOnMarks, crop: {show: both}}
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+contestants: {zoomed: {}, plain: {stages: {zoom: null}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.yaml").write_text(STUDY)
+    plan = load_plan(folder / "study.yaml")
+    summary = Study(plan, folder / "runs", console=Console(file=io.StringIO()))()
+    return RunFolder(summary.folder)
+
+
+@pytest.mark.parametrize("contestant, views", [((), 2), (("zoomed",), 2), (("plain",), 1)])
+def test_a_sample_of_a_run_is_sent_as_it_was(
+    run: RunFolder, tmp_path: Path, contestant: tuple[str, ...], views: int
+) -> None:
+    desk, sample = Desk(tmp_path), sorted(row.id for row in run.samples.values())[1]
+    draft = open_draft(desk, [run.path, Path(sample), *map(Path, contestant)])
+    shown = desk.render(draft)
+    shas = [view["sha"] for view in shown["views"]]
+    sent = [list(record.pictures) for record in run.records(sample).values()]
+    assert len(shas) == views and shas in sent
+    assert draft.id == sample and draft.answer
+    (row,) = desk.ask(draft)
+    assert row["shas"] == shas and row["verdict"] in ("right", "wrong", "unreadable")
+    assert "max_tokens: 4" in shown["yaml"]
+
+
+def test_a_study_begins_with_its_first_question(run: RunFolder, tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    draft = open_draft(desk, [run.path.parents[1] / "study.yaml"])
+    shas = [view["sha"] for view in desk.render(draft)["views"]]
+    records = run.records(draft.id).values()
+    assert shas in [list(record.pictures) for record in records]
+    assert [slot.slot for slot in draft.stages] == ["mark", "zoom", "choose", "ask"]
+    assert draft.stages[0].node["radius"] == 28 and draft.model in desk.models
+
+
+def test_what_is_not_there_is_told(run: RunFolder, tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with pytest.raises(RunError, match="no sample 'nobody'; it has 2, such as shape"):
+        open_draft(desk, [run.path, Path("nobody")])
+    sample = next(iter(run.samples.values())).id
+    with pytest.raises(RunError, match="no contestant 'zoomd'; did you mean 'zoomed'"):
+        open_draft(desk, [run.path, Path(sample), Path("zoomd")])
+    with pytest.raises(ConfigError, match="--model small: write a node"):
+        open_draft(desk, [], ["small"])
