@@ -15,15 +15,17 @@ from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer, make_app
 from looktwice.eval.report import html_page
 from looktwice.eval.runs.show import sample_page
+from looktwice.eval.studio.server import studio_of_page
 
 
 @contextmanager
-def serve_run(run: Path) -> Iterator[str]:
-    """The address of a run's page."""
+def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
+    """The address of a run's page; its studio works in the folder `studio`."""
     table = score_table(run)
     page = RunPage(table.scores)
     html = "".join(html_page(table, page, served=True))
-    with serve(make_app(PageServer("known", page, html, sample_page))) as address:
+    guest = studio_of_page(studio, page) if studio else None
+    with serve(make_app(PageServer("known", page, html, sample_page), guest)) as address:
         yield address
 
 

@@ -199,6 +199,7 @@ def studio(
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         desk = Desk(Path(folder).resolve(), plugins=plugin)
-        server = StudioServer(secrets.token_urlsafe(16), desk, open_draft(desk, what, model, allow))
+        draft = open_draft(desk, what, model, allow)
+        server = StudioServer(secrets.token_urlsafe(16), desk, lambda _: draft)
         with suppress(KeyboardInterrupt):  # as announced
             serve_app(make_app(server), server.token, port, announce, "studio")

@@ -244,6 +244,7 @@ def view(
     The page of the report with every word and picture, read when it is looked at. It is served on
     this machine alone, at an address that nobody can guess.
     """
+    import tempfile
     import webbrowser
 
     from looktwice.eval.page.of_runs import RunPage
@@ -251,6 +252,7 @@ def view(
     from looktwice.eval.records.records import RunError
     from looktwice.eval.report import html_page
     from looktwice.eval.runs.show import sample_page
+    from looktwice.eval.studio.server import studio_of_page
 
     if not runs:
         records = list(Path("runs").glob("*/records.jsonl"))
@@ -266,8 +268,10 @@ def view(
         if opened:
             webbrowser.open(address)
 
-    with suppress(KeyboardInterrupt):  # as announced
-        serve_page(page, html, partial(sample_page, plugins=plugin), port, announce)
+    with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
+        studio = studio_of_page(Path(folder).resolve(), page, plugin)
+        with suppress(KeyboardInterrupt):  # as announced
+            serve_page(page, html, partial(sample_page, plugins=plugin), port, announce, studio)
 
 
 def show(

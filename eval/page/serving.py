@@ -33,6 +33,9 @@ HEADERS = {
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MOST_BYTES = 32 << 20  # of what a page sends
+Guest = Callable[[web.Application, str], None]
+"""(application, token) -> adds addresses of its own, guarded as those of the page are."""
 StagePage = Callable[[Path, str, str], str]
 """(run folder, task id, sample id) -> a page with the views after every stage."""
 
@@ -140,9 +143,11 @@ class PageServer(LocalPage):
         return {number: "\n".join(words).lower() for number, words in texts.items()}
 
 
-def make_app(server: PageServer) -> web.Application:
-    """The page and what it fetches."""
-    app = web.Application(middlewares=[server.guard])
+def make_app(server: PageServer, guest: Guest | None = None) -> web.Application:
+    """The page and what it fetches, and what a guest adds below `studio/`."""
+    app = web.Application(middlewares=[server.guard], client_max_size=MOST_BYTES)
+    if guest is not None:
+        guest(app, server.token)
     for path, answer in {
         "": server.show_page,
         "sample": server.show_sample,
@@ -162,12 +167,17 @@ def in_thread(answer: Callable[[web.Request], web.Response]) -> Handler:
 
 
 def serve_page(
-    page: RunPage, html: str, stages: StagePage, port: int, announce: Callable[[str], None]
+    page: RunPage,
+    html: str,
+    stages: StagePage,
+    port: int,
+    announce: Callable[[str], None],
+    guest: Guest | None = None,
 ) -> None:
     """Serve the page on 127.0.0.1 until interrupted, and announce its address. Raises RunError for
     a port that is taken."""
     server = PageServer(secrets.token_urlsafe(16), page, html, stages)
-    serve_app(make_app(server), server.token, port, announce, "view")
+    serve_app(make_app(server, guest), server.token, port, announce, "view")
 
 
 def serve_app(

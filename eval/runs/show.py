@@ -3,6 +3,7 @@ recorded replies."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -68,6 +69,7 @@ def show_sample(
         while faults:
             yield f"shown with the stored pictures, for {faults.pop(0)}"
         yield f"page: {path}"
+        yield f"studio: looktwice studio {shlex.quote(str(run))} {shlex.quote(sample)}"
 
 
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:

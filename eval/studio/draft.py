@@ -128,12 +128,14 @@ class Draft:
         write_file(file, text)
         faults = Faults()
         node = resolve(load(file), faults)
-        stages = node.get("stages")
+        is_bare = all(isinstance(part, Mapping) and "use" in part for part in node.values())
+        stages = node if is_bare else node.get("stages")  # as the gallery writes them
         if not isinstance(stages, Mapping):
             faults.note("stages: there are none; write `stages: {mark: {use: ...}}`")
         if faults or not isinstance(stages, Mapping):
             raise ConfigError(faults)
         slots = tuple(Slot(str(name), part) for name, part in stages.items() if part is not None)
+        node = {} if is_bare else node
         asked = node.get("model", models[self.model])
         named = [name for name, model in models.items() if asked in (name, model)]
         if not named:

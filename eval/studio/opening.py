@@ -3,11 +3,12 @@ a study and its first question."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from looktwice.eval.listing import plain
-from looktwice.eval.records.records import RunError
+from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.runs.dry_run import name_of
 from looktwice.eval.runs.show import ShownRun
 from looktwice.eval.studio.desk import Desk
@@ -41,6 +42,9 @@ def open_draft(
     first, *more = what
     if more:
         return of_run(desk, first, str(more[0]), more[1:])
+    if first.is_dir():
+        ids = [row.id for row in RunFolder(first).samples.values()]
+        raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
     if first.suffix in STUDIES or not first.suffix:
         return of_study(desk, first, allow)
     return Draft(stages=FIRST, images=(desk.take(read_file(first))["name"],))
@@ -64,11 +68,24 @@ def of_study(desk: Desk, study: Path, allow: Sequence[str] = ()) -> Draft:
     return Draft.of(item, arm.stages, take_pictures(desk, item), **more)
 
 
-def of_run(desk: Desk, run: Path, sample: str, contestants: Sequence[object] = ()) -> Draft:
-    """A sample of a run, with the stages of a contestant, the first one without a name. Raises
-    RunError, ConfigError, PictureError."""
+def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
+    """The sample and the contestant of a page, by the numbers `n` and `who`. Raises RunError,
+    ConfigError, PictureError."""
+    row = page.rows[int(asked["n"])]
+    number, name = [*page.contestants][int(asked["who"])]
+    run = page.runs[number]
+    return of_run(desk, run.folder.path, row.id, (name.removesuffix(f" ({run.name})"),), row.task)
+
+
+def of_run(
+    desk: Desk, run: Path, sample: str, contestants: Sequence[object] = (), task: str = ""
+) -> Draft:
+    """A sample of a run, with the stages of a contestant, the first one without a name. `task` is
+    the id of its task where several have a sample of this name. Raises RunError, ConfigError,
+    PictureError."""
     shown = ShownRun(run, desk.plugins)
-    rows = [rows[sample] for rows in shown.folder.samples_of.values() if sample in rows]
+    tasks = shown.folder.samples_of
+    rows = [rows[sample] for name, rows in tasks.items() if sample in rows and task in (name, "")]
     if not rows:
         ids = [row.id for row in shown.folder.samples.values()]
         raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {ids[0]}")

@@ -7,26 +7,28 @@ import asyncio
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any
 
 from aiohttp import web
 from pydantic import Field
 
 from looktwice.eval.display.printable import printable, template
-from looktwice.eval.page.serving import LocalPage, in_thread
+from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.serving import MOST_BYTES, Guest, Handler, LocalPage, in_thread
 from looktwice.eval.records.records import RunError
 from looktwice.eval.studio.desk import Desk
 from looktwice.eval.studio.draft import Draft
 from looktwice.eval.studio.forms import Catalog
+from looktwice.eval.studio.opening import of_page
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.json_input import CLOSED, read_as
 
-MOST_BYTES = 32 << 20  # of a picture, or of what is asked
 HEADER = "X-Looktwice"
 """What our page sends and a form of another page cannot."""
 SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js", "studio_page.js")
@@ -44,10 +46,11 @@ class Asked:
 
 @dataclass
 class StudioServer(LocalPage):
-    """Answers the requests of a studio's page, which begins with `draft`."""
+    """Answers the requests of a studio's page. `begin` gives the draft that it begins with, by what
+    its address asks for."""
 
     desk: Desk
-    draft: Draft = field(default_factory=Draft)
+    begin: Callable[[Mapping[str, str]], Draft]
 
     def show_page(self, request: web.Request) -> web.Response:
         """The page, whose policy names its scripts by sha256 and allows no connection but to this
@@ -67,8 +70,12 @@ class StudioServer(LocalPage):
 
     def show_start(self, request: web.Request) -> web.Response:
         """The forms, whom one may ask, and the draft to begin with."""
-        images = [self.desk.image(name) for name in self.draft.images]
-        start = {"draft": self.draft.to_dict(), "images": images, "models": [*self.desk.models]}
+        try:
+            draft = self.begin(request.query)
+        except (LookupError, ValueError) as exc:
+            raise web.HTTPNotFound(text=f"it cannot begin: {exc}") from exc
+        images = [self.desk.image(name) for name in draft.images]
+        start = {"draft": draft.to_dict(), "images": images, "models": [*self.desk.models]}
         return web.json_response(self._catalog | start)
 
     @cached_property
@@ -132,13 +139,22 @@ class StudioServer(LocalPage):
             return web.Response(body=answer, content_type="application/zip")
         return web.json_response(answer)
 
-    @web.middleware
-    async def require_own_header(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """What changes anything must come from our page."""
-        if request.method == "POST" and request.headers.get(HEADER) != "studio":
-            raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
-        answer: web.StreamResponse = await handler(request)
-        return answer
+    def add_routes(self, app: web.Application, below: str = "") -> None:
+        """Let an application, which guards them, answer the studio's addresses too."""
+        pages = {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
+        for path, answer in pages.items():
+            app.router.add_get(f"/{{token}}/{below}{path}", in_thread(answer))
+        for work in (self.upload, self.render, self.ask, self.read, self.pack):
+            app.router.add_post(f"/{{token}}/{below}{work.__name__}", work)
+        app.middlewares.append(require_own_header)
+
+
+@web.middleware
+async def require_own_header(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What changes anything must come from our page."""
+    if request.method == "POST" and request.headers.get(HEADER) != "studio":
+        raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
+    return await handler(request)
 
 
 def refusal(*faults: str) -> web.HTTPUnprocessableEntity:
@@ -154,12 +170,18 @@ def read_file(name: str) -> str:
 
 def make_app(server: StudioServer) -> web.Application:
     """The page and what it asks for."""
-    app = web.Application(
-        middlewares=[server.guard, server.require_own_header], client_max_size=MOST_BYTES
-    )
-    pages = {"": server.show_page, "start": server.show_start, "picture/{sha}": server.show_picture}
-    for path, answer in pages.items():
-        app.router.add_get(f"/{{token}}/{path}", in_thread(answer))
-    for work in (server.upload, server.render, server.ask, server.read, server.pack):
-        app.router.add_post(f"/{{token}}/{work.__name__}", work)
+    app = web.Application(middlewares=[server.guard], client_max_size=MOST_BYTES)
+    server.add_routes(app)
     return app
+
+
+def studio_of_page(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> Guest:
+    """A studio that works in `folder` and begins with a sample of the page beside which it is
+    served."""
+    desk = Desk(folder, plugins=plugins)
+
+    def join(app: web.Application, token: str) -> None:
+        begin = partial(of_page, desk, page)
+        StudioServer(token, desk, begin).add_routes(app, "studio/")
+
+    return join

@@ -161,7 +161,8 @@ function cardsOf(number, known) {
     const draws = answers[who][number], flip = flipOf(who, rivalOf(who), number);
     const told = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
     const role = who === rivalOf(who) ? make("span", { class: "note" }, " (compared with)") : null;
-    const card = make("article", { class: "card" }, make("h4", {}, data.contestants[who], told, role));
+    const studio = data.served ? make("a", { class: "note studio", href: `studio/?n=${number}&who=${who}`, target: "_blank" }, " open in the studio") : null;
+    const card = make("article", { class: "card" }, make("h4", {}, data.contestants[who], told, role, studio));
     draws.forEach((draw, i) => card.append(...drawAnswer(draw, (known.words.get(who) || [])[i], known, draws.length > 1 ? i + 1 : 0)));
     return card;
   });

@@ -10,9 +10,13 @@ async function answer(what, body) {
 }
 
 const page = new Studio(document.getElementById("studio"), {
-  get: async (what) => (await fetch(what)).json(),
+  get: async (what) => {
+    const response = await fetch(what + location.search);
+    return response.ok ? response.json() : Promise.reject(new Error(await response.text()));
+  },
   post: (what, body) => answer(what, JSON.stringify(body)),
   upload: (file) => answer("upload", file),
   picture: (sha) => `picture/${sha}`,
 });
-page.start().then(() => { document.documentElement.dataset.ready = "1"; });
+page.start().catch((error) => { page.$("faults").textContent = error.message; })
+  .finally(() => { document.documentElement.dataset.ready = "1"; });

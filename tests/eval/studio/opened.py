@@ -105,6 +105,7 @@ def opened_studio(
     """The page of a studio that begins with a picture, a sample or a study."""
     folder.mkdir()
     desk = Desk(folder)
-    with serve(make_app(StudioServer("known", desk, open_draft(desk, what)))) as address:
+    draft = open_draft(desk, what)
+    with serve(make_app(StudioServer("known", desk, lambda _: draft))) as address:
         browser.open(address)
         yield OpenStudio(browser, address, desk)

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from looktwice.eval.cli import app
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.studio.desk import Desk
 from looktwice.eval.studio.opening import open_draft
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import ConfigError
+from tests.browser import CHROMIUM, open_browser
+from tests.eval.studio.opened import IDLE, SHAS
+from tests.served_page import serve_run
 
 STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: shape, n: 2}
@@ -72,3 +77,34 @@ def test_what_is_not_there_is_told(run: RunFolder, tmp_path: Path) -> None:
         open_draft(desk, [run.path, Path(sample), Path("zoomd")])
     with pytest.raises(ConfigError, match="--model small: write a node"):
         open_draft(desk, [], ["small"])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_card_of_the_report_opens_in_the_studio(run: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "desk").mkdir()
+    with (
+        serve_run(run.path, tmp_path / "desk") as address,
+        open_browser(tmp_path / "profile") as browser,
+    ):
+        browser.open(address)
+        links = browser.run("[...document.querySelectorAll('.card .studio')].map((a) => a.href)")
+        assert len(links) == 2
+        shown = []
+        for link in links:
+            browser.open(link)
+            browser.wait(IDLE)
+            shown.append(browser.run(SHAS))
+        sample = browser.run("page.draft.id")
+        sent = [list(record.pictures) for record in run.records(sample).values()]
+        assert sorted(shown) == sorted(sent) and len({len(shas) for shas in shown}) == 2
+        browser.click("#ask")
+        browser.wait(IDLE)
+        assert browser.text("#rows li") and browser.complaints == []
+        browser.open(f"{address}studio/?n=99&who=0")
+        assert browser.text("#faults").startswith("it cannot begin")
+
+
+def test_show_names_the_studio(run: RunFolder) -> None:
+    sample = next(iter(run.samples.values())).id
+    shown = CliRunner().invoke(app, ["show", str(run.path), sample])
+    assert f"looktwice studio {run.path} {sample}" in shown.output
