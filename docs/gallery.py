@@ -41,7 +41,7 @@ HEAD = """\
 # Gallery
 
 One picture for every stage that changes what a model sees, and for every preset. Below each picture are the lines that
-made it, as they stand under `stages:` in a configuration; pasted into [`looktwice studio`](studio.md), they open there on a picture of
+made it, as they stand under `stages:` in a configuration; pasted into `looktwice studio`, they open there on a picture of
 your own. The photographs are those that scikit-image ships.
 `python docs/gallery.py` makes this page and its pictures anew from `docs/gallery.yaml`, so change that table and not
 this page.
