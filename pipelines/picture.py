@@ -140,9 +140,20 @@ def _formats() -> tuple[str, ...]:
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:
-    if image.format == "PNG" and not (b"eXIf" in data or b"exif" in data):
+    if image.format == "PNG" and not _speaks_of_exif(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
     return int(image.getexif().get(ORIENTATION, 1))
+
+
+def _speaks_of_exif(data: bytes) -> bool:
+    """Whether a chunk of a PNG other than its pixels does, which are most of it."""
+    place = 8
+    while place < len(data):
+        end = place + 12 + int.from_bytes(data[place : place + 4])
+        if data[place + 4 : place + 8] != b"IDAT" and b"exif" in data[place:end].lower():
+            return True
+        place = end
+    return False
 
 
 def _profile(image: Image.Image) -> ImageCms.ImageCmsProfile | None:

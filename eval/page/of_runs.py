@@ -4,12 +4,14 @@ should hold."""
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+import os
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from statistics import fmean
 from typing import Any
 
@@ -38,6 +40,8 @@ disagree come first."""
 
 MOST_PICTURE_CHARACTERS = 9_000_000
 """The length of words and thumbnails together."""
+
+AHEAD = 8  # samples whose thumbnails are begun before they are needed
 
 TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
 
@@ -240,29 +244,38 @@ class RunPage:
     def _thumbnails(self, sent: Mapping[int, Sequence[str]], length: int) -> dict[str, str]:
         """Pictures of flipped and missed samples, then of others, while there is room; sources get
         their marks. `sent` are those in each sample's conversations."""
-        made: dict[str, str] = {}
-        for number, names in sent.items():
-            sources = self.rows[number].sample["images"]
-            is_full = length >= MOST_PICTURE_CHARACTERS
-            if is_full and made.keys().isdisjoint(sources):  # what is not shown need not be read
-                shown = [PagePicture(sha, f"source {n}") for n, sha in enumerate(sources, 1)]
-                wanted = {}
-            else:
+        made, making = dict[str, str](), dict[str, Future[str]]()
+        begun, rest = deque[tuple[list[PagePicture], list[str]]](), iter(sent)
+        # Pillow works outside the interpreter's lock
+        with ThreadPoolExecutor(os.cpu_count(), "looktwice-thumbnails") as pool:
+
+            def begin(number: int) -> tuple[list[PagePicture], list[str]]:
                 own = self.own_pictures(number)
-                shown = [picture for picture, _ in own]
                 wanted = {picture.name: pixels for picture, pixels in own}
+                wanted |= {name: self.stored(name) for name in sent[number] if name not in wanted}
+                for name in wanted.keys() - making.keys():
+                    making[name] = pool.submit(thumbnail, wanted[name], *THUMBNAIL)
+                return [picture for picture, _ in own], [*wanted]
+
+            for number in sent:
+                sources, names = self.rows[number].sample["images"], list[str]()
+                if length < MOST_PICTURE_CHARACTERS:
+                    begun.extend(map(begin, islice(rest, AHEAD - len(begun))))
+                    shown, names = begun.popleft()
+                elif made.keys().isdisjoint(sources):  # what is not shown need not be read
+                    shown = [PagePicture(sha, f"source {n}") for n, sha in enumerate(sources, 1)]
+                else:
+                    shown = [picture for picture, _ in self.own_pictures(number)]
+                self.samples[number] = replace(self.samples[number], pictures=tuple(shown))
                 for name in names:
-                    wanted.setdefault(name, self.stored(name))
-            self.samples[number] = replace(self.samples[number], pictures=tuple(shown))
-            for name, picture in wanted.items():
-                if length >= MOST_PICTURE_CHARACTERS:
-                    break
-                with suppress(
-                    PictureError
-                ):  # it is gone or damaged; the page says that it has none
-                    if name not in made:
-                        made[name] = thumbnail(picture, *THUMBNAIL)
-                        length += len(made[name])
+                    if length >= MOST_PICTURE_CHARACTERS:
+                        break
+                    with suppress(
+                        PictureError
+                    ):  # it is gone or damaged; the page says that it has none
+                        if name not in made:
+                            made[name] = making[name].result()
+                            length += len(made[name])
         return made
 
 

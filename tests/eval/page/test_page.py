@@ -208,6 +208,7 @@ def test_what_a_full_file_does_not_show_is_not_read(
     monkeypatch.setattr(
         of_runs, "MOST_PICTURE_CHARACTERS", 4 * 120 + 1
     )  # one has room beside words
+    monkeypatch.setattr(of_runs, "AHEAD", 1)
     data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
     shown = [picture for sample in data.samples for picture in sample.pictures]
