@@ -104,7 +104,7 @@ CONTRIBUTION = """
 Eight arms of one agent with the same seed, sizes and budgets: `without` the tool, `full`, `black` images of the same
 size, `format` (calls without results), `result` (what the looks brought, at once, without a tool turn), a `random`
 place, the `oracle`'s place, and `words` in place of the images. They are settings of any agent: `results: {use:
-prompting.agent.BlackImages}`, `afresh: true`. Arms of other names are told by `--role black=placebo`.
+prompting.agent.BlackImages}`, `afresh: true`. Arms of other names are told by `role.black=placebo`.
 
 **A model that reads letters only where they are large enough:**
 

@@ -129,7 +129,8 @@ def say_option(option: str, params: Sequence[Any]) -> str:
     if "overrides" in known and ("." in name or name in SET.split()):
         return "; say stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
     if "words" in known:
-        return f"; a setting of an analysis is written {name}=VALUE"
+        place = "role.NAME" if name == "role" else name  # what stands for one of several arms
+        return f"; a setting of an analysis is written {place}=VALUE"
     options = [opt.removeprefix("--") for opt in (*known, "--help") if opt.startswith("--")]
     return say_near(name, options).replace("'", "'--", 1) or "; see --help"
 

@@ -18,13 +18,12 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 import yaml
 from typing_extensions import is_typeddict
 
-from looktwice.eval.readers.reader import Reader
+from looktwice.eval.readers.reader import Reader, is_own_reader
 from looktwice.pipelines.config.classes import (
     ConfigError,
     dataclass_in,
     default_of,
     did_you_mean,
-    is_foreign,
     kind_of,
     type_hints,
 )
@@ -217,9 +216,7 @@ def listed_kind(cls: type) -> str | None:
     if made is None:
         return None
     takes = inspect.signature(cls.__call__).parameters
-    names = getattr(cls.__call__, "__code__", listed_kind.__code__).co_names
-    own = is_foreign(public_path(cls))  # one that looks at the reply, by whatever class
-    if issubclass(cls, Reader) or (own and "reply" in names and "model" not in names):
+    if issubclass(cls, Reader) or is_own_reader(cls):
         return "readers"
     if "arguments" in takes:
         return "tools"

@@ -287,6 +287,10 @@ def fragilities(run: RunScores) -> list[Fragility]:
     return lines
 
 
+def _no_ratio(line: Fragility) -> str:
+    return f"none, default\nalways {percent(line.means[0])}"
+
+
 FRAGILITIES: tuple[Column[Fragility], ...] = (
     *names("contestant", "task"),
     Column("n", "n"),
@@ -295,7 +299,7 @@ FRAGILITIES: tuple[Column[Fragility], ...] = (
         "differ from\nthe default",
         lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
     ),
-    Column("R", "ratio", number_cell),
+    Column("R", lambda line: number_cell(line.ratio) if line.ratio else _no_ratio(line)),
     Column(FLOOR, "floor", "{:.2f}".format),
     Column(ABOVE, "above", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),

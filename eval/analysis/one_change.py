@@ -136,7 +136,8 @@ class OneChange:
             if place in self.accuracies:  # of a table that shows some rows alone
                 lines.append((arm, self.row(arm, base, label, self.accuracies[place])))
         lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
-        settings = [self.setting(base, [place]) for place in contestant_changes(base.point)]
+        places = contestant_changes(base.point)
+        settings = [self.setting(base, [place], base) for place in places]
         name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
         level = None if task else self.accuracies.get(f"{CHANCE} {base.task}")
         chance = level.value if level else None
@@ -177,7 +178,7 @@ class OneChange:
             for arm in mine:
                 changes = self.changes(arm, first)
                 if arm is first:
-                    more = f", {self.setting(arm, added)}" if added and len(mine) > 1 else ""
+                    more = f", {self.setting(arm, added, first)}" if added and len(mine) > 1 else ""
                     yield arm, name + more
                 elif len(changes) == 1:
                     yield arm, changes[0] if is_base else f"{name}, {changes[0]}"
@@ -190,15 +191,17 @@ class OneChange:
             if (place in own) != (place in given) or own[place] != given[place]:
                 owners = [f for f in self.factors if any(is_within(place, p) for p in f)]
                 differing[owners[0] if owners else place].append(place)
-        return [self.setting(arm, places) for places in differing.values()]
+        return [self.setting(arm, places, base) for places in differing.values()]
 
-    def setting(self, arm: PointScores, places: Sequence[str]) -> str:
-        """What an arm has at some places: "radius 9", "no zoom"."""
+    def setting(self, arm: PointScores, places: Sequence[str], base: PointScores) -> str:
+        """What an arm has at some places: "radius 9", "no zoom"; of a stage of the class that the
+        base has there, its settings alone."""
         parts = []
         for place in places:
             name, value = self.short(place), setting_of(arm.point, place)
             is_none = place in arm.point.changes and arm.point.changes[place] is None
-            parts.append(f"no {name}" if is_none else f"{name} {value}")
+            text = _in_short(name, str(value), str(setting_of(base.point, place)))
+            parts.append(f"no {name}" if is_none else text)
         return ", ".join(parts)
 
     def short(self, place: str) -> str:
@@ -260,6 +263,18 @@ class OneChange:
         own = _stages(base)
         rests = [{s: own[s] for s in own if s != slot} for slot in swept & own.keys()]
         return next((row for arm, row in lines if _stages(arm) in rests), None)
+
+
+def _in_short(name: str, value: str, given: str) -> str:
+    """A value after its name; of a stage whose class is the given one's too, its settings alone:
+    "radius 3" of VPBenchStyle(style=radius 3), which says in its own name what is set."""
+    cls, _, settings = value.removesuffix(")").partition("(")
+    if not settings or cls != given.partition("(")[0]:
+        return f"{name} {value}"
+    field, _, only = settings.partition("=")
+    if "=" in only:
+        return f"{name} {settings}"
+    return only if cls.lower().endswith(field) else f"{name} {field} {only}"
 
 
 def _is_beside(arm: PointScores, base: PointScores) -> bool:

@@ -246,7 +246,9 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
             return
     except KeyboardInterrupt:
         code = 130
-        message = "stopped; what is written stays, and the same command begins again or goes on"
+        message = "stopped"
+        if any(places.values()):
+            message += "; what is written stays, and the same command begins again or goes on"
     except MemoryError as exc:
         exc.__traceback__ = None  # it holds all that filled the memory
         message = (

@@ -61,13 +61,18 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
     from looktwice.pipelines.config.plan import load_plan
 
     plan = load_plan(config, *how)
-    for name, why in plan.left_out.items():
-        say(f"left out: {name} ({why})")
+    _say_left_out(plan)
     if not plan.points:
         raise RunError(
             "no contestant is left to run: get what the lines above name, or set their paths"
         )
     return plan
+
+
+def _say_left_out(plan: Any) -> None:
+    for why in dict.fromkeys(plan.left_out.values()):
+        names = [name for name, reason in plan.left_out.items() if reason == why]
+        say(f"left out: {', '.join(names)} ({why})")
 
 
 def run(
@@ -171,6 +176,7 @@ def run(
         finish_discovery(study, allow)
     if outcome.written or outcome.kept or (steering and steering.answers):
         _print_results(outcome.folder, plan, steering, table)
+        _say_left_out(plan)
     for line in outcome.sentences:
         say(line)
     for line in keep_within(cache or out / ".cache", out, most):

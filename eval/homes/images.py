@@ -110,14 +110,22 @@ class Images:
         try:
             pass_fence(text, real, roots, Scope())
         except OutsideError:
-            folders = ", ".join(map(str, roots))
             raise ToolError(
-                f"{text!r} lies outside of {folders}; paths count from {self.folder}, and who"
-                " started this server may --allow more"
+                f"{text!r} lies outside of {', '.join(map(str, roots))}{self._say_inside(text)};"
+                f" paths count from {self.folder}, and who started this server may --allow more"
             ) from None
         if not real.is_file():
             raise ToolError(f"there is no file {text!r}; paths count from {self.folder}")
         return real
+
+    def _say_inside(self, text: str) -> str:
+        """What is told of a path that counts from the wrong folder: its place in an allowed one."""
+        places = ((root / text).resolve() for root in self.allowed)
+        inside = [path for path in places if any(map(path.is_relative_to, self.allowed))]
+        meant = next((path for path in inside if path.is_file()), None)
+        if meant is not None:
+            return f"; did you mean {meant}?"
+        return f", and there is no {inside[0]}" if inside else ""
 
     def keep(self, view: View, sources: Sequence[Path], stem: str, apart: bool = False) -> Path:
         """Write a view as a file, with a note of what it shows. Raises OSError."""

@@ -29,6 +29,7 @@ from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.files import HIDDEN as HIDDEN_CELLS
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
@@ -161,8 +162,6 @@ def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict
         choices = row["choices"] or CHOICES.get(subtask, ())
         if not (choices or key) and row["verdict"] == UNSCORED:
             raise TaskError(f"{path}: {_say_unscorable(idx, subtask)}")
-        if choices and not re.fullmatch("[A-Z]", key):
-            key = ""
         yield {**row, "sample": idx, "task": subtask, "key": key, "choices": choices}
 
 
@@ -193,7 +192,8 @@ def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, 
     for row in rows:
         choices, key = row["choices"], row["key"]
         texts = [choice.casefold() for choice in choices]
-        if key.casefold() in texts and not LETTER.fullmatch(key):  # a key in words
+        # a key in words; Counting's choices have none, and neither has a hidden key
+        if key and key.casefold() in texts and not LETTER.fullmatch(key):
             row = {**row, "key": ascii_uppercase[texts.index(key.casefold())]}
         if not choices and LETTER.fullmatch(row["key"]):
             choices = CHOICES.get(subtask_of_idx(row["sample"])) or choices_in(row["question"])
@@ -217,7 +217,7 @@ def doubt_keys(rows: Sequence[Mapping[str, Any]]) -> str:
     keyless = [
         row
         for row in rows
-        if not row["key"]
+        if row["key"].strip("() ").casefold() in HIDDEN_CELLS
         and row["verdict"] == UNSCORED
         and subtask_of_idx(row["sample"]) not in CHOICES
     ]

@@ -116,10 +116,16 @@ def load_replies(file: Path, columns: Mapping[str, str] = NO_COLUMNS) -> list[Lo
     name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
     for number, log in enumerate(logs):
         raw = log.whole.rows.to_dict("records")
-        rows = make_rows(list(with_choices(file, raw)))
+        rows = make_rows([_with_letter(row) for row in with_choices(file, raw)])
         own = name if len(logs) == 1 else log.name
         logs[number] = replace(log, name=own, rows=rows, read_whole=None, doubt=doubt_keys(raw))
     return logs
+
+
+def _with_letter(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row without a key that is no letter, where it has choices."""
+    is_letter = re.fullmatch("[A-Z]", row["key"]) or not row["choices"]
+    return row if is_letter else {**row, "key": ""}
 
 
 def score_replies(

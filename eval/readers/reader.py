@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from looktwice.pipelines.config.build import build
-from looktwice.pipelines.config.classes import ALIASES, ConfigError, did_you_mean, named_alias
+from looktwice.pipelines.config.classes import (
+    ALIASES,
+    ConfigError,
+    did_you_mean,
+    is_foreign,
+    named_alias,
+)
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
@@ -102,11 +108,20 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
     if path is None:
         names = sorted(readers_by_name())
         near = did_you_mean(_in_snake_case(name), names)
-        raise ConfigError(
-            [f"reader: no reader is named {name!r}{near or '.'} There are {', '.join(names)}"]
-        )
+        classes = (cls for module in plugins for cls in vars(import_module(module)).values())
+        own = [public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)]
+        there = ", ".join(names) + (f", and of your plugin: {', '.join(own)}" if own else "")
+        raise ConfigError([f"reader: no reader is named {name!r}{near or '.'} There are {there}"])
     reader: Stage = build({"use": path}, Scope(plugins=tuple(plugins)), "reader")
     return reader
+
+
+def is_own_reader(cls: type) -> bool:
+    """Whether a class of a plugin reads: it is a stage that looks at the reply, by whatever class,
+    and asks no model."""
+    names = getattr(vars(cls).get("__call__"), "__code__", is_own_reader.__code__).co_names
+    is_reader = issubclass(cls, Reader) or ("reply" in names and "model" not in names)
+    return is_reader and is_foreign(public_path(cls))
 
 
 def readers_by_name() -> dict[str, str]:

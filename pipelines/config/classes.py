@@ -368,9 +368,11 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
             lacking = [f"`{part}`" for part in PARTS[wanted]]
     if lacking:
         whole = ", ".join(f"`{part}`" for part in PARTS[wanted])
+        reads = hasattr(cls, "read") and wanted == "stage"
+        reader = "; a reader inherits looktwice.eval.readers.reader.Reader, which calls its `read`"
         raise ValueError(
-            f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)} (docs/howto/own.md"
-            " shows one)"
+            f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)}{reader * reads}"
+            " (docs/howto/own.md shows one)"
         )
 
 

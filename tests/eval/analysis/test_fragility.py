@@ -15,7 +15,9 @@ import pytest
 import yaml
 
 from bench.bench_fragility import draw_study
+from looktwice.eval.analysis.finding import find
 from looktwice.eval.analysis.fragility import (
+    FRAGILITIES,
     Fragility,
     fragilities,
     fragility_table,
@@ -23,6 +25,7 @@ from looktwice.eval.analysis.fragility import (
 )
 from looktwice.eval.analysis.ranks import rank_flips
 from looktwice.eval.display.table import score_table
+from looktwice.eval.display.text_tables import table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
@@ -310,6 +313,15 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     assert len(analysed("styles", *scored.scores).rows) == 3
     assert not analysed("flips", *scored.scores).rows
     assert not analysed("ranks", *scored.scores).rows
+    finding = find(scored)
+    assert finding.tasks[0].baseline == "plain (default, encode codec png)"
+    jpeg = "encode codec=jpeg, quality=70, chroma=4:2:0"
+    assert {row.label for row in finding.rows} == {"plain", "radius 3", jpeg}
+
+
+def test_a_default_that_never_varies_has_no_ratio_and_says_so() -> None:
+    (line,) = table(FRAGILITIES, [variants("m", "1111", "1011")]).rows
+    assert line[5] == "none, default\nalways 100.0"
 
 
 def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:

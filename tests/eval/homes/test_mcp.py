@@ -198,6 +198,21 @@ def test_what_must_not_be_is_an_error_in_words(
     assert not [*folder.glob("looks/*zoom*")]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("photo.png", "; did you mean {}?; "), ("nosuch.png", ", and there is no {}; ")],
+)
+def test_a_path_that_counts_from_another_folder_is_told_its_place(
+    folder: Path, name: str, told: str
+) -> None:
+    """A client that names photo.png where /photos is allowed and its server was started above."""
+    looks = tools_of(folder)
+    looks.images.folder = folder.parent
+    (result,) = call(looks, ("open", {"image": name}))
+    assert f"lies outside of {folder}" in words(result)
+    assert told.format(folder / name) in words(result)
+
+
 def test_a_note_of_an_image_opens_no_file_outside(folder: Path) -> None:
     """A client may write what lies beside a made image; its sources pass the fence again."""
     secret = folder.parent / "secret.png"

@@ -370,6 +370,7 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
 
 
 OPEN_REPLY = '"target": "cat", "resps": [["It is a cat."]]'
+KEYS = ("hidden", "B", "")
 VLMEVALKIT = "index\tquestion\tA\tB\tanswer\tprediction\n"
 
 
@@ -380,6 +381,11 @@ VLMEVALKIT = "index\tquestion\tA\tB\tanswer\tprediction\n"
         ("words.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tIt is x.\tA\n", "the first is 'It is x.'"),
         ("letters.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tB\tThe answer is A.\n", ""),
         ("small.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tb\tThe answer is A.\n", ""),
+        (
+            "some.tsv",
+            VLMEVALKIT + "".join(f"{n}\tW?\tx\ty\t{key}\tA\n" for n, key in enumerate(KEYS)),
+            "2 of 3 rows have no key, so that nothing there is right or wrong; the first is '0'",
+        ),
         (
             "none.jsonl",
             '{"id": "1", "choices": ["x", "y"], "reply": "A"}\n',
@@ -400,6 +406,40 @@ def test_a_file_of_which_nothing_can_be_right_says_why(
     assert len(warnings) == bool(says) and says in "".join(warnings)
     warned = "\n".join(doubts(read_logs(tmp_path / name)[0]))
     assert says in warned and bool(says) == bool(warned), "compare says the same"
+
+
+COUNTED = {"idx": "val_Counting_1", "reply": "(A) 1"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "scored", "warned"),
+    [
+        ("hidden", False, ""),
+        ("", False, ""),
+        ("3", False, "not one of 1 keys is a choice"),
+        ("(A)", True, ""),
+        ("b", True, ""),
+    ],
+)
+def test_a_key_that_is_no_letter_is_never_a_choice_without_words(
+    tmp_path: Path, answer: str, scored: bool, warned: str
+) -> None:
+    """Counting's choices are empty texts, of which a hidden key was the first."""
+    file, out = write(tmp_path / "c.jsonl", [{**COUNTED, "answer": answer}]), tmp_path / "c.tsv"
+    lines = list(replies_lines([file], exports=[out]))
+    assert ("scored=1" in lines[0]) == scored
+    assert [line for line in lines if line.startswith("warning")] == [
+        line for line in lines if warned and warned in line
+    ]
+    assert read_logs(file)[0].rows["value"].notna().tolist() == [scored], "compare says the same"
+    assert out.read_text().splitlines()[1].split("\t")[-3] == ("AB"[answer == "b"] * scored)
+
+
+def test_recorded_replies_are_scored_by_their_own_keys(shared_data: Path) -> None:
+    """The published figures of val, without naming its key."""
+    first, _ = replies_lines([shared_data / "blink_replies" / "GPT4V.jsonl.gz"])
+    got = figures(first)[1]
+    assert (got["n"], got["macro"], got["micro"]) == ("1901", *GOLDEN["GPT4V"])
 
 
 def test_a_letter_in_lower_case_is_the_key_of_its_choice(tmp_path: Path) -> None:
