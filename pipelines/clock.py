@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 __all__: list[str] = []
@@ -99,3 +99,11 @@ def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
     """Count the time inside as time for this kind of work, where a clock is running."""
     clock = _running
     return nullcontext() if clock is None else clock.spend(kind, **facts)
+
+
+def add_seconds(seconds: Mapping[str, float]) -> None:
+    """Count, where a clock is running, what another process has spent."""
+    if clock := _running:
+        with clock.lock:
+            for kind, spent in seconds.items():
+                clock.seconds[kind] += spent

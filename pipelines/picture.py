@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -23,7 +23,7 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.png import AS_BEFORE, opencv_png, to_png
+from looktwice.pipelines.png import AS_BEFORE, opencv_png, speaks_of_exif, to_png
 
 __all__ = ["Picture", "Pixels"]
 
@@ -140,20 +140,9 @@ def _formats() -> tuple[str, ...]:
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:
-    if image.format == "PNG" and not _speaks_of_exif(data):
+    if image.format == "PNG" and not speaks_of_exif(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
     return int(image.getexif().get(ORIENTATION, 1))
-
-
-def _speaks_of_exif(data: bytes) -> bool:
-    """Whether a chunk of a PNG other than its pixels does, which are most of it."""
-    place = 8
-    while place < len(data):
-        end = place + 12 + int.from_bytes(data[place : place + 4])
-        if data[place + 4 : place + 8] != b"IDAT" and b"exif" in data[place:end].lower():
-            return True
-        place = end
-    return False
 
 
 def _profile(image: Image.Image) -> ImageCms.ImageCmsProfile | None:
@@ -235,10 +224,13 @@ class Payload:
     media_type: str
     sha: str
     note: str
+    _url: DataURL | None = field(default=None, repr=False, compare=False)
 
     @property
     def data_url(self) -> DataURL:
         """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
+        if self._url is not None:
+            return self._url
         return DataURL(f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}")
 
 
@@ -326,8 +318,9 @@ class Picture:
     @_kept_property
     def pixels(self) -> Pixels:
         """HxWx3 RGB uint8, read-only; the same array at every call."""
+        data = self._payload.data if self._fetch is None else self.source
         with spend("decode"):
-            pixels = decode(self.source, self.name)
+            pixels = decode(data, self.name)
         pixels.flags.writeable = False
         return pixels
 

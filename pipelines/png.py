@@ -44,6 +44,17 @@ def opencv_png(pixels: NDArray[np.uint8]) -> bytes:
     return bytes(cv2.imencode(".png", bgr, OPENCV_SETTINGS)[1])
 
 
+def speaks_of_exif(data: bytes) -> bool:
+    """Whether a chunk of a PNG other than its pixels does, which are most of it."""
+    place = 8
+    while place < len(data):
+        end = place + 12 + int.from_bytes(data[place : place + 4])
+        if data[place + 4 : place + 8] != b"IDAT" and b"exif" in data[place:end].lower():
+            return True
+        place = end
+    return False
+
+
 @contextmanager
 def bytes_as_before() -> Iterator[None]:
     """Inside, in this thread, pictures have the bytes that OpenCV gave them."""

@@ -26,7 +26,7 @@ from looktwice.eval.runs.made_with import (
     installed_versions,
     shard_of,
 )
-from looktwice.eval.runs.walk import Progress, Walk, build_tree
+from looktwice.eval.runs.walk import DrawFirst, Progress, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.plan import Plan
@@ -114,8 +114,8 @@ class Run:
     there are any. `choose` says which of a task's items are asked of which arms, one after the
     other, and `chosen_by` how; without it, all of them of all. `on_begin` is called with the
     samples and draws of each arm that are done, `on_record` with every record written, `on_skipped`
-    with the number of records that an earlier run wrote. `in_parts` says that other runs do the
-    rest of it.
+    with the number of records that an earlier run wrote. `draw_first` may run the first stages of a
+    sample elsewhere. `in_parts` says that other runs do the rest of it.
     """
 
     plan: Plan
@@ -128,6 +128,7 @@ class Run:
     on_begin: Callable[[Mapping[str, set[tuple[str, int]]]], None] = lambda done: None
     on_record: Callable[[Arm, SampleRow, Record], None] = lambda arm, row, record: None
     on_skipped: Callable[[int], None] = lambda number: None
+    draw_first: DrawFirst = lambda roots, state, is_wanted: {}
     in_parts: bool = False
     progress: Progress = field(default_factory=Progress)
     models: dict[int, Any] = field(default_factory=dict)
@@ -320,7 +321,8 @@ class Run:
 
     def _walks(self, work: Work, crew: Crew) -> Iterator[Task]:
         """What begins the walk of each sample."""
-        walk = partial(Walk, self.models, work.writer, crew, self.progress, self.note)
+        about = self.models, work.writer, crew, self.progress, self.note, self.draw_first
+        walk = partial(Walk, *about)
         for (task_id, seed, draw), arms in self.groups().items():
             ids = work.same.get(task_id, ())
             if ids and all((a.id, name, draw) in work.done for a in arms for name in ids):

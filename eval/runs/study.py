@@ -41,6 +41,7 @@ from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.pipeline import Pipeline, say_stage_fault
+from looktwice.pipelines.runtime.drawers import Drawers
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import Stage
@@ -106,6 +107,8 @@ class Study:
         slowest = list[Slow]()
         run.on_record = _score_for_display(display, scorers, slowest, ledger, self.steering)
         run.on_skipped = display.skip
+        drawers = Drawers(most, self.say)
+        run.draw_first = drawers
         if not self.only_cached:
             run.on_begin = partial(self._announce, run, most, models)
         try:
@@ -117,6 +120,7 @@ class Study:
             self._say_times(clock, slowest)
             return summary
         finally:
+            drawers.close()
             ledger.write()
             models.close()
             close_networks()

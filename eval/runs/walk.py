@@ -63,6 +63,11 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
     return list(roots.values())
 
 
+DrawFirst = Callable[[Sequence[TreeNode], State, Callable[[TreeNode], bool]], dict[int, State]]
+"""Gives the states behind the first nodes of a tree that are wanted, by the identity of the nodes;
+of those that it leaves out, the walk runs the stages."""
+
+
 def none_of(stage: Stage) -> NoModel:
     """What a stage has that may call no model, or to whose pipeline none was given."""
     if asks_model(stage):
@@ -137,8 +142,9 @@ class Progress:
 class Walk:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    All walks of a run share the wrapped models by id of the original, the writer, the crew, and
-    `note`, which is told of every record; a task takes one of the crew's turns, which it gives back
+    All walks of a run share the wrapped models by id of the original, the writer, the crew, `note`,
+    which is told of every record, and `draw_first`, which gives the states behind nodes that were
+    run elsewhere, by their identity; a task takes one of the crew's turns, which it gives back
     while it waits to ask again. A stage task runs one stage and goes on with the first child of its
     node, the others go to the crew.
     """
@@ -148,11 +154,13 @@ class Walk:
     crew: Crew
     progress: Progress
     note: Callable[[Arm, SampleRow, Record], None]
+    draw_first: DrawFirst
     sample: Sample
     row: SampleRow
     draw: int
     wanted: frozenset[str]
     pending: int = 1
+    drawn: dict[int, State] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, roots: Sequence[TreeNode], seed: int) -> bool:
@@ -189,6 +197,7 @@ class Walk:
         except ValueError as exc:
             error = describe_failure(exc)
         if not error:
+            self.drawn = self.draw_first(roots, state, self._is_wanted)
             self._run_children(roots, state)
             return
         for root in roots:
@@ -196,11 +205,14 @@ class Walk:
 
     def _run_children(self, nodes: Iterable[TreeNode], state: State) -> None:
         """The first in this thread, so that a sample stays in one where it has one way to go."""
-        wanted = [node for node in nodes if any(arm.id in self.wanted for arm in node.arms())]
+        wanted = [node for node in nodes if self._is_wanted(node)]
         for node in wanted[1:]:
             self._submit(partial(self._run_stage, node, state))
         for node in wanted[:1]:
             self._run_stage(node, state)
+
+    def _is_wanted(self, node: TreeNode) -> bool:
+        return any(arm.id in self.wanted for arm in node.arms())
 
     def _run_stage(self, node: TreeNode, state: State) -> None:
         """Run one stage; while the run is being stopped, only where a reply would be lost
@@ -213,8 +225,10 @@ class Walk:
             model, self.sample.id, progress.raise_if_stopped, lambda second: models[id(second)]
         )
         try:
-            with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
-                state = step(node.slot, node.stage, state, recorder)
+            if (after := self.drawn.pop(id(node), None)) is None:
+                with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
+                    after = step(node.slot, node.stage, state, recorder)
+            state = after
         except StageFailed as exc:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):

@@ -1,0 +1,137 @@
+"""Processes that draw: records as without them, also where one is killed or a stage fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import RunOptions, Study, study
+from looktwice.eval.tasks import Facts
+from looktwice.pipelines.config import Plan
+from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.png import to_png
+from looktwice.pipelines.runtime.drawers import SETTING, Drawers
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.prompting.controls import PermuteChoices
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import ZoomOnMarks
+from looktwice.prompting.wording import MultipleChoice
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Pictures of noise, some as pixels and some encoded, with a point; one of them cannot be read,
+    and of one the point is so close to the rim that its label has no room."""
+
+    n: int = 6
+
+    @property
+    def facts(self) -> Facts:
+        return Facts("noise")
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[Item]:
+        for number in range(self.n):
+            side = 14 if number == 3 else 64
+            pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), np.uint8)
+            picture = Picture(pixels) if number % 2 else Picture.encoded(to_png(pixels))
+            if number == 4:
+                picture = Picture.encoded(b"no image", "broken")
+            marks = (Point("A", 7.0, 7.0),)
+            yield Item(Sample(f"n{number}", "Which?", (picture,), ("one", "two"), marks), "A")
+
+
+@dataclass(frozen=True)
+class Own(WithoutModel):
+    """A stage of a user's."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        return state.with_notes(f"drawn in {os.getpid()}")
+
+
+ARMS: dict[str, dict[str, Any]] = {
+    "circles": {"mark": Circles()},
+    "zoomed": {"mark": Circles(radius=5), "zoom": ZoomOnMarks()},
+    "shuffled": {"mark": Circles(), "shuffle": PermuteChoices()},
+    "own": {"own": Own(), "mark": Circles()},
+    "plain": {},
+}
+
+
+class Seen(Drawers):
+    """Notes how many states came of processes; `kill` ends one before it draws."""
+
+    kill = False
+    came: list[int] = []  # noqa: RUF012
+    said: list[str] = []  # noqa: RUF012
+
+    def __call__(self, *about: Any) -> dict[int, State]:
+        if self.kill and self.ready.is_set() and self.drawers:
+            self.drawers[0].process.kill()
+        states = super().__call__(*about)
+        self.came.append(len(states))
+        return states
+
+
+def run(folder: Path, drawers: int, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The records of a run with so many processes, without times, in a fixed order."""
+    monkeypatch.setenv(SETTING, str(drawers))
+    arms = []
+    for name, stages in ARMS.items():
+        whole = {**stages, "choose": MultipleChoice(), "ask": Ask()}
+        arm = Arm(name, {}, "noise", Noise(), Scripted("(A)"), whole, Robust(), 1, 0)
+        arms.append(with_id(arm))
+    told = StringIO()
+    console, options = Console(file=told, width=200), RunOptions(workers=1)
+    Study(Plan("drawn", tuple(arms)), folder, options, console=console)()
+    rows = []
+    for record in RunFolder(folder / "drawn").last_records():
+        row = json.loads(record.to_line())
+        row.pop("timings")
+        row["error"] = re.sub(r" at 0x\w+", "", row["error"])
+        rows.append(row)
+    Seen.said.append(told.getvalue())
+    return sorted(rows, key=lambda row: (row["point"], row["sample"]))
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_records_are_as_without_processes(
+    kill: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "Drawers", Seen)
+    monkeypatch.setattr(Seen, "kill", kill)
+    Seen.came.clear()
+    alone = run(tmp_path / "alone", 0, monkeypatch)
+    assert set(Seen.came) == {0}
+    Seen.came.clear()
+    assert run(tmp_path / "beside", 2, monkeypatch) == alone
+    # the stages of five arms before the first question, but those of one that a user's begins
+    assert max(Seen.came) == 8 and (Seen.came[-1] == 0) == kill
+    assert ("a process that draws pictures has ended" in Seen.said[-1]) == kill
+    names = {
+        path.name
+        for folder in ("alone", "beside")
+        for path in (tmp_path / folder / "drawn" / "blobs").glob("*/*")
+    }
+    assert names == {path.name for path in (tmp_path / "alone" / "drawn" / "blobs").glob("*/*")}
