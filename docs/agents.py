@@ -28,7 +28,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting import agent
-from looktwice.prompting.agent import NativeCalls, PlainCalls, TaggedCalls
+from looktwice.prompting.agent import CodeCalls, NativeCalls, PlainCalls, TaggedCalls
 from looktwice.prompting.agent.episode import read_looks
 
 HERE = Path(__file__).resolve().parent
@@ -86,8 +86,36 @@ every image before it is sent, and tools cut from the whole one, so that a zoom 
 FORMS = """\
 ## How tools are asked for
 
-`protocol` is one of three; arguments are read as JSON, checked by pydantic and never evaluated, and nothing but the
+`protocol` is one of four; arguments are read as JSON, checked by pydantic and never evaluated, and nothing but the
 reply itself can call a tool: not the question, not the words of a tool, not what is written in an image.
+"""
+TRAINED = """\
+## Agents that were trained elsewhere
+
+A model that was trained to zoom knows one form of it: its own tags, names and coordinates; another may be worth points. For four
+of them that form is a small configuration each, to run or to `include`:
+
+```yaml
+include: agent_deepeyes.yaml
+task: {use: eval.tasks.Folder, path: my_questions}
+```
+
+| configuration | a call | places | images are called | result in | replies stop at |
+| --- | --- | --- | --- | --- | --- |
+| `agent_deepeyes` ([2505.14362](https://arxiv.org/abs/2505.14362)) | `<tool_call>` with `image_zoom_in_tool`, `bbox_2d`, `label` | pixels as seen | always the first | `<tool_response>` | their end |
+| `agent_mini_o3` ([2509.07969](https://arxiv.org/abs/2509.07969)) | `<grounding>` with `bbox_2d`, `source` | 0-1 | `original_image`, `observation_1` | a line "Observation 1:" | `</grounding>` |
+| `agent_thyme` ([2508.11630](https://arxiv.org/abs/2508.11630)) | `<code>` with Python | pixels as seen | the last | `<sandbox_output>` | `</code>` |
+| `agent_qwen3_vl` | `<tool_call>` with `image_zoom_in_tool`, `bbox_2d`, `label`, `img_idx` | 0-1000 | from 0 | `<tool_response>` | their end |
+
+What is reproduced: the form, as a golden conversation of each shows (`tests/prompting/agent/trained.yaml`); a simulated reader who asks in
+these forms answers none to two of eight questions at 480 pixels, and all eight with the zooms of any of the four. What differs: the words of system and results are
+ours, with the papers' structure (`system: {file: ...}`, `protocol: {how: "", then: {file: ...}}` take theirs); no result on these models is
+claimed. A stop string is a setting that counts: users measure two points on V* by one with DeepEyes ([#60](https://github.com/Visual-Agent/DeepEyes/issues/60)).
+
+**No code is run.** Thyme writes Python; here it is read for what `prompting.agent.Edit` can do, a crop and then `rotate`, `mirror`, `flip`,
+`contrast`, `brightness`, `sharpness` and `color`, and everything else in it is passed over; code without one of them, or with places that it
+computes, is refused with the reason. So a score is a lower bound of what it has with a sandbox; Thyme's own loop also goes on within one turn of the
+assistant, which chat servers do not offer. `Edit` is a tool for every other agent as well.
 """
 BOUNDS = """\
 ## What bounds it
@@ -223,7 +251,8 @@ def tools() -> str:
     lines = [
         f"| `prompting.agent.{name}` | {summary(cls)} |"
         for name, cls in classes.items()
-        if getattr(cls, "__module__", "").endswith(("tools", "words"))
+        if getattr(cls, "__module__", "").endswith(("tools", "words", "trained"))
+        and hasattr(cls, "arguments")
     ]
     example = (
         f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
@@ -232,12 +261,13 @@ def tools() -> str:
 
 
 def forms() -> str:
-    """A call in each of the three forms."""
+    """A call in each of the four forms."""
     call = 'zoom", "arguments": {"image": 1, "box": [114, 144, 330, 306]}}'
     shown = {
         NativeCalls: "(a function call of the server, with a JSON schema)",
         TaggedCalls: f'<tool_call>{{"name": "{call}</tool_call>',
         PlainCalls: 'CALL zoom {"image": 1, "box": [114, 144, 330, 306]}',
+        CodeCalls: "<code>\npart = image.crop((114, 144, 330, 306)).rotate(90)\n</code>",
     }
     parts = [
         f"`prompting.agent.{form.__name__}`: {summary(form)}\n\n```\n{words}\n```\n"
@@ -280,7 +310,7 @@ def write(page: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.webp"):
         old.unlink()
-    parts = [HEAD, trace(folder), RUN.format(table=table()), tools(), forms(), BOUNDS]
+    parts = [HEAD, trace(folder), RUN.format(table=table()), tools(), forms(), TRAINED, BOUNDS]
     page.write_text("\n".join(parts), encoding="utf-8")
 
 

@@ -242,7 +242,10 @@ PROCESSORS: tuple[tuple[str, Callable[[Size], Layout]], ...] = (
     (r"llava-onevision", partial(tiles_of_list, tile=384, patch=14, grids=SIX_BY_SIX, most=9)),
     (r"llava-(v?1\.5)", partial(cut, side=336, patch=14)),
     (r"qwen3(\.\d+)?-vl", partial(whole_patches, patch=32, least=65_536, most=16_777_216)),
-    (r"qwen2(\.5)?-vl|qvq", partial(whole_patches, patch=28, least=3_136, most=12_845_056)),
+    (
+        r"qwen2(\.5)?-vl|qvq|deepeyes|mini-o3|thyme",
+        partial(whole_patches, patch=28, least=3_136, most=12_845_056),
+    ),
     (r"glm-4\.\dv", partial(whole_patches, patch=28, least=6_272, most=4_816_896)),
     (r"ernie-4\.5-vl", partial(whole_patches, patch=28, least=3_136, most=4_842_768)),
     (r"paddleocr-vl", partial(whole_patches, patch=28, least=147_456, most=2_359_296)),

@@ -33,4 +33,5 @@ from .tools import (
     Zoom as Zoom,
     ZoomOnFaces as ZoomOnFaces,
 )
+from .trained import CodeCalls as CodeCalls, Edit as Edit, ZoomIn as ZoomIn
 from .words import CompareRegions as CompareRegions, TellNearer as TellNearer

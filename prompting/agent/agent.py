@@ -51,11 +51,13 @@ class Agent:
 
     `tools` maps the names by which the model calls them to tools of `prompting.agent` or classes of
     your own (docs/howto/own.md shows one). `protocol` is the format of the calls: `NativeCalls`,
-    `TaggedCalls` or `PlainCalls`. `system` stands in front of the conversation, `{unit}` in it for
-    the frame of coordinates. The model gives coordinates in the frame `coordinates` of the image
-    that it was sent. `fit` is a stage that resizes every image before it is sent; tools work on the
-    image before that, so a zoom shows detail that the resized image has lost. `history` says what
-    of the earlier turns is sent again.
+    `TaggedCalls`, `PlainCalls` or `CodeCalls`. `system` stands in front of the conversation,
+    `{unit}` in it for the frame of coordinates. The model gives coordinates in the frame
+    `coordinates` of the image that it was sent. `label` stands before each image, `{n}` in it for
+    its number, and `{k}` for its number among those that tools brought; empty, nothing does. `fit`
+    is a stage that resizes every image before it is sent; tools work on the image before that, so a
+    zoom shows detail that the resized image has lost. `history` says what of the earlier turns is
+    sent again.
 
     A reply without a tool call is the final answer, which is read when the run is scored. An answer
     given through the tool `prompting.agent.Answer` is read by `reader`. When one of the `bounds` is
@@ -94,6 +96,7 @@ class Agent:
     options: CallOptions = field(default_factory=CallOptions)
     results: ResultControl | None = None
     afresh: bool = False
+    label: Text = "Image {n}"
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -146,7 +149,7 @@ class Agent:
         episode = Episode(state, model, state.messages, shown, len(shown), calls_made(state, model))
         parts: list[str | View] = []
         for number in range(1, len(shown) + 1):
-            parts += episode.image_parts(number, self.coordinates)
+            parts += episode.image_parts(number, self.coordinates, text_of(self.label))
         parts += filter(None, split_words(state))
         if not parts:
             raise ValueError(
@@ -277,7 +280,7 @@ class Agent:
                 episode.full = full
                 break
             episode.shown.append(image)
-            parts += episode.image_parts(len(episode.shown), self.coordinates)
+            parts += episode.image_parts(len(episode.shown), self.coordinates, text_of(self.label))
         images = tuple(range(first + 1, len(episode.shown) + 1))
         regions = find_new_regions([image.view for image in episode.shown], first)
         omitted = len(shown) - len(images)

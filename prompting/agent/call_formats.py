@@ -12,15 +12,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.wording.instructions import Parts
+from looktwice.prompting.wording.instructions import Parts, Text, read_texts, text_of
 
-_TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.S)
 _CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
 _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
 
@@ -29,7 +28,10 @@ class CallFormat:
     """One format of tool calls and their results; as it stands, calls in the text of a reply, where
     `pattern` finds them."""
 
-    pattern: ClassVar[re.Pattern[str]]
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What finds the calls in a reply."""
+        raise NotImplementedError
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """What the system text says about the tools and the format."""
@@ -126,23 +128,47 @@ class TaggedCalls(CallFormat):
     This is the format of Qwen's chat templates, Hermes and many models trained to use tools; use it
     with servers that do not support function calls. Results are sent in a user turn, in
     <tool_response> tags.
+
+    Models that were trained elsewhere name things otherwise: `tag` and `results` are the names of
+    the tags, without their angles (no `results`, no tags); with `tool` the tags hold the arguments
+    of that tool alone. `how` is said of tools and format in place of our words, `then` behind each
+    result.
     """
 
-    pattern = _TAGGED
+    tag: str = "tool_call"
+    results: str = "tool_response"
+    tool: str = ""
+    how: Text | None = None
+    then: Text = ""
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What stands in tags; the last may lack the closing one, of which servers make a stop."""
+        tag = re.escape(self.tag)
+        return re.compile(rf"<{tag}>(.*?)(?:</{tag}>|(?=<{tag}>)|\Z)", re.S)
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """The tools, and how to call them."""
+        if self.how is not None:
+            return text_of(self.how)
+        call = "the arguments as JSON" if self.tool else '{"name": "NAME", "arguments": {...}}'
+        given = "" if self.tool else ", the arguments as JSON by the tool's parameters"
+        come = f"come back in <{self.results}>" if self.results else "come back"
         return (
-            f'<tools>\n{_list_tools(tools)}\n</tools>\nTo call a tool, write <tool_call>{{"name":'
-            ' "NAME", "arguments": {...}}</tool_call>, the arguments as JSON by the tool\'s'
-            " parameters. Several calls may follow one another. Then stop: the results come back"
-            " in <tool_response>."
+            f"<tools>\n{_list_tools(tools)}\n</tools>\nTo call a tool, write"
+            f" <{self.tag}>{call}</{self.tag}>{given}. Several calls may follow one another. Then"
+            f" stop: the results {come}."
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
         """The call between two tags; without a name if that is not an object with name and
         arguments."""
         text = match[1].strip()
+        if self.tool:
+            return ToolCall(name, self.tool, text)
         try:
             data = read_json(text)
         except ValueError:
@@ -154,8 +180,9 @@ class TaggedCalls(CallFormat):
         return ToolCall(name, data["name"], written)
 
     def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
-        """The result in tags."""
-        return ("<tool_response>", *parts, "</tool_response>")
+        """The result in tags, with what is said behind each."""
+        tags = (f"<{self.results}>", f"</{self.results}>") if self.results else ("", "")
+        return tuple(filter(None, (tags[0], *parts, text_of(self.then), tags[1])))
 
 
 @dataclass(frozen=True)
@@ -166,7 +193,7 @@ class PlainCalls(CallFormat):
     A reply with neither line is malformed.
     """
 
-    pattern = _CALL
+    pattern = _CALL  # of the class: it has no settings
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """The tools, and how to call them."""

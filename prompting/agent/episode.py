@@ -15,7 +15,7 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ShownImage
-from looktwice.prompting.wording.instructions import Parts
+from looktwice.prompting.wording.instructions import Parts, fill_in
 
 LONGEST = 300  # characters of what a note holds of a model's words
 IMAGE_WITHDRAWN = "[this image was taken back]"
@@ -281,11 +281,14 @@ class Episode:
                 whole[number] = replace(turn, parts=tuple(parts))
         self.turns = tuple(whole)
 
-    def image_parts(self, number: int, frame: str) -> Parts:
-        """An image after a line with its number and, if coordinates are in pixels, its size."""
-        sent = self.shown[number - 1].sent
+    def image_parts(self, number: int, frame: str, label: str) -> Parts:
+        """An image after a line with its label and, if coordinates are in pixels, its size; without
+        a line where there is no label, or none for the sample's own images."""
+        sent, brought = self.shown[number - 1].sent, number - self.first
+        if not label or ("{k}" in label and brought < 1):
+            return (sent,)
         size = f" ({sent.size[0]} x {sent.size[1]} pixels)" if frame == "pixels" else ""
-        return f"Image {number}{size}:", sent
+        return f"{fill_in(label, n=str(number), k=str(brought))}{size}:", sent
 
 
 def _megapixels(view: View) -> float:

@@ -164,7 +164,7 @@ def parse_arguments(
             raise ToolError(f"there is no image {getattr(given, name)}; there are {numbers}")
     on = places.get("image", len(shown))
     for name, info in fields.items():
-        if COORDINATES in info.metadata:
+        if COORDINATES in info.metadata and getattr(given, name) is not None:
             places[name] = shown[on - 1].place(getattr(given, name), frame, f"image {on}")
     return given.model_copy(update=places), given.model_dump(mode="json")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -125,7 +125,7 @@ class Zoom:
     tries: int = CANDIDATES
     seed: int = 0
 
-    arguments = BoxArguments
+    arguments: ClassVar[type[BoxArguments]] = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """The crop. Raises ToolError."""

@@ -1,0 +1,243 @@
+"""What agents call that were trained elsewhere: a zoom under the names they know, image operations
+of a closed vocabulary, and Python code that is read for such operations and never run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from PIL import Image, ImageEnhance
+from pydantic import AliasChoices, Field, model_validator
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.model import ToolCall
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent.call_formats import TaggedCalls
+from looktwice.prompting.agent.tool import (
+    COORDINATES,
+    BoxArguments,
+    BoxCoordinates,
+    ImageArguments,
+    ImageNumber,
+    ToolResult,
+    run_stage_on_image,
+)
+from looktwice.prompting.agent.tools import ASKED, CROP, MAX_MEGAPIXELS, Zoom
+from looktwice.prompting.coordinates import ToolError
+from looktwice.prompting.views.crop import Crop
+from looktwice.prompting.views.zoom import ZoomOnMarks
+
+BBOX = AliasChoices("bbox_2d", "box", "bbox")
+SOURCE = re.compile(r"original_image|observation_(\d{1,6})")
+
+
+class ZoomInArguments(BoxArguments):
+    """A box as `bbox_2d`, and a label; of the first image, or of the one that `img_idx` numbers
+    from 0 or `source` names, "original_image" or "observation_1"."""
+
+    image: ImageNumber = Field(
+        default_factory=lambda: 1,
+        validation_alias=AliasChoices("img_idx", "image"),
+        description="number of the image, from 0; left out, the first",
+    )
+    box: BoxCoordinates = Field(
+        validation_alias=BBOX, description="left, top, right and bottom edge of the box, in {unit}"
+    )
+    label: str = Field("", max_length=400, description="what is there")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_image(cls, data: dict[str, Any]) -> dict[str, Any]:
+        given = dict(data)
+        index, source = given.pop("img_idx", None), given.pop("source", None)
+        if index is not None:
+            if index not in range(1_000_000):
+                raise ValueError(f"img_idx counts from 0, found {index!r}")
+            given["image"] = int(index) + 1
+        elif source is not None:
+            if (name := SOURCE.fullmatch(str(source))) is None:
+                raise ValueError(f"source is original_image or observation_1, found {source!r}")
+            given["image"] = int(name[1] or 0) + 1
+        return given
+
+
+@dataclass(frozen=True)
+class ZoomIn(Zoom):
+    """`prompting.agent.Zoom` under the arguments that DeepEyes, Mini-o3 and Qwen3-VL know:
+    `bbox_2d`, `label`, and the image as `img_idx` or `source`.
+
+    Without either it is the first image. Samples of Mini-o3 have one image, of which observations
+    are counted.
+    """
+
+    arguments: ClassVar[type[BoxArguments]] = ZoomInArguments
+
+
+def _enhanced(view: View, amount: float, kind: Callable[[Image.Image], Any]) -> View:
+    enhanced = kind(Image.fromarray(view.pixels)).enhance(amount)
+    return view.with_pixels(np.asarray(enhanced))
+
+
+def _rotated(view: View, degrees: float) -> View:
+    width, height = transforms.turned_size(view.size, degrees)
+    if width * height > MAX_MEGAPIXELS * 1e6:
+        raise ToolError("the turned image would be too large; turn a part of it")
+    return transforms.rotate(view, degrees)
+
+
+OPERATIONS: Mapping[str, Callable[[View, float], View]] = {
+    "rotate": _rotated,
+    "mirror": lambda view, amount: transforms.flip(view),
+    "flip": lambda view, amount: transforms.flip(transforms.rotate(view, 180)),
+    "contrast": partial(_enhanced, kind=ImageEnhance.Contrast),
+    "brightness": partial(_enhanced, kind=ImageEnhance.Brightness),
+    "sharpness": partial(_enhanced, kind=ImageEnhance.Sharpness),
+    "color": partial(_enhanced, kind=ImageEnhance.Color),
+}
+"""What an operation makes of a view and its amount: degrees counter-clockwise, or a factor that is
+1 for no change."""
+STEP = re.compile(r"(\w+)(?: (-?\d{1,4}(?:\.\d+)?))?")
+
+
+class EditArguments(ImageArguments):
+    """A part of an image, and what is done to it."""
+
+    box: Annotated[tuple[float, float, float, float] | None, COORDINATES] = Field(
+        None,
+        validation_alias=BBOX,
+        description="left, top, right and bottom edge of the part, in {unit}; without it, all",
+    )
+    steps: tuple[str, ...] = Field(
+        (),
+        max_length=8,
+        description=(
+            "done in this order: 'rotate DEGREES' counter-clockwise, 'mirror', 'flip' (upside"
+            " down), 'contrast F', 'brightness F', 'sharpness F', 'color F', of which 1 changes"
+            " nothing"
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Image operations of a closed vocabulary, `OPERATIONS`, on a part of an image: what agents do
+    that write Python, without a sandbox. `crop` says how the part is cropped."""
+
+    description: str = "Shows a part of an image, or all of it, turned, mirrored or enhanced."
+    crop: Crop = CROP
+
+    arguments = EditArguments
+
+    def __call__(self, state: State, arguments: EditArguments) -> ToolResult:
+        """The image behind all steps. Raises ToolError."""
+        view = before = state.views[arguments.image - 1]
+        if arguments.box:
+            box = Box(ASKED, *arguments.box)
+            view = run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box).views[0]
+        for step in arguments.steps:
+            words = STEP.fullmatch(step)
+            if words is None or words[1] not in OPERATIONS:
+                raise ToolError(f"{step!r} cannot be done; {', '.join(OPERATIONS)} can")
+            amount = float(words[2] or 1)
+            if words[1] != "rotate" and not 0 <= amount <= 20:
+                raise ToolError(f"{step!r}: a factor is 0 to 20")
+            view = OPERATIONS[words[1]](view, amount)
+        if view is before:
+            raise ToolError("nothing is asked for; give a box, or steps")
+        return ToolResult("", (view,))
+
+
+@dataclass(frozen=True)
+class CodeCalls(TaggedCalls):
+    """Python code in `<code>` tags, as Thyme writes it: read for operations of Pillow, never run,
+    and turned into one call of `tool`, a `prompting.agent.Edit`.
+
+    One crop to numbers, or names that hold numbers, may stand first; `rotate`, `transpose`,
+    `ImageOps.mirror` and `flip`, and `ImageEnhance` may follow. All else is passed over: results
+    have the size that the agent's `fit` gives them. Code without an operation is refused.
+    """
+
+    tag: str = "code"
+    results: str = "sandbox_output"
+    tool: str = "edit"
+
+    def parse(self, name: str, match: re.Match[str]) -> ToolCall:
+        """The call that the code stands for."""
+        code = match[1].strip().removeprefix("```python").removesuffix("```")
+        try:
+            arguments = read_code(code)
+            if not any(arguments.values()):
+                raise ValueError("no operation in it")
+        except (SyntaxError, ValueError, TypeError, RecursionError) as exc:
+            arguments = {"steps": [f"code (it is read, not run: {str(exc)[:80]})"]}
+        return ToolCall(name, self.tool, json.dumps(arguments))
+
+
+TRANSPOSED = {
+    "FLIP_LEFT_RIGHT": "mirror",
+    "FLIP_TOP_BOTTOM": "flip",
+    "ROTATE_90": "rotate 90",
+    "ROTATE_180": "rotate 180",
+    "ROTATE_270": "rotate 270",
+}
+
+
+def read_code(code: str) -> dict[str, Any]:
+    """The arguments of `Edit` for which Python code stands. Raises SyntaxError, and ValueError for
+    what is no operation of its vocabulary."""
+    numbers, steps = dict[str, Any](), list[str]()
+    box, enhancer = None, ""
+    nodes = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign | ast.Call))
+    for node in sorted(nodes, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0)):
+        if isinstance(node, ast.Assign):
+            numbers |= _bound(node, numbers)
+            continue
+        verb = ast.unparse(node.func).rpartition(".")[2]
+        first = next(iter([*node.args, *(word.value for word in node.keywords)]), None)
+        if verb == "crop":
+            if box or steps:
+                raise ValueError("one crop, before all else")
+            box = _value(first, numbers)
+        elif verb.istitle() and verb.lower() in OPERATIONS:
+            enhancer = verb.lower()
+        elif verb in ("rotate", "enhance"):
+            steps.append(f"{enhancer if verb == 'enhance' else verb} {_value(first, numbers):g}")
+        elif verb == "transpose" and first:
+            steps.append(TRANSPOSED.get(ast.unparse(first).rpartition(".")[2], verb))
+        elif verb in ("mirror", "flip"):
+            steps.append(verb)
+    return {"box": box, "steps": steps}
+
+
+def _bound(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The names to which an assignment gives constants, and these."""
+    target = node.targets[0]
+    try:
+        value = _value(node.value, numbers)
+    except (ValueError, TypeError):
+        return {}
+    if isinstance(target, ast.Tuple) and isinstance(value, list):
+        names = [ast.unparse(name) for name in target.elts]
+        return dict(zip(names, value, strict=False))
+    return {ast.unparse(target): value}
+
+
+def _value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:
+    """A constant, or a list of them. Raises ValueError for what would have to be computed."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return [_value(inner, numbers) for inner in node.elts]
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tuple", "list", "int", "float"):
+        return _value(node.args[0] if node.args else None, numbers)
+    if isinstance(node, ast.Name) and node.id in numbers:
+        return numbers[node.id]
+    if node is None:
+        raise ValueError("an argument is missing")
+    return ast.literal_eval(node)

@@ -1,0 +1,189 @@
+"""Agents that were trained elsewhere: what they say is understood, their pictures come back in the
+form they know, and code is read and never run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.eval.tasks import LettersAndShapes, NearSighted
+from looktwice.eval.tasks.base import checked_items
+from looktwice.pipelines import transforms
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Tool
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel, Pipeline
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent import Agent, CodeCalls, Edit, ZoomIn
+from looktwice.prompting.agent.episode import read_looks
+from looktwice.prompting.views import LongestSide
+from tests.paths import CONFIGS
+from tests.prompting.scenes import table
+
+CASES = table("agent/trained.yaml")
+ys, xs = np.mgrid[:420, :560]
+PICTURE = Picture(np.dstack([xs // 3, ys // 2, np.full_like(xs, 200)]).astype(np.uint8))
+START = State.start(Sample("s", "Which letter is it?", (PICTURE,)))
+
+
+@pytest.mark.parametrize("case", CASES["conversations"], ids=lambda case: case["preset"])
+def test_golden_conversations(case: dict[str, Any]) -> None:
+    (arm,) = load_plan(CONFIGS / f"{case['preset']}.yaml").points
+    after = Pipeline(arm.stages)(START, Scripted(case["replies"]))
+    turns = [
+        [turn.role, *(part if isinstance(part, str) else list(part.size) for part in turn.parts)]
+        for turn in after.messages[1:]
+    ]
+    assert turns == [
+        [role, case["replies"][parts[0]]] if role == "assistant" else [role, *parts]
+        for role, *parts in case["turns"]
+    ]
+    looks = read_looks(after.notes)
+    assert looks[0].regions == ((0, 280, 210, 420, 315),)
+    assert [look.regions for look in looks[1:]] in ([], [()], [((0, 280, 210, 350, 315),)])
+    assert "K" in str(arm.read(after, NoModel()).answer)
+
+
+@pytest.mark.parametrize(("code", "read"), CASES["code"])
+def test_code_is_read_and_never_run(code: str, read: dict[str, Any] | str) -> None:
+    agent = Agent({"edit": Edit()}, protocol=CodeCalls())
+    reply = Reply(f"<code>\n```python\n{code}\n```\n</code>")
+    ((call,), count) = agent.protocol.read_calls(reply, 3)
+    assert count == 1
+    if isinstance(read, dict):
+        assert json.loads(call.arguments) == read
+        return
+    after = Pipeline({"agent": agent})(START, Scripted([reply, "K"]))
+    (look,) = read_looks(after.notes)
+    assert look.outcome == "failed"
+    assert read in look.reason
+
+
+@pytest.mark.parametrize(
+    ("steps", "same"),
+    [
+        (["mirror"], transforms.flip),
+        (["flip"], lambda view: transforms.rotate(transforms.flip(view), 180)),
+        (["rotate 90", "rotate 270"], lambda view: view),
+        (["contrast 1", "brightness 1.0", "sharpness 1", "color 1"], lambda view: view),
+        (["brightness 0"], lambda view: view.with_pixels(view.pixels * 0)),
+    ],
+)
+def test_operations_do_what_they_say(steps: list[str], same: Any) -> None:
+    edit = Edit()
+    given = edit.arguments.model_validate({"image": 1, "steps": steps})
+    (view,) = edit(START, given).views
+    assert (view.pixels == same(View.of(PICTURE)).pixels).all()
+    assert np.allclose(view.parts[0].affine.matrix, same(View.of(PICTURE)).parts[0].affine.matrix)
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        (["blur 3"], "'blur 3' cannot be done; rotate, mirror"),
+        (["contrast 50"], "a factor is 0 to 20"),
+        (["rotate 90; rm"], "cannot be done"),
+        (["rotate 45"] * 8, "too large"),
+        ([], "nothing is asked for"),
+    ],
+)
+def test_what_no_operation_is_is_refused(steps: list[str], why: str) -> None:
+    wide = State.start(Sample("s", "?", (Picture(np.zeros((2500, 2500, 3), np.uint8)),)))
+    with pytest.raises(ValueError, match=why):
+        Edit()(wide, Edit().arguments.model_validate({"image": 1, "steps": steps}))
+
+
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [
+        ({}, 1),
+        ({"img_idx": 0}, 1),
+        ({"img_idx": 2.0}, 3),
+        ({"source": "original_image"}, 1),
+        ({"source": "observation_2"}, 3),
+        ({"image": 2}, 2),
+        ({"img_idx": -1}, "counts from 0"),
+        ({"img_idx": "first"}, "counts from 0"),
+        ({"img_idx": [1]}, "counts from 0"),
+        ({"source": "photo"}, "source is original_image or observation_1"),
+    ],
+)
+def test_images_are_named_as_agents_know_them(given: dict[str, Any], image: int | str) -> None:
+    whole = {"bbox_2d": [0, 0, 9, 9], "label": "a", **given}
+    if isinstance(image, int):
+        assert ZoomIn.arguments.model_validate(whole).image == image
+    else:
+        with pytest.raises(ValueError, match=image):
+            ZoomIn.arguments.model_validate(whole)
+
+
+@dataclass(frozen=True)
+class Trained(NearSighted):
+    """Sees as NearSighted does, and asks for its zoom in the form of a trained agent."""
+
+    form: str = ""
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        shown = [view for message in messages for view in message.views]
+        words = "".join(message.text for message in messages if message.role == "user")
+        asked = (Message("user", (*shown, words)),)
+        tools = () if "cannot look any further" in words else (Tool("zoom", "", {}),)
+        seen = super().__call__(asked, options=CallOptions(tools=tools))
+        if not seen.tool_calls:
+            return Reply(seen.text.replace("ANSWER: ", "<answer>") + "</answer>")
+        given = json.loads(seen.tool_calls[0].arguments)
+        number = given["image"] - 1
+        source = f"observation_{number}" if number else "original_image"
+        return Reply(
+            f"<think>{seen.text}</think>"
+            + self.form.format(box=given["box"], index=number, source=source)
+        )
+
+
+GROUNDING = '<grounding>{{"bbox_2d": {box}, "source": "{source}"}}</grounding>'
+CALLED = (
+    '<tool_call>{{"name": "image_zoom_in_tool", "arguments": {{"bbox_2d": {box}, "label": "it",'
+    ' "img_idx": {index}}}}}</tool_call>'
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "coordinates", "form"),
+    [
+        ("agent_deepeyes", "pixels", CALLED),
+        ("agent_qwen3_vl", "0-1000", CALLED),
+        (
+            "agent_mini_o3",
+            "0-1",
+            '<grounding>{{"bbox_2d": {box}, "source": "{source}"}}</grounding>',
+        ),
+        ("agent_thyme", "pixels", "<code>box = {box}\nprint(image.crop(tuple(box)).size)</code>"),
+    ],
+)
+def test_a_reader_of_known_acuity_reads_by_their_zooms(
+    preset: str, coordinates: Any, form: str
+) -> None:
+    """At 480 pixels it reads hardly a letter, and nearly all with the zooms of any of them."""
+    (arm,) = load_plan(CONFIGS / f"{preset}.yaml").points
+    agent, model = arm.stages["agent"], Trained(coordinates=coordinates, form=form)
+    assert isinstance(agent, Agent)
+    items = [item for item in checked_items(LettersAndShapes(n=16)) if item.sample.id[0] == "l"]
+    right = []
+    for steps in (0, 3):
+        bounds = replace(agent.bounds, steps=steps)
+        stage = replace(agent, fit=LongestSide(480, grow=True), bounds=bounds)
+        states = [Pipeline({"agent": stage})(State.start(item.sample), model) for item in items]
+        answers = [arm.read(state, NoModel()).answer for state in states]
+        pairs = zip(answers, items, strict=True)
+        right.append(sum(str(answer)[-1:] == item.answer for answer, item in pairs))
+    assert right[0] <= 2
+    assert right[1] == len(items) == 8
