@@ -10,7 +10,9 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from rich.console import Console
@@ -26,16 +28,38 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import make_plan, with_id
-from looktwice.pipelines.config.spec import Arm, asks_model
+from looktwice.pipelines.config.spec import Arm, asks_model, digest, spec
 from looktwice.pipelines.disk import dump_yaml, write_file
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Payload, Picture
 from looktwice.pipelines.pipeline import models_in
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.sample import Item
+from looktwice.pipelines.state import Stage, State, collect_remarks
 from looktwice.pipelines.view import View
 
 KEPT = 256  # pictures that the page may ask for
+KEPT_STATES = 32  # with the pixels of their views
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
+
+
+class KeptStage:
+    """A stage that calls no model, and what it gave behind the same stages on the same question: a
+    run shares that among its arms too."""
+
+    def __init__(self, stage: Stage, key: str, states: OrderedDict[str, State]) -> None:
+        self.stage, self.key, self.states = stage, key, states
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state behind the stage, with its remarks as notes."""
+        if self.key not in self.states:
+            with collect_remarks() as remarks:
+                after = self.stage(state, model)
+            self.states[self.key] = after.with_notes(*remarks)
+        self.states.move_to_end(self.key)
+        if len(self.states) > KEPT_STATES:
+            self.states.popitem(last=False)
+        return self.states[self.key]
 
 
 @dataclass(eq=False)
@@ -48,6 +72,8 @@ class Desk:
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
     shown: OrderedDict[str, Payload] = field(default_factory=OrderedDict)
+    states: OrderedDict[str, State] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
 
     @property
     def scope(self) -> Scope:
@@ -124,7 +150,8 @@ class Desk:
         model = self.model(draft.model) if any(map(asks_model, stages.values())) else None
         made = task, model, stages, Robust(), draft.draws, draft.seed, True
         arm = with_id(Arm("studio", {}, "studio", *made))
-        with use_result_store(self.folder / ".cache" / "findings"):
+        arm = replace(arm, stages=self._keep(arm, task.file))
+        with self.lock, use_result_store(self.folder / ".cache" / "findings"):
             trial = try_arm(arm, item)
         state = trial.state
         if trial.error:
@@ -142,6 +169,14 @@ class Desk:
             "yaml": dump_yaml(study),
             "ms": round(1e3 * (time.perf_counter() - started), 1),
         }
+
+    def _keep(self, arm: Arm, question: str) -> dict[str, Stage]:
+        """The stages of an arm, those before the first that may ask kept."""
+        stages, before = dict(arm.stages), list[Any]([question, arm.seed])
+        for slot, stage in takewhile(lambda pair: not asks_model(pair[1]), arm.stages.items()):
+            before.append([slot, spec(stage)])
+            stages[slot] = KeptStage(stage, digest(before), self.states)
+        return stages
 
     def _view(self, view: View) -> dict[str, Any]:
         payload, (width, height) = view.picture.payload, view.size
