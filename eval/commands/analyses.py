@@ -224,6 +224,40 @@ def tell_thresholds(asked: Asked) -> None:
     print_text_table(table, "thresholds", NOTE)
 
 
+def tell_items(asked: Asked) -> None:
+    """How hard each item is, and what `n` of them, a tenth if not given, tell of each arm's total;
+    both are written beside the run."""
+    from looktwice.eval.display.printable import csv_text
+    from looktwice.eval.display.text_tables import table
+    from looktwice.eval.psychometrics import item_response as response
+    from looktwice.eval.records.records import RunError
+    from looktwice.pipelines.disk import dump_yaml, write_file
+
+    values = response.item_values(asked.run)
+    n = int(asked.settings.get("n") or -(-len(values.units) // 10))
+    if not 1 <= n <= len(values.units):
+        raise RunError(f"n is 1 to {len(values.units)}, the items that all arms answered")
+    try:
+        items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
+    except ValueError as exc:
+        raise RunError(f"{asked.run.folder.path}: {exc}") from exc
+    print_text_table(table(response.COLUMNS, lines), f"totals from {n} items", response.NOTE)
+    rows: list[tuple[str, ...]] = [("task", "sample", "difficulty", "error", "right")]
+    shares = values.value.mean(axis=0)
+    for unit, *numbers in zip(values.units, items.difficulty, items.error, shares, strict=True):
+        rows.append((*unit, *map("{:.3f}".format, numbers)))
+    subset: dict[str, Any] = {}
+    for place in response.pick_items(items, [task for task, _ in values.units], n):
+        task, sample = values.units[place]
+        subset.setdefault(task, {"subset": {"ids": []}})["subset"]["ids"].append(sample)
+    page = asked.page("items.csv")
+    write_file(page, csv_text(rows))
+    short = "task" in asked.run.config and len(subset) == 1
+    node = {"task": subset.popitem()[1]} if short else {"tasks": subset}
+    write_file(page.with_name("subset.yaml"), dump_yaml(node))
+    say(f"items: {page}, and {n} of them in subset.yaml beside it, for `include:` and `--only`")
+
+
 class Finding(NamedTuple):
     """An analysis that takes settings, and says what it found in sentences or on a page."""
 
@@ -236,6 +270,7 @@ FINDINGS = {
     "certify": Finding("What a tool contributes, and by what", ("role",), tell_certificates),
     "audit": Finding("What is answered without the images", ("rule",), tell_audit),
     "probe": Finding("Where in a model the answer is lost", ("held_out", "limit"), tell_probes),
+    "items": Finding("How hard each item is, and totals from few of them", ("n",), tell_items),
     "thresholds": Finding(
         "Accuracy along a field, and its thresholds",
         ("along", "target", "scale", "direction"),

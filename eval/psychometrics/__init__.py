@@ -1,5 +1,5 @@
 """Accuracy along control parameters: psychometric functions, thresholds, and two parameters
-crossed.
+crossed; the difficulty of items, and totals from few of them.
 
 Not here: staircases, which choose what is asked (`adaptive`)."""
 

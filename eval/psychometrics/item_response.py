@@ -1,0 +1,156 @@
+"""Item response: how hard each item is, how able each arm, and what an arm's answers to a few items
+tell of its total (Rasch 1960, by marginal likelihood)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.display.text_tables import Column, names, percent, share_cell
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.statistics.intervals import Estimate, Floats, Z
+from looktwice.eval.statistics.paired import Values
+
+DIFFICULTIES = np.linspace(-8, 8, 65)
+ABILITIES = np.linspace(-6, 6, 121)
+FEWEST = 3  # arms
+NOTE = (
+    "Difficulties are those of Rasch's model, told from the other arms, and so are the items that"
+    " are picked: in every task every so-many-th by difficulty. `predicted` is the share right of"
+    " `all` that those few answers tell, with its 95 % interval; `ability` is in logits, 0 for an"
+    " arm that is right on half of the items of middling difficulty."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """`likely` (items, DIFFICULTIES) is how likely each difficulty of an item is, `spread` the
+    standard deviation of difficulties over items, around 0; `abilities` are those of the arms."""
+
+    abilities: Floats
+    spread: float
+    likely: Floats
+
+    @property
+    def difficulty(self) -> Floats:
+        """The mean difficulty of each item, in logits."""
+        return np.asarray(self.likely @ DIFFICULTIES)
+
+    @property
+    def error(self) -> Floats:
+        """Its standard deviation."""
+        squares = self.likely @ np.square(DIFFICULTIES)
+        return np.asarray(np.sqrt(squares - np.square(self.difficulty)))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the answers to `total.n` items tell: the ability, and the share right of all items."""
+
+    ability: float
+    total: Estimate
+
+
+def fit_items(values: Floats) -> Items:
+    """Items by the values (arms, items) in 0..1, NaN where an arm has none.
+
+    Abilities, and the spread of difficulties that are normal around 0, have the largest marginal
+    likelihood. Raises ValueError for fewer than three arms.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import log_expit, log_softmax, logsumexp
+
+    if len(values) < FEWEST:
+        raise ValueError(f"difficulties are told from {FEWEST} arms or more, found {len(values)}")
+    right, wrong = (np.nan_to_num(side.T) for side in (values, 1 - values))
+
+    def log_likelihoods(parameters: Floats) -> Floats:
+        ahead = parameters[:-1, None] - DIFFICULTIES
+        prior = log_softmax(-np.square(DIFFICULTIES / np.exp(parameters[-1])) / 2)
+        return np.asarray(right @ log_expit(ahead) + wrong @ log_expit(-ahead) + prior)
+
+    def loss(parameters: Floats) -> float:
+        return -float(logsumexp(log_likelihoods(parameters), axis=1).sum())
+
+    start = np.append(4 * np.nanmean(values, axis=1) - 2, 0.0)
+    best = minimize(loss, start, method="L-BFGS-B", bounds=[(-6, 6)] * len(values) + [(-2, 1)]).x
+    likely = np.exp(log_softmax(log_likelihoods(best), axis=1))
+    return Items(best[:-1], float(np.exp(best[-1])), likely)
+
+
+def predict_total(items: Items, answers: Floats) -> Prediction:
+    """What an arm that `items` do not know is right on, by its answers (items,), NaN for items that
+    were not asked.
+
+    Every ability is as likely as any other before; the interval is normal, and holds the answers to
+    come as well. It takes items of one difficulty for alike: those of a task at which the arm is
+    unusually good are to be picked as often as others.
+    """
+    from scipy.special import expit, softmax
+
+    asked = ~np.isnan(answers)
+    chance = items.likely @ expit(ABILITIES - DIFFICULTIES[:, None])
+    given, rest = answers[asked], chance[~asked]
+    fit = given @ np.log(chance[asked]) + (1 - given) @ np.log1p(-chance[asked])
+    weights, n = softmax(fit), len(answers)
+    totals = (given.sum() + rest.sum(axis=0)) / n
+    mean = float(weights @ totals)
+    noise = (rest * (1 - rest)).sum(axis=0) / n**2
+    reach = Z * float(np.sqrt(weights @ (noise + np.square(totals - mean))))
+    low, high = max(0.0, mean - reach), min(1.0, mean + reach)
+    return Prediction(float(weights @ ABILITIES), Estimate(mean, low, high, len(given), len(given)))
+
+
+def pick_items(items: Items, groups: Sequence[Hashable], n: int) -> NDArray[np.int64]:
+    """The places of n items in their order: of items sorted by group and difficulty every
+    so-many-th, equals being shuffled always alike."""
+    codes = {group: code for code, group in enumerate(dict.fromkeys(groups))}
+    mixed = np.random.default_rng(0).random(len(groups))
+    order = np.lexsort(np.array([mixed, items.difficulty, [codes[group] for group in groups]]))
+    return np.sort(order[((np.arange(n) + 0.5) * len(order) / n).astype(int)])
+
+
+@dataclass(frozen=True)
+class ArmPrediction:
+    """The share right of an arm on `n` items, and what it is by some of them."""
+
+    contestant: str
+    right: float
+    n: int
+    prediction: Prediction
+
+
+COLUMNS: tuple[Column[ArmPrediction], ...] = (
+    *names("contestant"),
+    Column("ability", "prediction.ability", "{:.2f}".format),
+    Column("items\nasked", "prediction.total.n"),
+    Column("predicted\n%", "prediction.total", share_cell),
+    Column("all\n%", "right", percent),
+    Column("n", "n"),
+)
+
+
+def item_values(run: RunScores) -> Values[str, tuple[str, str]]:
+    """What every contestant is worth on each (task, sample) that all of them answered."""
+    arms = dict[str, dict[tuple[str, str], float]]()
+    for scores in run.points:
+        own = arms.setdefault(scores.contestant, {})
+        own |= {(scores.point.task, name): value for name, value in scores.comparable.items()}
+    values = Values.of(arms, {})
+    return values.where(values.has())
+
+
+def predict_arms(values: Values[str, tuple[str, str]], n: int) -> Iterator[ArmPrediction]:
+    """Of every arm its total, told from n items as if it had not been asked the others. Raises
+    ValueError."""
+    groups = [task for task, _ in values.units]
+    for number, arm in enumerate(values.arms):
+        items = fit_items(np.delete(values.value, number, axis=0))
+        answers = np.full(len(groups), np.nan)
+        picked = pick_items(items, groups, n)
+        answers[picked] = values[arm][picked]
+        prediction = predict_total(items, answers)
+        yield ArmPrediction(arm, float(values[arm].mean()), len(groups), prediction)
