@@ -33,7 +33,7 @@ COUNTED = 300  # questions behind a share in the table of shortcuts
 HEAD = """\
 # Do You See Me, generated
 
-`eval.tasks.GeneratedDoYouSeeMe` makes the benchmark's seven 2D subtasks, and the two studies of its Appendix O,
+`eval.tasks.GeneratedDoYouSeeMe` makes the benchmark's seven 2D and five 3D subtasks, and the two studies of its Appendix O,
 from our own code: seeded, without end, at the paper's control parameters or any other.
 
 ![A made question of visual-spatial: a grid of shapes, filled and hollow](dysm/visual-spatial-1-1.webp)

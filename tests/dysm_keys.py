@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["color_rows", "shape_rows", "spatial_answer"]
+__all__ = ["color_rows", "shape_rows", "sidecar_answer", "spatial_answer"]
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column) from 0 -> (shape, fill)."""
@@ -73,3 +73,51 @@ def _is_target(found: tuple[str, str], target: str) -> bool:
     fill = words[0] if len(words) == 2 else None
     shape = None if words[-1] == "objects" else words[-1].removesuffix("s")
     return fill in (None, found[1]) and shape in (None, found[0])
+
+
+QUESTIONS_3D = {
+    "shape_discrimination": r"In the scene, how many (\w+)'s are there in total\?",
+    "joint_shape_color": r"In the scene, how many (\w+) (\w+)'s are there\?",
+    "letter_disambiguation": r"In the scene, which letters do you see from left to right\?",
+    "form_constancy": r"Do the shapes on the left and right have the same orientation\?",
+    "visual_spatial": (
+        r"In grid (\d+), starting from the (\w+) at position \(row (\d+), column (\d+)\), how many"
+        r" (\w+)s are there (to the right of|to the left of|ahead|behind|in front of) it in"
+        r" the same (?:row|column)\?(.*)"
+    ),
+}
+"""The authors' wordings; ours of grids also says from where rows and columns count."""
+
+
+def sidecar_answer(name: str, question: str, sidecar: Mapping[str, Any]) -> str:
+    """The key of a 3D question by the JSON beside its picture. Raises ValueError for another
+    question.
+
+    Of grids, `ahead` and ours `behind` are towards larger rows, to the right towards larger
+    columns.
+    """
+    said = re.fullmatch(QUESTIONS_3D[name], question.strip())
+    if said is None:
+        raise ValueError(f"not a question of this subtask: {question!r}")
+    if name == "shape_discrimination":
+        return str(sidecar["shape_counts"].get(said[1], 0))
+    if name == "joint_shape_color":
+        return str(sidecar["shape_color_counts"].get(f"('{said[2]}', '{said[1]}')", 0))
+    if name == "letter_disambiguation":
+        return "".join(sidecar["letters"])
+    if name == "form_constancy":
+        return "Yes" if sidecar["same_orientation"] else "No"
+    grid, shape, row, column, target, way, note = said.groups()
+    first = 1 if note else 0
+    farther = "behind" if note else "ahead"
+    down = {"to the right of": 0, "to the left of": 0, farther: 1}.get(way, -1)
+    right = {"to the right of": 1, "to the left of": -1}.get(way, 0)
+    place, count = (int(row) - first, int(column) - first), 0
+    if sidecar[f"grid_{grid}_{place[0]}_{place[1]}"] != shape:
+        raise ValueError(f"at {place} is no {shape}")
+    while True:
+        place = place[0] + down, place[1] + right
+        here = sidecar.get(f"grid_{grid}_{place[0]}_{place[1]}")
+        if here is None:
+            return str(count)
+        count += here == target.removesuffix("e" * target.startswith("toruse"))

@@ -1,5 +1,5 @@
-"""Do You See Me, generated: the seven 2D subtasks and the two patch studies, any number of
-questions of each."""
+"""Do You See Me, generated: the seven 2D and five 3D subtasks and the two patch studies, any number
+of questions of each."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from looktwice.eval.tasks.generated.scene import (
     SweptTask,
     draw_scene,
 )
+from looktwice.eval.tasks.generated.solid_scenes import SOLID_SCENES
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -35,7 +36,7 @@ KINDS: Mapping[str, SceneType] = {
         counting.ROTATION,
         counting.COUNTING,
     )
-}
+} | SOLID_SCENES
 MARKED = "every object is a mark, which can give counts away"
 ASKED_MARKED = "every object that is to be counted is a mark, which gives the count away"
 
@@ -45,11 +46,14 @@ class GeneratedDoYouSeeMe(SweptTask):
     """`n` questions of the subtask `name`, each on a picture of its own.
 
     Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination,
-    letter_disambiguation, form_constancy, visual_closure; and patch_rotation, patch_counting (App.
-    O). Canvases, control parameters and questions are the authors'. `controls` gives levels by
-    parameter, one or a list; what it does not name has the paper's. Every run of as many questions
-    as there are combinations of levels has each of them once; a level that stands twice comes twice
-    as often. Levels are in `meta`, under the names that `DoYouSeeMe` gives them.
+    letter_disambiguation, form_constancy, visual_closure; shape_discrimination_3d,
+    joint_shape_color_3d, letter_disambiguation_3d, form_constancy_3d, visual_spatial_3d, on solids
+    of our own renderer before plain ground; and patch_rotation, patch_counting (App. O). Canvases,
+    control parameters and questions are the authors' (a grid of solids has half their canvas).
+    `controls` gives levels by parameter, one or a list; what it does not name has the paper's.
+    Every run of as many questions as there are combinations of levels has each of them once; a
+    level that stands twice comes twice as often. Levels are in `meta`, under the names that
+    `DoYouSeeMe` gives them.
 
     `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on
     the settings, `seed` and `i` alone, not on `n`. What was drawn is in each item's `truth` and not
@@ -104,7 +108,7 @@ class GeneratedDoYouSeeMe(SweptTask):
             "by construction",
             self.kind.flaws if self.official else (),
             "; ".join(notes),
-            scorer=SweepScorer(self.name, self.kind.group, self.kind.form, tuple(self.levels)),
+            scorer=SweepScorer(self.kind.name, self.kind.group, self.kind.form, tuple(self.levels)),
         )
 
     def scene(self, number: int) -> Scene:
@@ -123,7 +127,7 @@ class GeneratedDoYouSeeMe(SweptTask):
     def _item(self, number: int) -> Item:
         scene, name = self.scene(number), self._id(number)
         meta = {"image": name, **self._plan(number), **scene.meta}
-        meta |= {"subtask": self.name, "kind": self.kind.group}
+        meta |= {"subtask": self.kind.name, "kind": self.kind.group}
         meta |= {"prompt": scene.question, "official": self.official}
         images = (Picture(scene.paint(), name),)
         marks = scene.asked_marks if self.marks == "asked" else scene.marks if self.marks else ()

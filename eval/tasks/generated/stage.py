@@ -1,0 +1,103 @@
+"""The ground, lamp and camera of Do You See Me's 3D scenes, before which solids stand.
+
+The authors' scenes are photographs in which Blender stands its solids; ours is a ground of one of
+five tints. The fields of their sidecars are in each truth under `sidecar`, with the same names.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.tasks.generated.canvas import RGB
+from looktwice.eval.tasks.generated.scene import Scene, SceneParameters, number_labels
+from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.scenes3d.solids import Floats, Solid, linear
+from looktwice.eval.tasks.scenes3d.view import Camera, View, World, random_grain
+from looktwice.pipelines.marks import Box
+
+GROUNDS: Mapping[str, RGB] = {
+    "street": (110, 112, 116),
+    "grassland": (88, 116, 62),
+    "beach": (206, 186, 148),
+    "hall": (168, 164, 158),
+    "garage": (142, 120, 102),
+}
+LIGHTS = {"left": (-7.0, -7.0, 12.0), "middle": (0.0, -9.0, 14.0), "right": (7.0, -7.0, 12.0)}
+SIZE = (800, 600)  # pixels
+COARSE = 4  # pixels of the picture that a pixel is wide where places are tried
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A ground, a lamp and a camera, before which solids stand."""
+
+    ground: str
+    light: str
+    grain: int
+    camera: Camera
+
+    @classmethod
+    def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> Stage:
+        """A random one, or always the same."""
+        ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHTS))
+        grain = params.whole(1, 8)
+        return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
+
+    @property
+    def place(self) -> dict[str, str]:
+        """What a sidecar says of it."""
+        return {"scene": self.ground, "light": self.light}
+
+    def view(self, solids: Sequence[Solid]) -> View:
+        """What the camera sees of them."""
+        grain, tint = random_grain(seeded_rng("grain", self.grain)), linear(GROUNDS[self.ground])
+        return View(World(tuple(solids), tint, grain, LIGHTS[self.light]), self.camera)
+
+    def scene(
+        self,
+        solids: Sequence[Solid],
+        question: str,
+        answer: str,
+        sidecar: Mapping[str, Any],
+        labels: Sequence[str] = (),
+        **rest: Any,
+    ) -> Scene:
+        """The scene. Marks are boxes around single solids, or around those that share one of the
+        `labels`; their edges are up to a coarse pixel outside."""
+        names = labels or list(number_labels(solid.name for solid in solids))
+        seen = defaultdict[str, list[Floats]](list)
+        for name, solid in zip(names, solids, strict=True):
+            rows, columns = np.nonzero(np.isfinite(self.distances(solid)))
+            seen[name].append(COARSE * np.stack([columns, rows], axis=1).astype(np.float64))
+        marks = []
+        for name, parts in seen.items():
+            places = np.concatenate(parts)
+            marks.append(Box(name, *places.min(0).tolist(), *(places.max(0) + COARSE).tolist()))
+        truth = {
+            "objects": [solid.to_dict() for solid in solids],
+            "camera": self.camera.to_dict(),
+            "sidecar": dict(sidecar),
+        }
+        return Scene(
+            question, answer, truth, lambda: self.view(solids).pixels, tuple(marks), **rest
+        )
+
+    def distances(self, solid: Solid) -> Floats:
+        """How far it is to a solid alone at each coarse pixel."""
+        width, height = (side // COARSE for side in self.camera.size)
+        coarse = replace(self.camera, size=(width, height))
+        reach = solid.cast(np.array(coarse.eye), coarse.rays(coarse.pixels))
+        return reach.reshape(height, width)
+
+
+def visible_shares(distances: Sequence[Floats]) -> Floats:
+    """Which share of its own pixels shows each of several things, of which each alone is so far
+    away, infinitely where it is not."""
+    alone = np.isfinite(distances)
+    first = np.argmin(distances, axis=0) == np.arange(len(distances))[:, None, None]
+    return np.asarray((alone & first).sum(axis=(1, 2)) / alone.sum(axis=(1, 2)))

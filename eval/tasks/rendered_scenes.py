@@ -1,0 +1,350 @@
+"""Six of BLINK's tasks asked about rendered scenes, of which every pixel's truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, permutations, product
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
+from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters, SweptTask
+from looktwice.eval.tasks.marked_scenes.task import SceneScorer
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photos.correspondence import (
+    MARGIN,
+    choose_points,
+    depth_marks,
+    find_corners,
+    make_marks,
+    near_and_far,
+)
+from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, XYZ, Floats, Solid, linear
+from looktwice.eval.tasks.scenes3d.view import SKY, Camera, View, World, random_grain
+from looktwice.pipelines.marks import Mark, Point
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+
+SIZE = (480, 360)  # pixels
+AROUND = 4.5  # units: solids stand so far from the middle, at most
+AWAY = 15.0  # units from there to the cameras
+LOW = 2.6  # units of height
+CALM = np.ones((9, 9), np.uint8)  # around a marked point a single surface is seen
+
+
+@dataclass(frozen=True, eq=False)
+class AskedViews:
+    """A question about views of one world; `marks` lie on their pictures, `answer` is a choice's
+    letter."""
+
+    views: tuple[View, ...]
+    question: str
+    choices: tuple[str, ...]
+    answer: str
+    marks: tuple[Mark, ...] = ()
+
+
+def orbit(degrees: float, height: float) -> Camera:
+    """A camera that looks over the middle, so many degrees to the right of the one in front; a low
+    one sees more of the background."""
+    turn, over = math.radians(degrees), 1.8 if height < LOW else 0.8
+    return Camera((AWAY * math.sin(turn), -AWAY * math.cos(turn), height), (0.0, 0.0, over), SIZE)
+
+
+def random_view(
+    params: SceneParameters,
+    looks: Sequence[tuple[str, str | XYZ]],
+    height: float,
+    degrees: float = 0.0,
+) -> View:
+    """Solids of these shapes and colours apart from each other, as many as find room, seen from a
+    camera of this height."""
+    rng, solids = params.rng, list[Solid]()
+    for shape, color in looks:
+        for _ in range(200):
+            x, y, size = rng.uniform((-AROUND, -AROUND, 0.5), (AROUND, AROUND, 1.1)).tolist()
+            rooms = ((s, math.dist((x, y), s.center[:2])) for s in solids)
+            if all(gap > 1.45 * (size + s.size) for s, gap in rooms):
+                solids.append(Solid.standing(shape, color, x, y, size))
+                break
+    tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
+    light = (float(rng.choice([-1, 1]) * rng.uniform(4, 9)), float(rng.uniform(-9, -3)), 11.0)
+    world = World(tuple(solids), linear(tint.tolist()), random_grain(rng), light)
+    return View(world, orbit(degrees, height))
+
+
+def random_looks(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
+    """So many different pairs of shape and colour."""
+    pairs = [(shape, color) for shape in SHAPES for color in COLORS]
+    return params.shuffled(pairs)[:count]
+
+
+def calm_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
+    """The pixels (n, 2) with one surface all around them, and not at the rim."""
+    identity = view.hits.identity.astype(np.float32)
+    calm = (cv2.dilate(identity, CALM) == cv2.erode(identity, CALM)) & (identity > SKY)
+    calm &= identity >= 0 if solids_only else True
+    rim = int(MARGIN)
+    rows, columns = np.nonzero(calm[rim:-rim, rim:-rim])
+    return np.stack([columns, rows], axis=1) + rim
+
+
+Drawn = Iterator[AskedViews | None]
+"""Questions, and None for each try that breaks a promise."""
+
+DEPTH = "Which point is closer to the camera?"
+BOTH = ((False, False), (False, True), (True, False), (True, True))
+
+
+def draw_depth(params: SceneParameters) -> Drawn:
+    """Which of two points is closer, by `ratio` to 1.3 times that; it is the lower one in half of
+    the questions, and the one farther from the middle in half."""
+    letter, (lower, outer) = params.deal(list(product("AB", BOTH)))
+    ratio = float(params.levels["ratio"])
+    while True:
+        view = random_view(params, random_looks(params, 8), float(params.rng.uniform(LOW, 5)))
+        points = calm_points(view)
+        near = np.asarray(1 / view.hits.distance[points[:, 1], points[:, 0]], np.float64)
+        for _ in range(20):
+            pair = near_and_far(params.rng, points.astype(float), near, SIZE, lower, outer, ratio)
+            if pair and pair[1] <= 1.3 * ratio:
+                marks = depth_marks(pair[0], letter)
+                yield AskedViews((view,), DEPTH, ("A is closer", "B is closer"), letter, marks)
+        yield None
+
+
+REFLECTANCE = "Which point has darker surface color, or the colors is about the same?"
+SHADES = ("A is darker", "B is darker", "About the same")
+ALIKE, CLEAR = 1.08, 1.2  # light that comes back from two points: about the same, and not
+
+
+def draw_reflectance(params: SceneParameters) -> Drawn:
+    """Which of two points on gray solids reflects less, or about the same.
+
+    What comes back from them is dealt apart from what they reflect: in a third of the questions
+    each, and whatever the answer, A, B or neither is the darker one in the picture.
+    """
+    letter, looks_like = params.deal(list(product("ABC", repeat=2)))
+    ratio = float(params.levels["ratio"])
+    while True:
+        pale = float(params.rng.uniform(0.5, 0.9))
+        grays = [pale / ratio ** (number % 2) for number in range(8)]
+        looks: list[tuple[str, str | XYZ]] = [(params.pick(SHAPES), (g, g, g)) for g in grays]
+        view = random_view(params, looks, 6.0)
+        points = params.rng.permutation(calm_points(view, solids_only=True))[:3000]
+        columns, rows = points[: len(points) // 2 * 2].reshape(-1, 2, 2).T
+        owner = view.hits.identity[rows, columns]
+        albedo, light = view.hits.albedo[rows, columns, 0], view.hits.radiance[rows, columns, 0]
+        fits = (owner[0] != owner[1]) & relates(albedo, letter) & relates(light, looks_like)
+        if fits.any():
+            number = int(np.flatnonzero(fits)[0])
+            places = zip("AB", columns[:, number], rows[:, number], strict=True)
+            marks = tuple(Point(label, float(x), float(y)) for label, x, y in places)
+            yield AskedViews((view,), REFLECTANCE, SHADES, letter, marks)
+        yield None
+
+
+def relates(values: Floats, letter: str) -> NDArray[np.bool_]:
+    """Of which pairs (2, n) the first is clearly less (A), the second (B), or neither (C)."""
+    first, second = values
+    if letter == "C":
+        return np.asarray(np.maximum(first, second) <= ALIKE * np.minimum(first, second))
+    return np.asarray(CLEAR * first < second if letter == "A" else CLEAR * second < first)
+
+
+MOTION = (
+    "The two images are frames of a video of a static scene. Is the camera moving left or right"
+    " around the scene?"
+)
+
+
+def draw_motion(params: SceneParameters) -> Drawn:
+    """To which side a camera moves around the middle, by `angle` degrees."""
+    letter, angle = params.deal("AB"), float(params.levels["angle"])
+    while True:
+        start = float(params.rng.uniform(-20, 20))
+        first = random_view(params, random_looks(params, 8), 2.5, start)
+        second = View(first.world, orbit(start + angle * (1 if letter == "B" else -1), 2.5))
+        yield AskedViews((first, second), MOTION, ("left", "right"), letter)
+
+
+SPOT = "Which point on the second image shows the same spot as the point REF on the first image?"
+
+
+def draw_correspondence(params: SceneParameters) -> Drawn:
+    """REF on the first view, A to D on one that is `angle` degrees to a side; `rank` of the wrong
+    points are nearer than the right one to where REF was, which is dealt."""
+    letter, rank = params.deal(list(product("ABCD", range(4))))
+    angle = float(params.levels["angle"]) * params.pick((-1, 1))
+    while True:
+        first = random_view(params, random_looks(params, 8), 6.0)
+        second = View(first.world, orbit(angle, 6.0))
+        calm, corners = calm_points(first), find_corners(first.pixels).astype(int)
+        mask = np.zeros(first.hits.identity.shape, bool)
+        mask[calm[:, 1], calm[:, 0]] = True
+        corners = corners[mask[corners[:, 1], corners[:, 0]]]
+        landed, seen = first.find_in(second, corners)
+        places = [corners[seen] * 1.0, landed[seen]]
+        chosen = choose_points(params.rng, places, SIZE, rank) if seen.sum() > 3 else None
+        if chosen is not None:
+            marks = make_marks(places[0][chosen[0]], places[1][chosen], letter)
+            names = tuple(f"Point {label}" for label in "ABCD")
+            yield AskedViews((first, second), SPOT, names, letter, marks)
+        yield None
+
+
+RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
+BESIDE, BEFORE = 1.2, 1.5  # units between two solids of which one is beside the other, or before
+
+
+def draw_relation(params: SceneParameters) -> Drawn:
+    """Whether one solid is beside, before or behind another, as the camera sees them."""
+    letter, relation = params.deal("AB"), str(params.levels["relation"])
+    while True:
+        view = random_view(params, random_looks(params, 6), 6.0)
+        own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
+        sides = relation in RELATIONS[:2]
+        value, least = own[:, 0 if sides else 2], BESIDE if sides else BEFORE
+        sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
+        whole = view.visible_shares() > 0.6
+        pairs = params.shuffled(permutations(np.flatnonzero(whole).tolist(), 2))
+        for first, second in pairs:
+            if sign * (value[second] - value[first]) >= least:
+                names = (view.world.solids[number].name for number in (first, second))
+                question = f"Is the {next(names)} {relation} the {next(names)}?"
+                yield AskedViews((view,), question, ("yes", "no"), letter)
+        yield None
+
+
+MOST_COUNTED = 6
+
+
+def draw_counting(params: SceneParameters) -> Drawn:
+    """How many of so many solids have a colour; each is to be seen for the most part."""
+    letter, key = params.deal(list(product("ABCD", range(1, MOST_COUNTED + 1))))
+    low = max(0, key - "ABCD".index(letter))
+    choices = tuple(str(low + number) for number in range(4))
+    letter = "ABCD"[choices.index(str(key))]
+    while True:
+        asked, *others = params.shuffled(COLORS)
+        count = max(int(params.levels["objects"]), key)
+        colors = [asked if n < key else params.pick(others) for n in range(count)]
+        looks: list[tuple[str, str | XYZ]] = [(params.pick(SHAPES), color) for color in colors]
+        view = random_view(params, looks, 9.0)
+        if len(view.world.solids) == count and (view.visible_shares() > 0.5).all():
+            yield AskedViews((view,), f"How many {asked} objects are there?", choices, letter)
+        yield None
+
+
+@dataclass(frozen=True)
+class RenderedKind:
+    """BLINK's name of the task, how questions are drawn, and the control parameter."""
+
+    subtask: str
+    draw: Callable[[SceneParameters], Drawn]
+    control: Control
+
+
+RATIO = Control("ratio", (1.15, 1.4, 1.8), 1.02, 3)
+KINDS: Mapping[str, RenderedKind] = {
+    "depth": RenderedKind("Relative_Depth", draw_depth, RATIO),
+    "reflectance": RenderedKind(
+        "Relative_Reflectance", draw_reflectance, Control("ratio", (1.3, 1.6, 2.0), 1.21, 2.4)
+    ),
+    "motion": RenderedKind(
+        "Multi-view_Reasoning", draw_motion, Control("angle", (3, 8, 15), 0.5, 40)
+    ),
+    "correspondence": RenderedKind(
+        "Visual_Correspondence", draw_correspondence, Control("angle", (5, 15, 30), 0, 45)
+    ),
+    "relation": RenderedKind(
+        "Spatial_Relation", draw_relation, Control("relation", RELATIONS, words=RELATIONS)
+    ),
+    "counting": RenderedKind(
+        "Counting", draw_counting, Control("objects", (6, 9, 12), 1, 16, whole=True)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class RenderedScenes(SweptTask):
+    """`n` questions of one `kind`, in the words and forms of BLINK, about rendered solids.
+
+    Kinds: depth, reflectance, motion (multi-view reasoning), correspondence, relation, counting.
+    `controls` gives levels of the kind's parameter, one or a list: `ratio` of the distances or of
+    the reflectances, `angle` in degrees between two views, the `relation`, how many `objects`.
+    Every level comes equally often, and levels are slices of the scores.
+
+    Pictures are 480 x 360 pixels. Nothing is drawn on them: points are in the sample's marks, and
+    any stage may draw them. `views(number)` gives a question's views, whose `hits` have identity,
+    distance, normal, reflectance and light of every pixel, and their cameras; solids, cameras and
+    lamp are also in each item's `truth`. Where a cue of the picture could stand for the truth it is
+    dealt apart from it: height and eccentricity of the closer point, brightness of the darker one,
+    distance of the right point from where REF was. Question `i` depends on kind, `controls`, `seed`
+    and `i` alone. `looktwice make` saves them in BLINK's columns. Raises TaskError.
+    """
+
+    kind: str
+    n: int = 100
+    seed: int = 0
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    subset: Subset = field(default_factory=Subset)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise TaskError(
+                f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}"
+            )
+        require_some(self.n)
+        self.levels  # noqa: B018  controls that cannot be are said at once
+
+    @property
+    def facts(self) -> Facts:
+        """That the truth is made, and by what accuracy is sliced."""
+        scorer = SceneScorer(self.kind, tuple(self.levels))
+        return Facts("made", "by construction", note="rendered images", scorer=scorer)
+
+    @property
+    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+        return self.kind, (KINDS[self.kind].control,)
+
+    def asked(self, number: int) -> AskedViews:
+        """Question `number` with its views; the same at every call."""
+        plan = self._plan(number)
+        rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
+
+        def deal(cards: Sequence[Any]) -> Any:
+            return deal_evenly(number, cards, "answer", self.kind, self.seed)
+
+        for asked in islice(KINDS[self.kind].draw(SceneParameters(rng, plan, deal)), TRIES):
+            if asked is not None:
+                return asked
+        raise TaskError(
+            f"{self.kind}: no scene with {plan} was found in {TRIES} tries; choose a milder level"
+            " in `controls`"
+        )
+
+    def views(self, number: int) -> tuple[View, ...]:
+        """What question `number` shows, with the truth of every pixel."""
+        return self.asked(number).views
+
+    def _item(self, number: int) -> Item:
+        asked, name = self.asked(number), self._id(number)
+        pictures = tuple(
+            Picture(view.pixels, f"{name} image {place}")
+            for place, view in enumerate(asked.views, 1)
+        )
+        meta = {"kind": self.kind, "subtask": KINDS[self.kind].subtask, **self._plan(number)}
+        sample = Sample(name, asked.question, pictures, asked.choices, asked.marks, meta)
+        world = asked.views[0].world
+        truth = {
+            "objects": [solid.to_dict() for solid in world.solids],
+            "light": [round(part, 4) for part in world.light],
+            "cameras": [view.camera.to_dict() for view in asked.views],
+        }
+        return Item(sample, asked.answer, truth)

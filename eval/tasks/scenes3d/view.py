@@ -1,0 +1,216 @@
+"""A world of solids, cameras that look at it, and the picture with the truth behind every pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks.scenes3d.solids import GAMMA, XYZ, Floats, Solid
+from looktwice.pipelines.picture import Pixels
+
+Numbers = NDArray[np.int64]
+SKY, GROUND = -2, -1
+"""What identities say of pixels that show no solid."""
+AMBIENT = 0.35  # of the light comes from everywhere
+GRAIN = 512  # cells of a texture, each way
+FINE = 24.0  # cells of it in a unit of the ground
+FADES = 25.0  # units, in which the ground's texture loses most of its contrast
+BACKDROP = 1e6  # units
+EDGE = 6.0  # grey levels between two pixels of which both are drawn finely
+FINELY = (-1 / 3, 0.0, 1 / 3)
+
+
+def random_grain(rng: Generator) -> Floats:
+    """A texture that repeats itself in both directions, around 1, coarse and fine alike."""
+    rows, columns = np.meshgrid(*[np.fft.fftfreq(GRAIN, 1 / GRAIN)] * 2)
+    spectrum = np.fft.fft2(rng.standard_normal((GRAIN, GRAIN))) / np.hypot(rows, columns).clip(4)
+    waves = np.fft.ifft2(spectrum).real
+    return np.asarray((1 + 0.22 * waves / waves.std()).clip(0.4, 1.6))
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Stands at `eye` and looks at `target`, upright; `focal` is its focal length in widths of its
+    `size` (width, height)."""
+
+    eye: XYZ
+    target: XYZ
+    size: tuple[int, int]
+    focal: float = 1.2
+
+    @cached_property
+    def axes(self) -> Floats:
+        """Right, down and forward as rows (3, 3)."""
+        forward = np.subtract(self.target, self.eye)
+        forward = forward / np.linalg.norm(forward)
+        right = np.cross(forward, (0.0, 0.0, 1.0))
+        right = right / np.linalg.norm(right)
+        return np.stack([right, np.cross(forward, right), forward])
+
+    def rays(self, xy: Floats) -> Floats:
+        """Unit vectors (n, 3) through points (n, 2) in pixel centres."""
+        across = (xy - (np.array(self.size) - 1) / 2) / (self.focal * self.size[0])
+        ways = np.column_stack([across, np.ones(len(xy))]) @ self.axes
+        return np.asarray(ways / np.linalg.norm(ways, axis=1)[:, None])
+
+    def project(self, points: Floats) -> Floats:
+        """Where points (n, 3) before the camera appear, (n, 2) in pixel centres."""
+        own = (points - np.array(self.eye)) @ self.axes.T
+        middle = (np.array(self.size) - 1) / 2
+        return np.asarray(own[:, :2] / own[:, 2:] * self.focal * self.size[0] + middle, np.float64)
+
+    @property
+    def pixels(self) -> Floats:
+        """The pixel centres (n, 2), row by row."""
+        width, height = self.size
+        places = np.meshgrid(np.arange(width, dtype=np.float64), np.arange(height))
+        return np.asarray(np.stack(places, -1).reshape(-1, 2), np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As truths hold it."""
+        places = {name: [round(v, 4) for v in getattr(self, name)] for name in ("eye", "target")}
+        return {**places, "size": list(self.size), "focal": self.focal}
+
+
+class Hits(NamedTuple):
+    """What rays hit: the identity (n,), how far it is (n,), and at that spot normal, reflectance
+    and the light that comes back (n, 3 each)."""
+
+    identity: Numbers
+    distance: Floats
+    normal: Floats
+    albedo: Floats
+    radiance: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Solids on a ground of one reflectance and grain, under a lamp at `light` and a bright sky."""
+
+    solids: tuple[Solid, ...]
+    ground: XYZ
+    grain: Floats
+    light: XYZ = (-5.0, -7.0, 12.0)
+
+    def nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Numbers]:
+        """How far it is along rays (n, 3) to what they hit first, and what that is."""
+        down = directions[:, 2]
+        with np.errstate(divide="ignore"):
+            far = np.where(down < 0, -origin[2] / down, np.inf)
+        identity = np.where(down < 0, GROUND, SKY)
+        for number, solid in enumerate(self.solids):
+            reach = solid.cast(origin, directions)
+            identity[reach < far] = number
+            far = np.minimum(far, reach)
+        return far, identity
+
+    def trace(self, camera: Camera, xy: Floats) -> Hits:
+        """What a camera sees at points (n, 2) in pixel centres."""
+        eye, directions = np.array(camera.eye), camera.rays(xy)
+        far, identity = self.nearest(eye, directions)
+        points = eye + np.minimum(far, BACKDROP)[:, None] * directions
+        normal, albedo = np.zeros_like(points), np.ones_like(points)
+        for number, solid in enumerate(self.solids):
+            own = identity == number
+            normal[own], albedo[own] = solid.normals(points[own]), solid.albedo
+        ground, sky = identity == GROUND, identity == SKY
+        normal[ground] = 0, 0, 1
+        fade = np.exp(-far[ground] / FADES)
+        contrast = 1 + fade * (self._grain(FINE * points[ground, :2]) - 1)
+        albedo[ground] = contrast[:, None] * np.array(self.ground)
+        clouds = self._grain(1.5 * GRAIN * directions[sky][:, [0, 2]]) ** 0.5
+        albedo[sky] = clouds[:, None] * np.array([0.55, 0.7, 0.9])
+        away = points - np.array(self.light)
+        length = np.linalg.norm(away, axis=1)
+        away = away / length[:, None]
+        lit = (self.nearest(np.array(self.light), away)[0] > length - 0.02) & ~sky
+        facing = np.maximum(-(normal * away).sum(axis=1), 0) * lit
+        light = np.where(sky, 1, AMBIENT + (1 - AMBIENT) * facing)
+        return Hits(identity, far, normal, albedo, albedo * light[:, None])
+
+    def _grain(self, places: Floats) -> Floats:
+        """The texture at places (n, 2) in its cells, bilinear."""
+        from scipy.ndimage import map_coordinates
+
+        return np.asarray(map_coordinates(self.grain, places.T, order=1, mode="grid-wrap"))
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a camera sees of a world. Maps are (height, width), or (height, width, 3)."""
+
+    world: World
+    camera: Camera
+
+    @cached_property
+    def hits(self) -> Hits:
+        """What the middle of every pixel shows."""
+        width, height = self.camera.size
+        hits = self.world.trace(self.camera, self.camera.pixels)
+        maps = {name: values.reshape(height, width, -1) for name, values in hits._asdict().items()}
+        maps |= {name: maps[name][..., 0] for name in ("identity", "distance")}
+        return Hits(**maps)
+
+    @property
+    def points(self) -> Floats:
+        """The spot in space that each pixel shows, (height, width, 3); of sky it is a million units
+        away."""
+        far = np.minimum(self.hits.distance, BACKDROP)
+        rays = self.camera.rays(self.camera.pixels).reshape(*far.shape, 3)
+        return np.asarray(np.array(self.camera.eye) + far[..., None] * rays)
+
+    @cached_property
+    def pixels(self) -> Pixels:
+        """The picture, HxWx3 RGB uint8; where neighbours differ, the mean of nine rays a pixel."""
+        radiance = self.hits.radiance.copy()
+        gray = 255 * radiance.mean(axis=2).clip(0, 1) ** (1 / GAMMA)
+        edge = np.zeros(gray.shape, bool)
+        for axis in (0, 1):
+            step = np.abs(np.diff(gray, axis=axis)) > EDGE
+            before = [(0, int(n == axis)) for n in (0, 1)]
+            edge |= np.pad(step, before) | np.pad(step, [pair[::-1] for pair in before])
+        rows, columns = np.nonzero(edge)
+        places = np.column_stack([columns, rows]) * 1.0
+        fine = (places[:, None] + [(x, y) for x in FINELY for y in FINELY]).reshape(-1, 2)
+        radiance[edge] = self.world.trace(self.camera, fine).radiance.reshape(-1, 9, 3).mean(axis=1)
+        return np.asarray(np.rint(255 * radiance.clip(0, 1) ** (1 / GAMMA)), np.uint8)
+
+    def find_in(self, view: View, pixels: Numbers) -> tuple[Floats, NDArray[np.bool_]]:
+        """Where another view of the same world shows the spots of pixels (n, 2) of this one, and
+        whether it shows them at all."""
+        columns, rows = pixels.T
+        spots = self.points[rows, columns]
+        landed = view.camera.project(spots)
+        ways = spots - np.array(view.camera.eye)
+        length = np.linalg.norm(ways, axis=1)
+        reach = self.world.nearest(np.array(view.camera.eye), ways / length[:, None])[0]
+        inside = ((landed >= 0) & (landed <= np.array(view.camera.size) - 1)).all(axis=1)
+        return landed, inside & (reach > length - 0.02)
+
+    def visible_shares(self) -> Floats:
+        """Which share each solid shows of the pixels that it would show alone; 0 where it is cut
+        by the rim."""
+        eye, rays = np.array(self.camera.eye), self.camera.rays(self.camera.pixels)
+        shares = list[float]()
+        for number, solid in enumerate(self.world.solids):
+            alone = np.isfinite(solid.cast(eye, rays)).reshape(self.hits.identity.shape)
+            cut = alone[[0, -1]].any() or alone[:, [0, -1]].any() or not alone.any()
+            shown = (self.hits.identity == number).sum()
+            shares.append(0.0 if cut else float(shown / alone.sum()))
+        return np.array(shares)
+
+    def boxes(self) -> dict[int, tuple[float, float, float, float]]:
+        """The upright box around what is visible of each solid, in edges."""
+        boxes = {}
+        for number in range(len(self.world.solids)):
+            rows, columns = np.nonzero(self.hits.identity == number)
+            if len(rows):
+                edges = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+                x0, y0, x1, y1 = map(float, edges)
+                boxes[number] = x0, y0, x1, y1
+        return boxes
