@@ -2,8 +2,8 @@
 model would be sent, asks, and takes the study along.
 
 `draft` is what stands on the page, as a study; `desk` renders and asks it; `opening` makes the
-first one of a picture, a run's sample or a study; `forms` describes the classes; `server` serves
-the page, whose files are in `templates`. Not here: pages of what was asked already (`page`).
+first one of a picture, a run's sample or a study; `forms` describes the classes; `answers` are what
+a page gets, whose files are in `templates`, by `server` or, in a notebook, by `widget`. Not here: pages of what was asked already (`page`).
 """
 
 import lazy_loader

@@ -1,1 +1,1 @@
-from .draft import Draft as Draft
+from .widget import studio_widget as studio_widget

@@ -10,6 +10,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from threading import Lock
@@ -23,6 +24,7 @@ from looktwice.eval.runs.dry_run import DryRun, count_requests, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.studio.draft import FILE, FOLDER, MODELS, Draft, Node
+from looktwice.eval.studio.forms import Catalog
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -80,6 +82,20 @@ class Desk:
         """What the nodes of a draft may name."""
         return Scope(self.folder, plugins=tuple(self.plugins))
 
+    @cached_property
+    def _catalog(self) -> dict[str, Any]:
+        return Catalog(self.plugins).to_dict()
+
+    def start(self, draft: Draft) -> dict[str, Any]:
+        """What a page begins with: the forms, whom it may ask, a draft and its pictures."""
+        images = [self.image(name) for name in draft.images]
+        begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
+        return self._catalog | begun
+
+    def read(self, draft: Draft, text: str) -> Draft:
+        """The draft with what a study's text says. Raises ConfigError."""
+        return draft.reading(text, self.folder / "pasted.yaml", self.models)
+
     def take(self, data: bytes) -> dict[str, Any]:
         """Keep the bytes of a picture; gives its name, its size, and under which sha256 the page
         gets it. Raises PictureError."""
@@ -99,12 +115,14 @@ class Desk:
         return {"name": name, "width": width, "height": height, "sha": self._show(picture)}
 
     def _show(self, picture: Picture) -> str:
-        payload = picture.payload
+        self._keep_payload(picture.payload)
+        return picture.payload.sha
+
+    def _keep_payload(self, payload: Payload) -> None:
         self.shown[payload.sha] = payload
         self.shown.move_to_end(payload.sha)
         while len(self.shown) > KEPT:
             self.shown.popitem(last=False)
-        return payload.sha
 
     def item(self, draft: Draft) -> tuple[Folder, Item]:
         """The question as a run reads it, with its task. Raises TaskError, ValueError."""
@@ -203,6 +221,9 @@ class Desk:
             for draw in range(arm.draws):
                 record = records[arm.replies_of or arm.id, item.sample.id, draw]
                 scored = scorers[arm.id](record, row)
+                for sent in record.sent:
+                    data = folder.blobs.get(sent["sha"])
+                    self._keep_payload(Payload(data, sent.get("type", ""), sent["sha"], ""))
                 reply = next((r.text for r in reversed(record.replies) if r.text), "")
                 rows.append(
                     {

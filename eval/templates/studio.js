@@ -187,6 +187,7 @@ class Studio {
     const seen = performance.now() - since;
     this.$("time").textContent = `${shown.ms.toFixed(0)} ms of stages, ${seen.toFixed(0)} ms to see it`;
     this.root.dataset.seen = seen;
+    this.root.dispatchEvent(new Event("shown"));
   }
 
   // ---- asking
