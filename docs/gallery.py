@@ -20,6 +20,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
+from looktwice.eval.tasks.letters_and_shapes import LettersAndShapes
 from looktwice.eval.tasks.photographs import photograph
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.classes import load_plugin
@@ -53,7 +54,8 @@ class Entry:
     """A place in the gallery: its file name, title, sentence, sample, and its stages as YAML.
 
     `enlarge` is an area (left, top, right, bottom) of the view that alone is shown, larger and
-    without smoothing.
+    without smoothing. `model` is the node of the model that is asked, and `words` says that the
+    prompt is shown as well.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Entry:
     sample: str
     stages: str
     enlarge: tuple[int, int, int, int] | None = None
+    model: str = ""
+    words: bool = False
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
@@ -70,10 +74,11 @@ class Entry:
 
     def run(self) -> State:
         """The state after all stages."""
-        plugin = load_plugin(str(PLUGIN))
+        scope = Scope(plugins=(load_plugin(str(PLUGIN)),))
         state = State.start(SAMPLES[self.sample]())
+        model = build(yaml.safe_load(self.model), scope) if self.model else NoModel()
         for node in self.nodes:
-            state = build(node, Scope(plugins=(plugin,)))(state, NoModel())
+            state = build(node, scope)(state, model)
         return state
 
 
@@ -96,8 +101,8 @@ def groups(table: Path = TABLE) -> tuple[Group, ...]:
 
 def _entry(row: Mapping[str, Any]) -> Entry:
     area = row.get("enlarge")
-    rest = {key: value.strip() for key, value in row.items() if key != "enlarge"}
-    return Entry(**rest, enlarge=tuple(area) if area else None)
+    rest = {key: value.strip() if isinstance(value, str) else value for key, value in row.items()}
+    return Entry(**rest | {"enlarge": tuple(area) if area else None})
 
 
 @cache
@@ -171,6 +176,11 @@ def _burnt() -> Sample:
     )
 
 
+def _letters() -> Sample:
+    """A page of letters and shapes, of which the question is about one."""
+    return next(iter(LettersAndShapes(n=1))).sample
+
+
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "points": _points,
     "regions": _regions,
@@ -179,6 +189,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "rocket": _rocket,
     "stereo": _stereo,
     "burnt": _burnt,
+    "letters": _letters,
 }
 
 
@@ -200,7 +211,8 @@ def shown(view: View, enlarge: tuple[int, int, int, int] | None) -> Image.Image:
 def written(entry: Entry, folder: Path) -> Iterator[str]:
     """Writes the pictures of an entry into `folder`; gives the Markdown of each, and last a line of
     their sizes."""
-    views = entry.run().views
+    state = entry.run()
+    views = state.views
     for number, view in enumerate(views, 1):
         name = f"{entry.name}-{number}.webp" if len(views) > 1 else f"{entry.name}.webp"
         shown(view, entry.enlarge).save(folder / name, "WEBP", quality=QUALITY, method=6)
@@ -211,6 +223,8 @@ def written(entry: Entry, folder: Path) -> Iterator[str]:
         if views
         else "*(no picture)*"
     )
+    if entry.words:
+        yield f"\n```text\n{state.prompt}\n```"
 
 
 def section(entry: Entry, folder: Path) -> str:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from docs.report_pages import make_report, photograph
 from looktwice.eval.cli import app
+from looktwice.eval.display.table import score_table
 from looktwice.eval.page import render_page
 from looktwice.eval.page.data import PageContestant, PageData, PageLines, PageTask
 from looktwice.eval.probes.arms import ORDER, probe_run
@@ -50,6 +51,7 @@ TERMINAL = """<!doctype html><meta charset="utf-8"><body data-ready="1" style="m
 <pre style="background: #1c2025; color: #e7e9ec; font: 15px/1.4 monospace; padding: 1rem;
 margin: 0; width: max-content">%s</pre><script>document.documentElement.dataset.ready = "1"</script>
 """
+PARTS_OF = {"probes": "#lines .chart", "looking": "#lines .chart", "python": "body > div"}
 NOTEBOOK = """<!doctype html><meta charset="utf-8"><body style="margin: 0">
 <div style="padding: 1rem; width: 46rem">%s</div>
 <script>document.documentElement.dataset.ready = "1"</script>"""
@@ -86,6 +88,20 @@ def layers(folder: Path) -> str:
     return render_page(PageData("where it is lost", *made, lines=[drawn]))
 
 
+def tokens_of_looks(folder: Path) -> str:
+    """Accuracy against tokens of an answer, of each way to choose where to look, as the page draws
+    it."""
+    plan = load_plan(ROOT / "configs" / "tree_search.yaml")
+    run, lines = Study(plan, folder)(), {}
+    for row in score_table([run.folder], plan=plan).rows:
+        if row.point and row.metric == "accuracy" and not row.slice:
+            tokens = round((row.tokens_in + row.tokens_out) / row.n)
+            lines[row.contestant] = [(tokens, row.value, row.low, row.high)]
+    drawn = PageLines("tokens of an answer", "What is read in the picture?", lines)
+    made = [PageContestant("near-sighted")], [PageTask("letters and shapes")], (), {}
+    return render_page(PageData("where to look", *made, lines=[drawn]))
+
+
 def make_study(folder: Path, name: str, text: str) -> Path:
     """Run a study, and give the folder of its run."""
     (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -113,7 +129,7 @@ def openings(folder: Path) -> Iterator[tuple[str, Path, str]]:
     for name, page in pages(folder).items():
         file = folder / f"{name}.html"
         file.write_text(page, encoding="utf-8")
-        yield name, file, {"probes": "#lines .chart", "python": "body > div"}.get(name, "pre")
+        yield name, file, PARTS_OF.get(name, "pre")
 
 
 def pages(folder: Path) -> dict[str, str]:
@@ -132,6 +148,7 @@ def pages(folder: Path) -> dict[str, str]:
         ),
         "python": NOTEBOOK % marked(State.start(sample), Pocket())._repr_html_(),
         "probes": layers(folder),
+        "looking": tokens_of_looks(folder),
     }
 
 

@@ -100,7 +100,7 @@ def test_the_stages_that_call_no_model_say_so() -> None:
         asking |= {path} if asks_model(object.__new__(stage)) else set()
     turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
     # where to look says it
-    whatever = {f"prompting.views.{name}" for name in ("Look", "Show")}
+    whatever = {f"prompting.views.{name}" for name in ("Look", "RetrievedCrops", "Show")}
     whatever |= {"prompting.turns.When", "prompting.turns.ContrastAnswer"}
     whatever |= {f"prompting.telling.{name}Words" for name in ("Depth", "Match", "Region")}
     assert asking - whatever == {

@@ -1,3 +1,4 @@
+from .budget import TokenBudget as TokenBudget
 from .crop import Crop as Crop
 from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
 from .resize import (
@@ -11,6 +12,7 @@ from .resize import (
     OpenAITiles as OpenAITiles,
     QwenPatches as QwenPatches,
 )
+from .retrieved import RetrievedCrops as RetrievedCrops
 from .seen import AsSeen as AsSeen
 from .zoom import (
     Look as Look,

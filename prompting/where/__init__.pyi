@@ -1,6 +1,6 @@
 from .attention import ViCrop as ViCrop
 from .places import Places as Places, Where as Where
-from .search import Rules as Rules, TreeSearch as TreeSearch
+from .search import AskedCells as AskedCells, Rules as Rules, TreeSearch as TreeSearch
 from .sources import (
     Claimed as Claimed,
     Detected as Detected,
@@ -9,6 +9,7 @@ from .sources import (
     OnMarks as OnMarks,
 )
 from .windows import (
+    BestCells as BestCells,
     Elsewhere as Elsewhere,
     Segmented as Segmented,
     Sized as Sized,

@@ -1,4 +1,5 @@
-"""ZoomEye's search of a picture as a tree of ever smaller parts, by what the model says of each."""
+"""ZoomEye's search of a picture as a tree of ever smaller parts, by what a model says of each, and
+the retrieval of cells by the same."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -22,6 +23,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import Places, Where
 from looktwice.prompting.where.sources import check_words, words_of
+from looktwice.prompting.where.windows import grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 Asked = Literal["existence", "latent", "answering"]
@@ -229,11 +231,67 @@ class TreeSearch(Where):
             corner = left + width - 1, top + height - 1
             cv2.rectangle(pixels, (left, top), corner, (255, 0, 0), stroke)
             views.insert(0, view.with_pixels(pixels))
-        if self.fit is not None:
-            views = list(self.fit(state.replace(views=tuple(views)), model).views)
         text = fill_in(getattr(self, asked), cue=cue, question=state.sample.question)
-        sent = (Message("user", (*views, text)),)
-        return yes_or_no(model(sent, draw=state.draw, options=self.options))
+        return ask_of_views(self, state, model, views, text)
+
+
+def ask_of_views(asking: Any, state: State, model: Model, views: list[View], text: str) -> float:
+    """How sure the model is, -1 to 1, that what `text` asks of the views is so; they go through the
+    stage `fit` of what asks, which also has the `options`."""
+    if asking.fit is not None:
+        views = list(asking.fit(state.replace(views=tuple(views)), model).views)
+    sent = (Message("user", (*views, text)),)
+    return yes_or_no(model(sent, draw=state.draw, options=asking.options))
+
+
+@dataclass(frozen=True)
+class AskedCells(Ranged, Where):
+    """The cells of a grid on which the model is surest that what is looked for is there, the surest
+    first: a retriever, as RAP needs one, that is the model itself.
+
+    Cells are `side` pixels or near it. Of each the model is asked `existence`, by `fit` and
+    `options` as in `TreeSearch`. What to look for comes from `words`, `words_field` or
+    `words_pattern`, as of `Detected`; of several words the surest counts. Cells that score below
+    `least` are left out. `images` are counted from 0; None means all.
+    """
+
+    words: tuple[str, ...] = ()
+    words_field: str = ""
+    words_pattern: str = ""
+    side: int = 224
+    existence: Text = "Is there {cue} in the image? Answer Yes or No."
+    least: float = 0.0
+    fit: Stage | None = None
+    options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20))
+    images: tuple[int, ...] | None = None
+
+    ranges = ("side >= 1", "least >= -1", "least <= 1")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_words(self)
+        read_texts(self)
+
+    @property
+    def asks(self) -> bool:
+        """It does."""
+        return True
+
+    def places(self, state: State, model: Model) -> Places:
+        """The cells by their images. Raises ModelError."""
+        words = words_of(self, state.sample)
+
+        def retrieve(number: int) -> list[Mark]:
+            view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
+            for cell in grid_cells(view.size, self.side, number):
+                part = transforms.crop(view, *cell.box.xyxy)
+                texts = [fill_in(self.existence, cue=cue) for cue in words]
+                sure = [ask_of_views(self, state, model, [part], text) for text in texts]
+                scores[cell.box] = max(sure, default=-1.0)
+            kept = [box for box, score in scores.items() if score >= self.least]
+            return sorted(kept, key=lambda box: -scores[box])
+
+        return Places.found("cell that shows it", state, self.images, retrieve)
 
 
 def yes_or_no(reply: Reply) -> float:

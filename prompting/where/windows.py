@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import cv2
 import numpy as np
@@ -84,13 +85,7 @@ class Windows(Ranged, Where):
         )
 
     def _windows(self, sample: Sample, number: int) -> list[Mark]:
-        look: Any = self.scalar
-        given = look_once(look, sample.images[number].pixels)
-        values = np.array(given.nearness if isinstance(given, DepthMap) else given, np.float64)
-        if not np.isfinite(values).any():
-            raise NoEvidence(f"nothing is known anywhere in image {number}")
-        values -= np.nanmin(values)
-        values = np.nan_to_num(values, nan=0.0)
+        values = known_values(self.scalar, sample, number)
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
         windows: list[Mark] = []
         for _ in range(self.most):
@@ -101,6 +96,68 @@ class Windows(Ranged, Where):
             windows.append(Box("", left, top, left + wide, top + high, number))
             values[top : top + high, left : left + wide] = 0
         return windows
+
+
+@dataclass(frozen=True)
+class BestCells(Ranged, Where):
+    """The cells of a grid over which a map is highest on average, the best first: what RAP
+    retrieves of crops of one size.
+
+    Cells are `side` pixels or near it, so that they fill the image. `scalar` is any map, as of
+    `Windows`. `most` bounds how many are given; None gives all. `images` are counted from 0; None
+    means all.
+    """
+
+    scalar: ScalarMap | DepthEstimator
+    side: int = 224
+    most: int | None = None
+    images: tuple[int, ...] | None = None
+
+    ranges = ("side, most >= 1",)
+
+    def places(self, state: State, model: Model) -> Places:
+        """The cells by their images."""
+        return Places.found(
+            "cell", state, self.images, lambda number: self._cells(state.sample, number)
+        )
+
+    def _cells(self, sample: Sample, number: int) -> list[Mark]:
+        values = known_values(self.scalar, sample, number)
+        cells = grid_cells((values.shape[1], values.shape[0]), self.side, number)
+        cells.sort(key=lambda cell: -round(float(values[cell.rows, cell.columns].mean()), 9))
+        return [cell.box for cell in cells[: self.most]]
+
+
+class Cell(NamedTuple):
+    """A cell of a grid over an image: its rows and columns of pixels, and its box."""
+
+    rows: slice
+    columns: slice
+    box: Box
+
+
+def grid_cells(size: tuple[int, int], side: int, number: int) -> list[Cell]:
+    """The cells, nearly squares of `side` pixels, that fill image `number`, row by row."""
+    across, down = (
+        np.linspace(0, length, max(1, round(length / side)) + 1).round().astype(int).tolist()
+        for length in size
+    )
+    return [
+        Cell(slice(top, bottom), slice(left, right), Box("", left, top, right, bottom, number))
+        for top, bottom in pairwise(down)
+        for left, right in pairwise(across)
+    ]
+
+
+def known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number: int) -> Floats:
+    """A map of an image, (height, width) from 0 up; what is unknown counts as the least that is
+    known. Raises NoEvidence where nothing is."""
+    look: Any = scalar
+    given = look_once(look, sample.images[number].pixels)
+    values = np.array(given.nearness if isinstance(given, DepthMap) else given, np.float64)
+    if not np.isfinite(values).any():
+        raise NoEvidence(f"nothing is known anywhere in image {number}")
+    return np.nan_to_num(values - np.nanmin(values), nan=0.0)
 
 
 @dataclass(frozen=True)
