@@ -161,6 +161,7 @@ def test_the_command_takes_a_prompt(run: Path, tmp_path: Path) -> None:
 
 def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_path: Path) -> None:
     lies = {text: "B" if label == "A" else "A" for text, label in TRUTH.items()}
+    lies["(B)"] = "well"
     judged(run, said_of(TRUTH), "honest", "every", wording=MINE)
     judged(run, said_of(lies), "liar", "every", wording=MINE)
     words = ("annotate", run, "--ask", "replies", "--verdict", "any", "--out", tmp_path / "sheet")
@@ -174,7 +175,7 @@ def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_p
     ratings = with_judges(read_ratings([tmp_path / "sheet" / "anna.csv"]), run)
     kappas = {line.partition(":")[0]: line for line in agreement_lines(ratings)}
     assert "kappa 1.00" in kappas["anna and honest"]
-    assert "0.0 % alike on 6 items" in kappas["anna and liar"]
+    assert "0.0 % alike on 5 items" in kappas["anna and liar"]
     assert "50.0 % alike on 6 items" in kappas["anna and reader"]
     read = ("annotate", tmp_path / "sheet" / "anna.csv", "--judged", run)
     output = CliRunner().invoke(app, [*map(str, read)]).output
