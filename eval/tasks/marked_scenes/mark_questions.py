@@ -79,7 +79,7 @@ class MarkQuestions:
     where a model may guess. As no sample has marks of its own, markers among a study's stages do
     nothing here. The table `seen` of a report tells how often the samples of `of` are right whose
     mark was seen. Raises TaskError for a marker whose aspect is not known, for one that draws
-    nothing, and for masks to count.
+    nothing, or no label where that is asked, and for masks to count.
     """
 
     of: Task
@@ -101,15 +101,16 @@ class MarkQuestions:
 
     def __len__(self) -> int:
         """How many samples have marks."""
-        return len(self._marked)
+        return self._count
 
     def __iter__(self) -> Iterator[Item]:
         """A question for each of them, in their order."""
-        return (self._ask(number, sample) for number, sample in enumerate(self._marked))
+        marked = (item.sample for item in self.of if item.sample.marks)
+        return (self._ask(number, sample) for number, sample in enumerate(marked))
 
     @cached_property
-    def _marked(self) -> list[Sample]:
-        return [item.sample for item in self.of if item.sample.marks]
+    def _count(self) -> int:
+        return sum(bool(item.sample.marks) for item in self.of)
 
     @property
     def _shape(self) -> str:
@@ -119,7 +120,11 @@ class MarkQuestions:
     def _ask(self, number: int, sample: Sample) -> Item:
         text, words = QUESTIONS[self.aspect]
         dealt = str(deal_evenly(number, words, "mark", self.aspect, self.seed))
-        marks = [replace(sample.marks[0], label=dealt if self.aspect == "label" else "A")]
+        marks = [*sample.marks[:1]]
+        if self.aspect == "label":
+            marks = [replace(marks[0], label=dealt)]
+            if not isinstance(self.mark, Marking) or self.mark.drawn_labels(marks) != [dealt]:
+                raise TaskError(f"{type(self.mark).__name__} writes no label beside such a mark")
         if self.aspect == "count":
             marks += self._more(sample, marks[0], int(dealt) - 1)
         marked = replace(sample, marks=tuple(marks))

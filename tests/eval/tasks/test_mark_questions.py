@@ -154,6 +154,7 @@ def test_as_many_marks_are_drawn_as_the_key_says(kind: str) -> None:
         (Cover(), "box", "shape", "draws no one shape; known are Circles"),
         (Rectangles(), "point", "where", "Rectangles draws nothing on sample h0"),
         (Contours(), "mask", "count", "points and boxes are counted"),
+        (Dots(label=None), "point", "label", "Dots writes no label beside such a mark"),
         (Dots(), "point", "size", "aspect is one of present, where"),
     ],
 )
