@@ -119,6 +119,10 @@ class Asked(NamedTuple):
         from looktwice.eval.records.records import RunError
 
         names = ", ".join(dict.fromkeys(scores.point.contestant for scores in self.run.points))
+        if not any(scores.keyed for scores in self.run.points):
+            raise RunError(
+                f"{self.run.folder.path} has no keys, so nothing in it is right or wrong"
+            )
         raise RunError(
             f"{self.run.folder.path} has no arms to compare: it needs the contestants {needed},"
             f" and has {names}; {advice}"

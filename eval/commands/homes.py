@@ -117,7 +117,10 @@ def mcp(
         typer.Option(help="The folder of new images (default: looks in the first of --allow)."),
     ] = None,
     placebo: Annotated[
-        list[str], typer.Option(help="This tool, zoom, shows another place instead.")
+        list[str], typer.Option(help="This tool, zoom, shows a place off the one asked for.")
+    ] = NONE,
+    random: Annotated[
+        list[str], typer.Option(help="This tool, zoom, shows any place, also that one.")
     ] = NONE,
     black: Annotated[list[str], typer.Option(help="This tool shows black images.")] = NONE,
     plugin: Plugins = NONE,
@@ -145,7 +148,7 @@ def mcp(
         raise ConfigError([f"mcp: the working folder is {folders[0]}; name folders with --allow"])
     place = (out or folders[0] / "looks").expanduser().resolve()
     agent = find_agent(study, contestant, overrides, plugin, allow)
-    looks = LookTools(agent, Images(place, folders), make_controls(agent, placebo, black))
+    looks = LookTools(agent, Images(place, folders), make_controls(agent, placebo, black, random))
     served = server.make_server(looks)
     with suppress(KeyboardInterrupt):  # the client has left, or as announced
         if http is None:

@@ -142,11 +142,13 @@ class Format(BaseModel, **OPEN):
 
 
 class Known(BaseModel, **CLOSED):
-    """What a client knows of its question, as `extra_body={"looktwice": {...}}` sends it."""
+    """What a client knows of its question, as `extra_body={"looktwice": {...}}` sends it; scoring
+    alone reads the `answer`."""
 
     id: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")] | None = None
     marks: list[dict[str, Any]] = []
     choices: list[str] = []
+    answer: Text | None = None
     meta: dict[str, Any] = {}
 
 
@@ -222,7 +224,8 @@ class ChatRequest(BaseModel, **OPEN):
 @dataclass(frozen=True, eq=False)
 class Question:
     """What a client asks: its turns, of which the last of the user is the `sample`, what it asks of
-    the replies, and `count` of them. A `stream` ends with its usage where that is asked for."""
+    the replies, and `count` of them. A `stream` ends with its usage where that is asked for; no
+    stage sees the `answer`."""
 
     model: str
     turns: tuple[Message, ...]
@@ -232,6 +235,7 @@ class Question:
     stream: bool
     sent: Mapping[str, str] = field(default_factory=dict)
     usage: bool = False
+    answer: str | None = None
 
 
 def read_question(raw: bytes) -> Question:
@@ -258,6 +262,7 @@ def read_question(raw: bytes) -> Question:
         request.n or 1,
         bool(request.stream),
         usage=bool(request.stream_options and request.stream_options.include_usage),
+        answer=request.looktwice.answer,
     )
 
 

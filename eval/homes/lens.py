@@ -126,7 +126,7 @@ class Lens:
             names = ", ".join(self.arms)
             raise Refusal(404, f"there is no contestant {question.model!r}; there are {names}")
         refuse_options(arm, question.options)
-        sample, row = self.recorder.note(question.sample, arm.task_id)
+        sample, row = self.recorder.note(question.sample, arm.task_id, question.answer)
         draws = self.recorder.take(arm, sample.id, question.count)
         is_sampled, blobs = is_drawn(arm, question.options), self.recorder.writer.blobs
         asked = Request(question.turns, question.options, 0, question.sent)

@@ -34,6 +34,7 @@ from looktwice.prompting.agent.tool import (
     parse_arguments,
 )
 from looktwice.prompting.agent.tools import Answer, Undo, Zoom
+from looktwice.prompting.controls.images import CANDIDATES
 from looktwice.prompting.coordinates import ShownImage, ToolError, map_to_sources
 from looktwice.prompting.grids.grids import source_box
 from looktwice.prompting.wording.instructions import Parts
@@ -253,15 +254,15 @@ def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> 
 
 
 def make_controls(
-    agent: Agent, placebo: Sequence[str] = (), black: Sequence[str] = ()
+    agent: Agent, placebo: Sequence[str] = (), black: Sequence[str] = (), random: Sequence[str] = ()
 ) -> dict[str, Control]:
-    """The certificate's controls by the names of tools: a crop of the same size elsewhere, as
-    likely here as there, or a black image; and what the agent itself does to results. Raises
-    ConfigError."""
+    """The certificate's controls by the names of tools: a crop of the same size that keeps off the
+    place that was asked for (`placebo`), one as likely here as there (`random`), or a black image;
+    and what the agent itself does to results. Raises ConfigError."""
     controls, faults = dict[str, Control](), list[str]()
     if own := agent.results:
         controls = {name: lambda true, state, _: own(true, state) for name in agent.tools}
-    for option, names in (("placebo", placebo), ("black", black)):
+    for option, names in (("placebo", placebo), ("random", random), ("black", black)):
         for name in names:
             if name not in agent.tools:
                 faults.append(
@@ -270,14 +271,15 @@ def make_controls(
             elif option == "black":
                 controls[name] = lambda true, state, _: BlackImages()(true, state)
             elif isinstance(zoom := agent.tools[name], Zoom):
-                controls[name] = _elsewhere(zoom)
+                controls[name] = _elsewhere(zoom, 1 if option == "random" else CANDIDATES)
             else:
-                faults.append(f"--placebo {name}: only Zoom has a placebo; --black is for any tool")
+                only = "only Zoom shows another place; --black is for any tool"
+                faults.append(f"--{option} {name}: {only}")
     if faults:
         raise ConfigError(faults)
     return controls
 
 
-def _elsewhere(zoom: Zoom) -> Control:
-    placebo = replace(zoom, elsewhere=True, tries=1)
+def _elsewhere(zoom: Zoom, tries: int) -> Control:
+    placebo = replace(zoom, elsewhere=True, tries=tries)
     return lambda true, state, asked: replace(true, views=placebo(state, asked).views)

@@ -25,8 +25,8 @@ from looktwice.pipelines.state import State
 
 @dataclass(frozen=True)
 class Requests:
-    """The questions that clients of `looktwice serve` asked, without keys, from the run `folder` in
-    which they were recorded, by default the one that names this task.
+    """The questions that clients of `looktwice serve` asked, with the keys that they sent, from
+    the run `folder` in which they were recorded, by default the one that names this task.
 
     Raises TaskError, RunError.
     """
@@ -36,14 +36,15 @@ class Requests:
     @property
     def facts(self) -> Facts:
         """What a table must say of the questions."""
-        return Facts(note="asked by clients of looktwice serve, whose keys are not known here")
+        return Facts(note="asked by clients of looktwice serve; keys are those that they sent")
 
     def __len__(self) -> int:
         return len(RunFolder(self.folder).samples)
 
     def __iter__(self) -> Iterator[Item]:
         run = RunFolder(self.folder)
-        return (Item(row.without_pixels(run.blobs), None) for row in run.samples.values())
+        rows = run.samples.values()
+        return (Item(row.without_pixels(run.blobs), row.answer) for row in rows)
 
 
 @dataclass(eq=False)
@@ -103,9 +104,11 @@ class Recorder:
         with self.lock:
             self.writer.points(make_point_rows(Plan(self.name, tuple(arms))))
 
-    def note(self, sample: Sample, task: str) -> tuple[Sample, SampleRow]:
+    def note(
+        self, sample: Sample, task: str, answer: str | None = None
+    ) -> tuple[Sample, SampleRow]:
         """A question under the id by which it is known from now on, and its line, written with its
-        pictures where it is new. Raises PictureError."""
+        key, if a client told it, and its pictures where it is new. Raises PictureError."""
         for picture in sample.images:
             self.writer.blobs.put(picture.source, picture.sha)
         plain = sample.to_dict()
@@ -114,7 +117,7 @@ class Recorder:
                 sample = replace(sample, id=f"{sample.id}-{sha[:8]}")
                 plain = sample.to_dict()
                 sha = sha_of(plain)
-            row = SampleRow(task, sha, None, plain)
+            row = SampleRow(task, sha, answer, plain)
             if sample.id not in self.shas:
                 self.writer.sample(row)
                 self.shas[sample.id] = sha

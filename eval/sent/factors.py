@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import groupby, product, starmap
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -117,7 +118,8 @@ class SentComparison:
 
 def compare_sent(base: Requests, rival: Requests) -> SentComparison:
     """Pair the requests of two sides, and say in what they differ."""
-    return SentComparison(base, rival, pair_requests(base.requests, rival.requests))
+    is_one_run = base.path == rival.path != Path()
+    return SentComparison(base, rival, pair_requests(base.requests, rival.requests, is_one_run))
 
 
 def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:

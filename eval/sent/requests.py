@@ -186,14 +186,21 @@ class Pairing(NamedTuple):
     right: list[tuple[int, str]]
 
 
-def pair_requests(mine: Sequence[Request], theirs: Sequence[Request]) -> Pairing:
+def pair_requests(
+    mine: Sequence[Request], theirs: Sequence[Request], is_one_run: bool = False
+) -> Pairing:
     """Pair each request with the likeliest of the other side, if neither has a likelier one.
 
     Two are alike by their pictures (perceptual hash, and the thumbnails) and by those of their
     words that tell the questions of one side from one another; where one has no pictures, by the
-    words alone. Partners that are equally likely are none.
+    words alone. Those of one run are alike by their samples. Partners that are equally likely are
+    none.
     """
-    apart = _distances(mine, theirs)
+    names = [np.array([request.sample for request in side]) for side in (mine, theirs)]
+    if is_one_run and all(len({*side}) == len(side) for side in names):
+        apart = np.where(names[0][:, np.newaxis] == names[1], 0.0, np.inf)
+    else:
+        apart = _distances(mine, theirs)
     left, pairs = apart.copy(), list[tuple[int, int]]()
     while new := _mutual(left):
         pairs += new

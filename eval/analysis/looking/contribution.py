@@ -170,7 +170,8 @@ def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list
         for role, name in names.items():
             own = [p for p in points if (p.task_id, p.contestant) == (full.task_id, name)]
             point = full if role == "full" else closest(contestant_changes(full), own)
-            arms |= {role: run.by_id[point.id]} if point else {}
+            if point and run.by_id[point.id].all:  # an arm that nobody has asked is none
+                arms[role] = run.by_id[point.id]
         certificate = Certificate(arms)
         if "without" in arms and len(arms) > 2 and certificate.values.units:
             certificates.append(certificate)

@@ -64,8 +64,11 @@ def test_what_a_client_knows_of_its_question_stands_in_the_sample() -> None:
         "choices": ["left", "right"],
         "marks": [{"label": "A", "x": 1, "y": 2}],
         "meta": {"subtask": "depth"},
+        "answer": "B",
     }
-    sample = read_question(user(image(URL)) | {"looktwice": known}).sample
+    question = read_question(user(image(URL)) | {"looktwice": known})
+    sample = question.sample
+    assert question.answer == "B" and "B" not in str(sample.to_dict())
     assert (sample.id, sample.choices) == ("q7", ("left", "right"))
     assert [(mark.label, mark.center) for mark in sample.marks] == [("A", (1.0, 2.0))]
     assert sample.meta == {"subtask": "depth", "placed": True}
@@ -162,7 +165,7 @@ def test_a_stream_says_the_same_in_chunks() -> None:
         (user(image("http://h/x.png")), "nothing is fetched"),
         (user(image("data:image/png;base64,%%%")), "cannot be read"),
         ({"tools": [{"type": "function"}]}, "tools[0] lacks the field 'function'"),
-        ({"looktwice": {"answer": "A"}}, "looktwice.answer is 'A', not a field"),
+        ({"looktwice": {"truth": "A"}}, "looktwice.truth is 'A', not a field"),
         (user(image(URL)) | {"looktwice": {"marks": [{"x": 9, "y": 9}]}}, "outside its image"),
         ({"guided_json": {"type": "object"}}, "guided_json: not known here"),
         ({"response_format": {"type": "xml"}}, "response_format.type is"),

@@ -53,7 +53,7 @@ HOSTILE: dict[str, tuple[Any, dict[str, str], int, str]] = {
     "many replies": (GOOD | {"n": 1000}, {}, 400, "n is 1000"),
     "half a surrogate": ({"messages": [turn("\ud83d")]}, {}, 400, ""),
     "marks outside": (GOOD | {"looktwice": {"marks": [{"x": 9e9, "y": 0}]}}, {}, 400, "outside"),
-    "a key": (GOOD | {"looktwice": {"answer": "A"}}, {}, 400, "looktwice.answer"),
+    "a truth": (GOOD | {"looktwice": {"truth": "A"}}, {}, 400, "looktwice.truth"),
     "an id of two lines": (GOOD | {"looktwice": {"id": "../../x\n"}}, {}, 400, "looktwice.id"),
     "another host": (GOOD, {"Host": "evil.example"}, 403, "ask 127.0.0.1"),
     "a form of a page": (GOOD, {"Content_Type": "text/plain"}, 403, "application/json"),

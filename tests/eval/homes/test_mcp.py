@@ -7,7 +7,9 @@ import asyncio
 import base64
 import json
 import os
+import re
 import socket
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,11 +20,13 @@ import aiohttp
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from looktwice.eval.cli import app
 from looktwice.eval.homes.images import Images
 from looktwice.eval.homes.looking import LookTools, find_agent, make_controls
 from looktwice.eval.tasks import LettersAndShapes, NearSighted
-from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, State, View
+from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, Sample, State, View
 from looktwice.pipelines.config import ConfigError
 from looktwice.pipelines.model import Model, Tool
 from looktwice.pipelines.picture import decode
@@ -31,7 +35,8 @@ from looktwice.prompting.views import LongestSide
 
 pytest.importorskip("mcp")
 
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult
 
 from looktwice.eval.homes.mcp import make_server, serve_http
@@ -109,6 +114,28 @@ def test_a_client_that_starts_the_server_anew_goes_on_from_the_files(folder: Pat
     points = {"start": [0, 0], "end": [0, 12]}
     (third,) = call(tools_of(folder), ("measure", {"image": sent, **points}))
     assert "12.0 pixels" in words(third)
+
+
+def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path) -> None:
+    """Over stdio, as agent clients start it; the second one knows the first by its file alone."""
+
+    async def ask(name: str, arguments: dict[str, Any]) -> CallToolResult:
+        program = "from looktwice.eval.cli import main; main()"
+        typings = str(Path(__file__).parents[3] / "typings")
+        server = StdioServerParameters(
+            command=sys.executable,
+            args=["-c", program, "mcp", "--allow", str(folder)],
+            env=os.environ | {"PYTHONPATH": typings},
+            cwd=folder,
+        )
+        async with Client(stdio_client(server)) as client:
+            return await client.call_tool(name, arguments)
+
+    zoomed = asyncio.run(ask("zoom", {"image": "photo.png", "box": [60, 40, 120, 80]}))
+    assert (pixels_of(zoomed)[0] == (200, 30, 30)).all()
+    points = {"start": [0, 0], "end": [30, 40]}
+    measured = asyncio.run(ask("measure", {"image": file_of(zoomed), **points}))
+    assert words(measured).startswith("50.0 pixels")
 
 
 def test_a_call_resizes_its_own_images_however_many_there_are(folder: Path) -> None:
@@ -235,8 +262,8 @@ def test_controls_tell_the_same_and_show_what_they_must(folder: Path) -> None:
         assert pixels_of(control)[0].shape == pixels_of(true)[0].shape
     assert not pixels_of(black)[0].any()
     assert (pixels_of(placebo)[0] != pixels_of(true)[0]).any()
-    with pytest.raises(ConfigError, match="only Zoom has a placebo"):
-        tools_of(folder, placebo=["grid"])
+    with pytest.raises(ConfigError, match="--random grid: only Zoom shows another place"):
+        tools_of(folder, random=["grid"])
     with pytest.raises(ConfigError, match="no such tool"):
         tools_of(folder, black=["zooom"])
 
@@ -302,45 +329,65 @@ def test_depth_text_and_colour_are_told_in_words(folder: Path) -> None:
     assert len(pixels_of(compared)) == 1
 
 
-def answers(looks: LookTools, n: int) -> int:
-    """How many questions a near-sighted agent answers, which sees a smaller picture than the file
-    that it may look at."""
-    right, shrink = 0, Pipeline({"fit": LongestSide(pixels=320)})
-    for item in LettersAndShapes(n=n, width=640, height=480, largest=40, smallest=10):
-        path = looks.images.folder / f"{item.sample.id}.png"
-        path.write_bytes(item.sample.images[0].payload.data)
-        small = shrink(State.start(item.sample)).views[0]
-        files, turns = {1: str(path)}, [Message("user", ("Image 1:", small, item.sample.question))]
-        for _ in range(4):
-            offered = CallOptions(tools=(Tool("zoom", ""),))
-            reply = NearSighted()(turns, options=offered)
-            if not reply.tool_calls:
-                right += reply.text.endswith(f"ANSWER: {item.answer}")
-                break
-            asked = json.loads(reply.tool_calls[0].arguments)
-            (result,) = call(looks, ("zoom", asked | {"image": files[asked["image"]]}))
-            number = 1 + len(files)
-            files[number] = file_of(result)
-            seen = View.of(Picture(pixels_of(result)[0]))
-            turns += [reply.as_message(), Message("tool", (f"Image {number}:", seen))]
-    return right
+def last_reply(looks: LookTools | None, sample: Sample, picture: Path) -> str:
+    """What a near-sighted agent answers, which sees a smaller picture than the file that it may
+    look at; None for one without tools."""
+    small = Pipeline({"fit": LongestSide(pixels=320)})(State.start(sample)).views[0]
+    files, turns = {1: str(picture)}, [Message("user", ("Image 1:", small, sample.question))]
+    offered = CallOptions(tools=(Tool("zoom", ""),) if looks else None)
+    for _ in range(4):
+        reply = NearSighted()(turns, options=offered)
+        if looks is None or not reply.tool_calls:
+            break
+        asked = json.loads(reply.tool_calls[0].arguments)
+        (result,) = call(looks, ("zoom", asked | {"image": files[asked["image"]]}))
+        number = 1 + len(files)
+        files[number] = file_of(result)
+        seen = View.of(Picture(pixels_of(result)[0]))
+        turns += [reply.as_message(), Message("tool", (f"Image {number}:", seen))]
+    return reply.text
 
 
-def test_a_near_sighted_agent_gains_by_the_zoom_and_not_by_its_placebo(folder: Path) -> None:
-    sizes = ("stages.agent.fit.pixels=320",)
-    agent = find_agent("tool_contribution", "full", sizes)
-    right = {
-        control: answers(
-            LookTools(
-                agent,
-                Images(folder / "looks", (folder,), folder),
-                make_controls(agent, **({control: ["zoom"]} if control else {})),
-            ),
-            n=6,
-        )
-        for control in ("", "placebo", "black")
-    }
-    assert right[""] == 6 and right["placebo"] <= 2 and right["black"] == 0
+ARMS: dict[str, dict[str, Sequence[str]] | None] = {
+    "without": None,
+    "full": {},
+    "random": {"placebo": ["zoom"]},
+    "black": {"black": ["zoom"]},
+}
+
+
+def test_certify_tells_what_the_zoom_of_a_near_sighted_agent_is_worth(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the page says: the replies of four runs become a study. The placebo keeps off the place
+    that was asked for, so it brings nothing; any place would bring some of it."""
+    monkeypatch.chdir(folder)
+    agent = find_agent("tool_contribution", "full", ("stages.agent.fit.pixels=320",))
+    items = [*LettersAndShapes(n=20, width=640, height=480, largest=40, smallest=10)]
+    rows, replies = list[dict[str, Any]](), {name: list[str]() for name in ARMS}
+    (folder / "questions").mkdir()
+    for item in items:
+        name = item.sample.id
+        picture = folder / "questions" / f"{name}.png"
+        picture.write_bytes(item.sample.images[0].payload.data)
+        row = {"id": name, "image": picture.name, "question": item.sample.question}
+        rows.append(row | {"answer": item.answer})
+        for arm, controls in ARMS.items():
+            images = Images(folder / "looks" / arm, (folder,), folder)
+            made = controls is not None and make_controls(agent, **controls)
+            looks = LookTools(agent, images, made) if isinstance(made, dict) else None
+            said = last_reply(looks, item.sample, picture)
+            replies[arm].append(json.dumps({"idx": name, "reply": said}))
+    Path("questions/samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for arm, lines in replies.items():
+        Path(f"{arm}.jsonl").write_text("\n".join(lines))
+    page = (Path(__file__).parents[3] / "docs/howto/mcp.md").read_text()
+    (study,) = re.findall(r"```yaml\n(task.*?)```", page, re.S)
+    Path("study.yaml").write_text(study)
+    for command in (["run", "study.yaml"], ["analyse", "runs/study", "certify"]):
+        result = CliRunner().invoke(app, command)
+        assert not result.exception, result.output
+    assert re.findall(r"(?:gains|gained,) (\d+\.\d)", result.output) == ["100.0"] * 3
 
 
 def has_ipv6() -> bool:
