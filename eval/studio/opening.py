@@ -47,6 +47,8 @@ def open_draft(
         raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
     if first.suffix in STUDIES or not first.suffix:
         return of_study(desk, first, allow)
+    if not first.is_file():
+        raise RunError(f"{first}: there is no such picture, run or study here")
     return Draft(stages=FIRST, images=(desk.take(read_file(first))["name"],))
 
 

@@ -75,6 +75,9 @@ def test_what_is_not_there_is_told(run: RunFolder, tmp_path: Path) -> None:
     sample = next(iter(run.samples.values())).id
     with pytest.raises(RunError, match="no contestant 'zoomd'; did you mean 'zoomed'"):
         open_draft(desk, [run.path, Path(sample), Path("zoomd")])
+    for what, told in ((run.path, "name one of its 2 samples"), (Path("x.jpg"), "no such picture")):
+        with pytest.raises(RunError, match=told):
+            open_draft(desk, [what])
     with pytest.raises(ConfigError, match="--model small: write a node"):
         open_draft(desk, [], ["small"])
 
