@@ -106,7 +106,7 @@ def rows_of_patches(size: Size, patch: int, longest: int) -> Layout:
 
 def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
     """At its own size within bounds, and as many tokens for every size."""
-    scaled = _on_longest(size, min(longest, max(size)))
+    scaled = _on_longest(size, longest) if max(size) > longest else size
     whole = (max(shortest, scaled[0]), max(shortest, scaled[1]))
     return Layout(whole, whole, tokens, patch, filter="bilinear")
 

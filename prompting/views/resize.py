@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import cv2
+import numpy as np
 from PIL import Image
 
 from looktwice.pipelines import transforms
+from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.processors import Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
@@ -231,9 +233,9 @@ class ClaudePatches(SizeRule):
         return 1, 1
 
 
-def resize_view(view: View, size: Size) -> View:
-    """The view at `size` (width, height), itself if it has that size. Raises ValueError for over
-    100 megapixels."""
+def resize_view(view: View, size: Size, pillow: Image.Resampling | None = None) -> View:
+    """The view at `size` (width, height), itself if it has that size; with a filter of Pillow as
+    Pillow resamples. Raises ValueError for over 100 megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MOST_PIXELS:
@@ -242,7 +244,10 @@ def resize_view(view: View, size: Size) -> View:
             f" {size[1]}, more than {MOST_PIXELS // 1_000_000} megapixels; crop it first or ask for"
             " less"
         )
-    return transforms.resize(view, *size)
+    if pillow is None:
+        return transforms.resize(view, *size)
+    picture = Picture(np.asarray(Image.fromarray(view.pixels).resize(size, pillow)))
+    return view.transform(picture, Affine.resize(size[0] / view.size[0], size[1] / view.size[1]))
 
 
 def _scale(size: Size, factor: float) -> Size:

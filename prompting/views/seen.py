@@ -18,12 +18,17 @@ from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, image_rule
 from looktwice.pipelines.models.processors import Layout, Size, processor_of
-from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.grids import source_box
-from looktwice.prompting.views.resize import ClaudePatches, OpenAIPatches, OpenAITiles, SizeRule
+from looktwice.prompting.views.resize import (
+    ClaudePatches,
+    OpenAIPatches,
+    OpenAITiles,
+    SizeRule,
+    resize_view,
+)
 
 PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
     (HIGH_CLAUDE, ClaudePatches(edge=2576, budget=4784), 28),
@@ -47,7 +52,7 @@ class AsSeen(WithoutModel):
     Every tile becomes a view, to be looked at: sent to that model it would be cut again. Measured
     are `image_tokens`, of all views, and with marks `mark_patches`: how many patches the longer
     side of the smallest covers, a point none. Notes say how a view is seen, and what `say_losses`
-    does. Raises ValueError for a model whose rule is not known, or a picture that it refuses.
+    does. Raises ValueError for a model whose rule is not known.
     """
 
     model: str
@@ -61,11 +66,11 @@ class AsSeen(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The views as they are seen."""
-        with naming(state.sample):
-            layouts = _layouts(state.views, self.model)
-        seen, notes, marks = list[View](), list[str](), state.sample.marks
+        layouts, marks = _layouts(state.views, self.model), state.sample.marks
+        seen, notes = list[View](), list[str]()
         for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
-            tiles = tiles_of(view, layout)
+            with naming(state.sample):
+                tiles = tiles_of(view, layout)
             seen += tiles
             notes.append(
                 f"view {number}: {_by(view.size)} pixels are seen as {_by(layout.size)} in"
@@ -92,34 +97,32 @@ def layout_of(model: str, size: Size) -> Layout | None:
 
 
 def tiles_of(view: View, layout: Layout) -> list[View]:
-    """The tiles, row by row, and the overview, with the map to the sources."""
-    resized = view
+    """The tiles, row by row, and the overview, with the map to the sources. Raises ValueError for a
+    picture that would be resized to over 100 megapixels."""
+    resized, resampling = view, Image.Resampling[layout.filter.upper()]
     for size in filter(None, (layout.via, layout.size)):
-        resized = _resized(resized, size, layout)
+        resized = resize_view(resized, size, resampling)
     across, down = layout.grid
     width, height = layout.tile
-    (left, top), (right, bottom) = layout.offset, (0, 0)
-    frame = resized
-    if min(layout.offset) < 0:
-        frame = transforms.crop(frame, -left, -top, width - left, height - top)
+    left, top = layout.offset
+    if min(left, top) < 0:
+        frame = transforms.crop(resized, -left, -top, width - left, height - top)
     else:
-        right, bottom = across * width - left - frame.size[0], down * height - top - frame.size[1]
-        frame = transforms.pad(frame, left, top, right, bottom, layout.ground)
+        right = across * width - left - resized.size[0]
+        bottom = down * height - top - resized.size[1]
+        frame = transforms.pad(resized, left, top, right, bottom, layout.ground)
     corners = [(x * width, y * height) for y in range(down) for x in range(across)]
     tiles = [transforms.crop(frame, x, y, x + width, y + height) for x, y in corners]
     if layout.overview:
-        tiles.append(_resized(resized if layout.via else view, layout.overview, layout))
+        whole = resized if layout.via else view
+        tiles.append(resize_view(whole, layout.overview, resampling))
     return tiles
 
 
 def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iterator[str]:
     """Marks that the model is shown and cannot see, or sees smaller than one patch, and views that
     add no pixels to those of another; nothing for a model whose rule is not known."""
-    try:
-        layouts = _layouts(views, model)
-    except ValueError:  # what a processor refuses fails where it is asked
-        return
-    if not layouts:
+    if not (layouts := _layouts(views, model)):
         return
     for mark in marks:
         if (sides := _patches(views, layouts, mark)) and max(sides) < 1:
@@ -128,14 +131,9 @@ def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iter
     scales = [_pixels_kept(view, layout) for view, layout in zip(views, layouts, strict=True)]
     regions = [source_box(view, Box("", 0, 0, *view.size)) for view in views]
     for number, region in enumerate(regions):
-        for other in {*range(len(views))} - {number} if region else ():
-            whole = regions[other]
-            if (
-                whole
-                and region
-                and _holds(whole, region, equal=other < number)
-                and scales[number] <= scales[other] * AS_LARGE
-            ):
+        for other, whole in enumerate(regions):
+            as_large = scales[number] <= scales[other] * AS_LARGE
+            if region and whole and as_large and _is_part(region, whole):
                 yield (
                     f"view {number + 1} adds no pixels: as {model} sees them, it has no more of"
                     f" what it shows than view {other + 1}"
@@ -144,7 +142,7 @@ def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iter
 
 
 def _layouts(views: Sequence[View], model: str) -> list[Layout]:
-    """How the model sees each view. Raises ValueError for what it refuses."""
+    """How the model sees each view; nothing where its rule is not known."""
     layouts = (layout_of(model, view.size) for view in views)
     return [layout for layout in layouts if layout]
 
@@ -175,20 +173,11 @@ def _pixels_kept(view: View, layout: Layout) -> float:
     return min(1.0, largest * layout.size[0] / view.size[0])
 
 
-def _holds(whole: Box, region: Box, equal: bool) -> bool:
-    """Whether a region lies in another of its image, and is not the same one unless that counts."""
+def _is_part(region: Box, whole: Box) -> bool:
+    """Whether a region lies in another of its image, and is smaller."""
     inner, outer = np.array(region.xyxy), np.array(whole.xyxy)
     inside = ((inner - outer) * (1, 1, -1, -1) >= -1).all() and whole.image == region.image
-    return bool(inside and (equal or np.abs(inner - outer).max() > 1))
-
-
-def _resized(view: View, size: Size, layout: Layout) -> View:
-    """Resized as the processor does."""
-    if size == view.size:
-        return view
-    resampling = Image.Resampling[layout.filter.upper()]
-    picture = Picture(np.asarray(Image.fromarray(view.pixels).resize(size, resampling)))
-    return view.transform(picture, Affine.resize(size[0] / view.size[0], size[1] / view.size[1]))
+    return bool(inside and np.abs(inner - outer).max() > 1)
 
 
 def _by(size: Size) -> str:

@@ -26,7 +26,7 @@ from looktwice.prompting.views.seen import layout_of, say_losses, tiles_of
 from tests.prompting.scenes import table
 
 PROCESSORS = table("views/seen.yaml")["processors"]
-SIZES = ((640, 480), (480, 641), (1920, 1080), (333, 500), (96, 71), (1500, 300))
+SIZES = ((640, 480), (480, 641), (1920, 1080), (333, 500), (96, 71), (1500, 300), (528, 479))
 
 
 def picture(size: Size) -> Picture:
@@ -157,6 +157,7 @@ def test_a_crop_that_adds_no_pixels_is_told() -> None:
         " shows than view 1"
     ]
     assert not [*say_losses(views, marks, "llava-1.5-7b-hf")]
+    assert not [*say_losses((*before.views, *before.views), (), "Qwen2.5-VL-7B-Instruct")]
     assert not [*say_losses(views, marks, "some-vlm")]
 
 
@@ -179,3 +180,8 @@ def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) ->
 def test_a_model_of_no_known_rule_is_refused() -> None:
     with pytest.raises(ValueError, match="it is not known how 'some-vlm' sees pictures"):
         AsSeen("some-vlm")
+
+
+def test_a_strip_that_would_exhaust_the_memory_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"sample s: .* more than 100 megapixels"):
+        AsSeen("llava-1.5-7b-hf")(state((4000, 4)), NoModel())
