@@ -193,6 +193,24 @@ def answer_table(ratings: Ratings) -> TextTable:
     return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
 
 
+def difficulty_table(ratings: Ratings) -> TextTable:
+    """The shares right of each person, and of the model whose log was drawn from, by how difficult
+    most people found an item; no lines where nobody rated any (Do You See Me, Fig. 6)."""
+    rated, items = ratings.column(MAJORITY, "difficulty"), ratings.key.items
+    right = {rater: ratings.is_right(rater) for rater in ratings.filled}
+    right[items[0].contestant] = {
+        item.item: letter_of(item.answer, item) == letter_or_text(item.key)
+        for item in items
+        if item.key
+    }
+    lines = []
+    for level in sorted({*rated.values()}):
+        alike = [item for item in items if rated.get(item.item) == level]
+        shares = (_share(alike, hits) for hits in right.values())
+        lines.append((level, str(len(alike)), *shares))
+    return TextTable(("difficulty", "n", *right), lines)
+
+
 def letter_of(answer: str, item: SheetItem) -> str:
     """The answer as a letter, where it is one, begins as "(B) far" does, or is the text of one
     choice."""

@@ -250,6 +250,9 @@ def annotate(
         for line in ratings.ratings_lines(rated):
             say(line)
         if answers:
+            levels = ratings.difficulty_table(rated)
+            if levels.rows:
+                print_text_table(levels, "right by difficulty, %", blocks=0)
             people = sources[0].parent / "humans" / "humans.csv"
             say(f"people as contestants: {ratings.write_humans(rated, people)}")
         return

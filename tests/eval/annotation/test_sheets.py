@@ -17,6 +17,7 @@ from looktwice.eval.annotation.ratings import (
     Ratings,
     agreement_lines,
     answer_table,
+    difficulty_table,
     read_ratings,
     share_table,
 )
@@ -111,6 +112,26 @@ def test_people_answer_and_have_marks_by_task() -> None:
     ]
 
 
+def test_what_people_find_hard_slices_the_models_accuracy() -> None:
+    ratings = rated("answers", "1111", "human_answer", anna="AABA", ben="ABBA")
+    said = {"anna": "easy easy hard hard", "ben": "easy hard hard hard", "cleo": "easy easy - hard"}
+    levels = {who: dict(zip("1234", words.split(), strict=True)) for who, words in said.items()}
+    filled = {who: dict(items) for who, items in ratings.filled.items()} | {"cleo": {}}
+    for who, words in levels.items():
+        for item, level in words.items():
+            filled[who][item] = {**filled[who].get(item, {}), "difficulty": level}
+    answers = (replace(item, answer="AABB"[n]) for n, item in enumerate(ratings.key.items))
+    key = replace(ratings.key, items=tuple(answers))
+    shown = difficulty_table(Ratings(key, filled))
+    assert shown.header == ("difficulty", "n", "anna", "ben", "cleo", "m")
+    cells = [[cell.partition(" ")[0] for cell in row] for row in shown.rows]
+    assert cells == [
+        ["easy", "2", "100.0", "50.0", "", "100.0"],
+        ["hard", "2", "50.0", "50.0", "", "0.0"],
+    ]
+    assert not difficulty_table(rated("answers", "11", "human_answer", anna="AB")).rows
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "study"
@@ -159,7 +180,7 @@ def test_a_sheet_of_answers_shows_neither_key_nor_reply(run: Path, tmp_path: Pat
     keys = [drawn.key for drawn in items]
     cells = {"human_answer": [*keys[:2], "Z"], "difficulty": ["1", "3", "5"]}
     read = annotate(fill(tmp_path, "anna", cells))
-    assert read.exit_code == 0, read.output
+    assert read.exit_code == 0 and "right by difficulty" in read.output, read.output
     people = read_logs(tmp_path / "humans" / "humans.csv")
     (contrast,) = compare_logs([log, *people]).contrasts
     assert (contrast.contestant, contrast.paired.better, contrast.paired.n) == ("anna", 2, 3)
