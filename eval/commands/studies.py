@@ -144,8 +144,10 @@ def run(
     from looktwice.eval.adaptive.choose import make_steering
     from looktwice.eval.adaptive.discovery import Discovery
     from looktwice.eval.commands.winner import finish_discovery
+    from looktwice.eval.page.early import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
+    from looktwice.pipelines.runtime.stores import Blobs
 
     plan = load_study(config, overrides, plugin, allow)
     number, _, shards = shard.partition("/")
@@ -171,7 +173,8 @@ def run(
         json_lines=log == "json",
         steering=steering,
     )
-    outcome = study()
+    with early_thumbnails(Blobs(study.folder / "blobs")):
+        outcome = study()
     if isinstance(steering, Discovery) and not outcome.stopped:
         finish_discovery(study, allow)
     if outcome.written or outcome.kept or (steering and steering.answers):

@@ -24,6 +24,7 @@ from looktwice.eval.page.data import (
     PageSample,
     PageTask,
 )
+from looktwice.eval.page.early import MADE, MOST_PICTURE_CHARACTERS
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row
@@ -37,9 +38,6 @@ Images = Callable[[str, str], tuple[Picture, ...]]
 MOST_ANSWERS, MOST_CHARACTERS = 16_000, 7_400_000
 """Answers whose words a file holds, and the length of these words; samples on which contestants
 disagree come first."""
-
-MOST_PICTURE_CHARACTERS = 9_000_000
-"""The length of words and thumbnails together."""
 
 AHEAD = 8  # samples whose thumbnails are begun before they are needed
 
@@ -253,7 +251,7 @@ class RunPage:
                 own = self.own_pictures(number)
                 wanted = {picture.name: pixels for picture, pixels in own}
                 wanted |= {name: self.stored(name) for name in sent[number] if name not in wanted}
-                for name in wanted.keys() - making.keys():
+                for name in wanted.keys() - making.keys() - MADE.keys():
                     making[name] = pool.submit(thumbnail, wanted[name], *THUMBNAIL)
                 return [picture for picture, _ in own], [*wanted]
 
@@ -274,7 +272,7 @@ class RunPage:
                         PictureError
                     ):  # it is gone or damaged; the page says that it has none
                         if name not in made:
-                            made[name] = making[name].result()
+                            made[name] = MADE.get(name) or making[name].result()
                             length += len(made[name])
         return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.page import of_runs, render_page
+from looktwice.eval.page import early, of_runs, render_page
 from looktwice.eval.page.conversations import sample_images
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
 from looktwice.eval.page.pairs import ALL, PageNumbers
@@ -277,3 +278,26 @@ def test_each_run_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
     assert numbers.baselines == [0, 0, 2, 2]
     own = {(pair.contestant, pair.rival) for pair in numbers.pairs if pair.p_holm is not None}
     assert own == {(1, 0), (3, 2)}
+
+
+def test_thumbnails_made_beside_the_run_are_those_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"] * 2)
+    for row, shade in zip(made.samples, (10, 20), strict=True):
+        data = to_png(np.full((8, 8, 3), shade, np.uint8))
+        row.sample["images"].append(made.blobs.put(data))
+    made.blobs.put(b"a message")
+    made.answers(made.point("plain", "t"), ["A"] * 2)
+    table = score_table(made.write().path)
+    late = page_of(table).thumbnails
+    monkeypatch.setattr(early, "LOOK", 0.01)
+    monkeypatch.setattr(early, "IDLE", 100.0)
+    monkeypatch.setattr(early, "MADE", {})
+    with early.early_thumbnails(made.blobs):
+        while len(early.MADE) < 2:
+            time.sleep(0.01)
+    assert late == early.MADE and len(late) == 2
+    monkeypatch.setattr(of_runs, "MADE", dict.fromkeys(late, "made before"))
+    assert set(page_of(table).thumbnails.values()) == {"made before"}
