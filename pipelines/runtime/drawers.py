@@ -70,7 +70,8 @@ class Drawers:
             cores > 1 and self.records >= FEWEST and "opentelemetry.trace" not in sys.modules
         )
         self.most = int(given) if given.isdecimal() else min(cores, MOST) * is_worth_it
-        self.is_due, self.since = bool(given), (time.perf_counter(), time.process_time())
+        self.is_asked_for = self.is_due = given.isdecimal()
+        self.since = time.perf_counter(), time.process_time()
         self.thread: threading.Thread | None = None
 
     def __call__(
@@ -125,17 +126,15 @@ class Drawers:
             if self.is_due and self.thread is None and self.most:
                 self.thread = threading.Thread(target=self._begin, name="looktwice-drawers")
                 self.thread.start()
-        if SETTING in os.environ:
+        if self.is_asked_for:
             self.ready.wait()
         return self.ready.is_set()
 
     def _begin(self) -> None:
         for _ in range(self.most):
-            with self.lock:
-                if not self.most:
-                    return
-                drawer = Drawer()
-                self.drawers.append(drawer)
+            with self.lock, suppress(OSError):  # there is no room for another process
+                if self.most:
+                    self.drawers.append(Drawer())
         for drawer in [*self.drawers]:
             try:
                 drawer.greeting.result()
@@ -144,6 +143,10 @@ class Drawers:
             for _ in range(AHEAD):
                 self.idle.put(drawer)
             self.ready.set()
+        if not self.ready.is_set():
+            self.most = 0
+            self.ready.set()
+            self.idle.put(None)
 
     def _ask(self, job: bytes) -> bytes:
         """What comes of a job; nothing where no process can be asked."""

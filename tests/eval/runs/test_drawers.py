@@ -18,6 +18,7 @@ from rich.console import Console
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study, study
+from looktwice.eval.runs.walk import build_tree
 from looktwice.eval.tasks import Facts
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
@@ -26,10 +27,11 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.png import to_png
+from looktwice.pipelines.png import bytes_as_before, to_png
 from looktwice.pipelines.runtime.drawers import SETTING, Drawers
+from looktwice.pipelines.runtime.drawing import as_encoded
 from looktwice.pipelines.sample import Item, Sample
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.controls import PermuteChoices
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
@@ -135,3 +137,24 @@ def test_records_are_as_without_processes(
         for path in (tmp_path / folder / "drawn" / "blobs").glob("*/*")
     }
     assert names == {path.name for path in (tmp_path / "alone" / "drawn" / "blobs").glob("*/*")}
+
+
+def test_a_picture_is_what_it_was() -> None:
+    given = Picture(np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8), "noise")
+    make, about = as_encoded(given)
+    made = make(*about)
+    assert (made.payload, made.size, made.name) == (given.payload, given.size, given.name)
+    assert made.payload.data_url == given.payload.data_url and made.sha == given.sha
+    assert (made.pixels == given.pixels).all()
+    with bytes_as_before():
+        assert made.payload == given.payload
+
+
+def test_a_setting_that_names_no_number_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SETTING, "")
+    drawers = Drawers(1000, print)
+    state = State.start(next(iter(Noise())).sample)
+    stages: dict[str, Stage] = {"mark": Circles(), "ask": Ask()}
+    arm = with_id(Arm("a", {}, "noise", Noise(), Scripted("(A)"), stages, None, 1, 0))
+    assert drawers(build_tree([arm]), state, lambda node: True) == {}
+    drawers.close()
