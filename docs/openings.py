@@ -57,12 +57,22 @@ NOTEBOOK = """<!doctype html><meta charset="utf-8"><body style="margin: 0">
 <script>document.documentElement.dataset.ready = "1"</script>"""
 
 
+STRANGER = STUDY.replace(
+    "MarkedScenes, kind: shape, n: %s, controls: {size: %s, things: 6}", "Folder, path: /etc"
+)
+KINDS = "mark_missed,wrong_object,reasoning"
+READY = """document.documentElement.dataset.ready === '1'
+|| Boolean(document.querySelector('#items section img')?.complete)"""
+
+
 def typed(folder: Path, *commands: str) -> str:
     """What a terminal shows when these are typed, as a page."""
     lines = list[str]()
     for command in commands:
         words = [word.replace("FOLDER", str(folder)) for word in command.split()]
-        written = CliRunner().invoke(app, words).stdout.replace(f"{folder}/", "")
+        result = CliRunner().invoke(app, words)
+        written = (result.stdout or result.stderr).replace(f"{folder}/", "")
+        written = written.replace(str(folder), "/home/you/studies")
         lines.append(f"$ looktwice {command.replace('FOLDER/', '')}")
         for line in (*written.splitlines(), ""):
             lines += wrap(line, 88, subsequent_indent="  ", drop_whitespace=False) or [""]
@@ -126,6 +136,8 @@ def openings(folder: Path) -> Iterator[tuple[str, Path, str]]:
     ):
         typed(folder, command)
     yield "compare", folder / "compared" / "compare.html", "#rivals .chart"
+    typed(folder, f"annotate {demo.parent} --out FOLDER/sheet --taxonomy {KINDS} -n 1")
+    yield "annotate", folder / "sheet" / "sheet.html", "body"
     for name, page in pages(folder).items():
         file = folder / f"{name}.html"
         file.write_text(page, encoding="utf-8")
@@ -135,12 +147,14 @@ def openings(folder: Path) -> Iterator[tuple[str, Path, str]]:
 def pages(folder: Path) -> dict[str, str]:
     """Pages that are made here, by name."""
     (folder / "study.yaml").write_text(STUDY % (60, 28), encoding="utf-8")
+    (folder / "stranger.yaml").write_text(STRANGER, encoding="utf-8")
     (folder / "paid.yaml").write_text(PRICED % (60, 28), encoding="utf-8")
     sample = next(iter(MarkedScenes("shape", n=1))).sample
     marked = Pipeline({"mark": Circles(radius=28), "choose": MultipleChoice(), "ask": Ask()})
     shard = "run FOLDER/study.yaml --out FOLDER/shards/{0} --shard {0}/2"
     return {
         "money": typed(folder, "check FOLDER/paid.yaml"),
+        "trust": typed(folder, "check FOLDER/stranger.yaml"),
         "scale": typed(
             folder,
             *(shard.format(number) for number in (1, 2)),
@@ -154,11 +168,11 @@ def pages(folder: Path) -> dict[str, str]:
 
 def take_openings(browser: Browser, folder: Path, out: Path) -> None:
     """Write each opening picture as NAME.webp into `out`."""
-    size = {"width": 1100, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    size = {"width": 1100, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
     browser.send("Emulation.setDeviceMetricsOverride", **size)
     out.mkdir(exist_ok=True)
     for name, page, selector in openings(folder):
-        browser.open(f"{page.resolve().as_uri()}#theme=light")
+        browser.open(f"{page.resolve().as_uri()}#theme=light", READY)
         photograph(browser, out / f"{name}.webp", selector, selector)
 
 

@@ -282,9 +282,11 @@ BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
 
 WORDS = (
-    "What the run says: `marked` is the first row, the style Circles a ring, a radius in pixels, and a"
-    " variant changes one thing of it. *Surely*, or `*`, is at 5 % after Holm's correction for so many"
-    " comparisons."
+    "What the run says: `marked` is the first row, the style Circles a ring, a radius in pixels; a"
+    " variant changes one thing of it, and the table shows three of them. *Surely*, or `*`: the more"
+    " comparisons, the higher the bar, so that luck alone claims anything in one run of twenty at most"
+    " (Holm's correction). Settings *interact* where what one does depends on the other; `over every"
+    " color` is the mean of the colors."
 )
 
 

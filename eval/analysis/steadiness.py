@@ -43,10 +43,14 @@ DRAW_NOTE = (
 )
 POSITION_NOTE = (
     "First draws with a readable letter, by the number of choices, letters as the contestant saw"
-    " them. Of each letter: how often it was chosen, and below how often it is the key. `spread` is"
-    " the standard deviation of the recalls at the letters, in points (RStd, Zheng et al. 2024), p"
-    " the chi-squared test that they are alike, not corrected."
+    " them. Of each letter: how often it was chosen, and below how often it is the key, as bars"
+    " from A on and in percent. `spread` is the standard deviation of the recalls at the letters,"
+    " in points (RStd, Zheng et al. 2024), p the chi-squared test that they are alike, not"
+    " corrected."
 )
+
+
+BARS = "▁▂▃▄▅▆▇█"
 
 
 def whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
@@ -147,6 +151,16 @@ class _Letters(NamedTuple):
             return None
         return f"{percent(self.bias.chosen[letter])}\n({percent(self.bias.key[letter])})"
 
+    @property
+    def bars(self) -> str:
+        """A bar for each letter from A on, as often as it was chosen, and below as it is the
+        key."""
+        sides = self.bias.chosen, self.bias.key
+        most = max(share for side in sides for share in side.values())
+        letters = sorted({letter for side in sides for letter in side})
+        heights = ([round(7 * side.get(letter, 0) / most) for letter in letters] for side in sides)
+        return "\n".join("".join(map(BARS.__getitem__, row)) for row in heights)
+
 
 def position_table(scored: Table) -> TextTable:
     """A line for each contestant and number of choices: the letters that it chose, those of the
@@ -166,6 +180,7 @@ def position_table(scored: Table) -> TextTable:
         named |= lines[-1].bias.chosen.keys()
     columns: list[Column[_Letters]] = [
         Column("contestant", "contestant", text),
+        Column("bars\n(key)", "bars"),
         Column("choices", "choices"),
         Column("spread", "bias.spread", percent),
         Column("p", "bias.p", format_p),

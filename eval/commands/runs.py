@@ -280,6 +280,9 @@ def show(
     out: Annotated[
         Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
     ] = None,
+    arm: Annotated[
+        list[str], typer.Option(help="Only this contestant, or arm by its name in tables.")
+    ] = NONE,
     cache: CacheOfRun = None,
     plugin: Plugins = NONE,
     allow: AllowedOfRun = NONE,
@@ -290,7 +293,7 @@ def show(
     """
     from looktwice.eval.runs.show import show_sample
 
-    for line in show_sample(run, sample, out, plugin, cache):
+    for line in show_sample(run, sample, out, plugin, cache, arm):
         say(line)
 
 

@@ -33,8 +33,9 @@ NOTE = (
     " logistic between guessing and 1 minus a lapse rate; slope and lapse rate are summed out."
     " Where most of these thresholds lie outside the levels that were asked, it says on which side;"
     " `falling` says that accuracy falls along the levels, and it passes the target downwards."
-    " Without `direction`, one must fit ten times as well as the other, or none is told; answers"
-    " of a staircase are fitted in the direction that it took."
+    " Without `direction`, one must fit ten times as well as the other, else it is that of the"
+    " task's other arms where these agree (`as others`), or none is told; answers of a staircase"
+    " are fitted in the direction that it took."
     " `rising alone` is an interval that takes for granted only that accuracy rises, or falls,"
     " along the levels. `fit p` is how often answers of the function itself would lie as far from"
     " it (deviance). Remarks: `misfit`, it is below 0.05, as where easy and hard questions share a"
@@ -74,7 +75,8 @@ class ArmThreshold:
     """The threshold of one arm; `why` says instead why there is none.
 
     `alike` is, of several draws, how often those of alike questions at the same levels would differ
-    as much from question to question.
+    as much from question to question. Its direction is `borrowed` where its own answers decide none
+    and all other arms of the task have the same.
     """
 
     contestant: str
@@ -85,6 +87,7 @@ class ArmThreshold:
     threshold: Threshold | None = None
     why: str = ""
     alike: float | None = None
+    borrowed: bool = False
 
     @cached_property
     def fit(self) -> FitCheck | None:
@@ -118,6 +121,7 @@ class ArmThreshold:
             "misfit": p is not None and p < MISFIT,
             "unlike": self.alike is not None and self.alike < MISFIT,
             f"{dispersion:.1f} as 1": dispersion > 1.2,
+            "as others": self.borrowed,
             "below 0": low < 0 < self.threshold.levels[0],
         }
         return ", ".join(name for name, holds in remarks.items() if holds)
@@ -137,14 +141,25 @@ def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
     """Of every arm whose samples have the field; `along` is that of the run's configuration if not
     given. Answers of a staircase are fitted in the direction that it took, unless `along` says
-    one."""
+    one; where an arm's answers decide none, in that of the task's other arms, if they agree."""
     study = Along.of(run.config.get("thresholds") or {})
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
     if chosen.get("by") == "staircase" and wanted and study and study.field == wanted.field:
         wanted = wanted._replace(direction=wanted.direction or study.direction or "rising")
-    fitted = (_fit(scores, wanted) for scores in run.points) if wanted else ()
-    return [arm for arm in fitted if arm is not None]
+    if wanted is None:
+        return []
+    fitted = [(scores, arm) for scores in run.points if (arm := _fit(scores, wanted))]
+    ways, arms = defaultdict[str, set[Direction]](set), list[ArmThreshold]()
+    for _, arm in fitted:
+        ways[arm.task] |= {arm.threshold.direction} if arm.threshold else set()
+    for scores, arm in fitted:
+        if arm.threshold is None and wanted.direction is None and len(ways[arm.task]) == 1:
+            (way,) = ways[arm.task]
+            arm = _fit(scores, wanted._replace(direction=way)) or arm
+            arm = replace(arm, borrowed=True)
+        arms.append(arm)
+    return arms
 
 
 def _ends(interval: Threshold | FitCheck) -> str:

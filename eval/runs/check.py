@@ -21,6 +21,7 @@ from looktwice.eval.runs.dry_run import (
     HashOnlyBlobs,
     StandIn,
     count_requests,
+    key_faults,
     name_of,
     try_arm,
     warn_of_levels,
@@ -67,7 +68,7 @@ def check(
     samples have faults, and RunError where a setting holds a key.
     """
     tried = TriedPlan(plan, limit)
-    faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults()])
+    faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults(), *key_faults(plan, limit)])
     asked = list[str]()
     if ask and not faults:
         for sentence, fault in tried.ask_once():

@@ -16,25 +16,41 @@ from typing import Any
 from looktwice.eval.psychometrics.thresholds import Along, say_no_levels
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.tasks.base import checked_items
+from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import Arm, find_settings
+from looktwice.pipelines.config.spec import Arm, find_settings, public_path
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, execute
 from looktwice.pipelines.runtime.stores import Blobs
-from looktwice.pipelines.sample import Item
+from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.pipelines.state import Call, State
 from looktwice.prompting.views.losses import say_lost_drawings
 from looktwice.prompting.views.seen import say_losses
 
 CHARACTERS = 4  # of a token of words, about
-SECONDS = 2.0  # that counting takes before a run, about
+SECONDS = 2.0  # that counting requests, or looking at keys, takes, about
 Done = Mapping[str, set[tuple[str, int]]]
 """The samples and draws of each arm, by its id, that have a record already."""
 
 NOTHING: Done = {}
+
+
+def key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
+    """The first wrong key behind the first sample of each task of a plugin, as far as `SECONDS`
+    reach; our own tasks refuse one where it is read."""
+    begun = time.monotonic()
+    for arm in {arm.task_id: arm for arm in plan.points}.values():
+        if not is_foreign(public_path(type(arm.task))):
+            continue
+        for item in islice(checked_items(arm.task), 1, limit):
+            if time.monotonic() - begun > SECONDS:
+                break
+            if wrong := say_key_fault(item.answer, len(item.sample.choices)):
+                yield f"{arm.task_name}, sample {item.sample.id}: {wrong}; --all names all"
+                break
 
 
 def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError, find_item
+from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import CallOptions, Reply
 from looktwice.pipelines.sample import Sample
@@ -30,15 +31,17 @@ def show_sample(
     out: Path | None = None,
     plugins: Sequence[str] = (),
     cache: Path | None = None,
+    arms: Sequence[str] = (),
 ) -> Iterator[str]:
     """Write the page of one sample and yield its content as lines; a sample of several tasks has a
     page for each.
 
     The stages run again on the task's data, or on the stored pictures if that data is gone or must
     not be read. `cache` is the cache folder of the run with the results of its specialists (None:
-    `.cache` beside it). Raises RunError.
+    `.cache` beside it). `arms` are shown alone, by their contestants or their labels in tables.
+    Raises RunError.
     """
-    shown = ShownRun(run, plugins, cache)
+    shown = ShownRun(run, plugins, cache, arms)
     folder, faults = shown.folder, shown.binder.faults
     ids = file_names(row.id for row in folder.samples.values())
     rows = [rows[sample] for rows in folder.samples_of.values() if sample in rows]
@@ -84,10 +87,25 @@ class ShownRun(RecordedRun):
     """A run as its samples are shown: its arms by the labels of the tables, and what scores
     them."""
 
-    def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        plugins: Sequence[str] = (),
+        cache: Path | None = None,
+        only: Sequence[str] = (),
+    ) -> None:
         super().__init__(path, plugins, cache)
         self.present, older = self.folder.present_and_older
         self.names = labels([*self.present, *older])
+        by_id = {point.id: {point.contestant, self.names[point.id][0]} for point in self.present}
+        known = set().union(*by_id.values())
+        for name in only:
+            if name not in known:
+                who = ", ".join(dict.fromkeys(point.contestant for point in self.present))
+                near = did_you_mean(name, known) or f"; there are {who}"
+                raise RunError(f"--arm {name}: no arm of this name{near}")
+        if only:
+            self.present = [point for point in self.present if by_id[point.id] & {*only}]
         judged = judgements(path).by_record()
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 

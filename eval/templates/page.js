@@ -8,10 +8,17 @@ const KEYS = {
   x: () => document.getElementById("clear").click(), b: () => compareOpen(),
   "[": () => stepFlip(-1), "]": () => stepFlip(1), Enter: () => openSampleAlone(), c: () => go({ sheet: state.sheet ? "" : "1" }),
 };
+for (let number = 1; number <= 9; number += 1) KEYS[number] = () => choose(number - 1);
 const FLIPS = ["", "any", "gained", "lost"];
 const THEMES = ["", "light", "dark"];
 const ASKED = ["who", "flip", "verdict", "disagree", "q", "sample", "sheet"]; // of the address, so that it opens at the samples
 let drawn = {}; // what the rows of rivals and the charts were drawn for
+
+/** Show one contestant's samples first, or anybody's where it is chosen already. */
+function choose(who) {
+  const label = data.contestants[who];
+  if (label !== undefined) changeFilter({ who: state.who === label ? "" : label });
+}
 
 function nextFlip() {
   return FLIPS[(FLIPS.indexOf(state.flip) + 1) % FLIPS.length];

@@ -14,7 +14,8 @@ function setUpFilters() {
   options("base", severalBaselines ? "the baseline of each run" : null, data.contestants.filter((_, who) => arms.has(`${who},${ALL}`)));
   options("task", "all tasks", data.tasks);
   options("who", "anybody", data.contestants);
-  for (const name of ["base", "task", "who", "flip", "verdict"]) {
+  fill("legend", ...legend());
+  for (const name of ["base", "task", "who", "flip", "verdict", "order"]) {
     document.getElementById(name).addEventListener("change", (event) => changeFilter({ [name]: event.target.value }));
   }
   document.getElementById("disagree").addEventListener("change", (event) => changeFilter({ disagree: event.target.checked ? "1" : "" }));
@@ -29,7 +30,7 @@ function changeFilter(changes, quiet = false) {
 }
 
 function showFilters() {
-  for (const name of ["task", "who", "flip", "verdict"]) document.getElementById(name).value = state[name];
+  for (const name of ["task", "who", "flip", "verdict", "order"]) document.getElementById(name).value = state[name];
   document.getElementById("base").value = chosen.base === null ? "" : data.contestants[chosen.base];
   document.getElementById("sheet").checked = Boolean(state.sheet);
   document.getElementById("disagree").checked = Boolean(state.disagree);
@@ -78,6 +79,13 @@ function verdictStrip(number) {
   const verdicts = data.contestants.map((_, who) => verdictOf(who, number));
   if (verdicts.length <= 24) return verdicts.map((verdict) => SIGNS[verdict]).join("");
   return `${verdicts.filter((verdict) => verdict === "r").length} of ${verdicts.filter((verdict) => verdict !== "-").length} right`;
+}
+
+/** What the signs of a strip mean, and whose they are from left to right; the first nine have a key. */
+function legend() {
+  const signs = [...Object.entries(VERDICTS), ["-", "not asked"]].map(([verdict, word]) => `${SIGNS[verdict]} ${word}`).join(", ");
+  const whose = data.contestants.length > 24 ? [] : data.contestants.map((label) => make("li", {}, label));
+  return [make("p", {}, signs), make("ol", {}, ...whose)];
 }
 
 /** Scroll the list, and never the page, to one of its links. */

@@ -6,7 +6,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const ALL = -1;
 const VERDICTS = { r: "right", w: "wrong", u: "unreadable", f: "failed", h: "hidden" };
 const SIGNS = { r: "✓", w: "✗", u: "?", f: "!", h: "·", "-": "–" };
-const EMPTY = { task: "", who: "", base: "", flip: "", verdict: "", disagree: "", q: "", sample: "", theme: "", sheet: "", columns: "" };
+const EMPTY = { task: "", who: "", base: "", flip: "", verdict: "", disagree: "", q: "", sample: "", theme: "", sheet: "", columns: "", order: "" };
 
 const samples = data.samples.map((sample) => ({
   ...sample, question: data.texts[sample.question], choices: sample.choices.map((n) => data.texts[n]),
@@ -151,14 +151,22 @@ let filtered = { key: null, found: [] };
 
 /** The numbers of the samples that pass every filter. */
 async function filterSamples() {
-  const { task, who, base, flip, verdict, disagree, q } = state;
-  const key = JSON.stringify([task, who, base, flip, verdict, disagree, q]);
+  const { task, who, base, flip, verdict, disagree, q, order } = state;
+  const key = JSON.stringify([task, who, base, flip, verdict, disagree, q, order]);
   if (filtered.key !== key) {
     const tests = [...tellFilters(), await searchFor(q.trim().toLowerCase())].filter(Boolean);
     const found = samples.map((_, number) => number).filter((number) => tests.every((test) => test(number)));
+    if (order) found.sort((one, two) => splitOn(two) - splitOn(one) || one - two);
     filtered = { key, found };
   }
   return filtered.found;
+}
+
+/** How many contestants stand against the others on a sample: the smaller side of right and not. */
+function splitOn(number) {
+  const verdicts = data.contestants.map((_, who) => verdictOf(who, number)).filter((verdict) => verdict !== "-");
+  const right = verdicts.filter((verdict) => verdict === "r").length;
+  return Math.min(right, verdicts.length - right);
 }
 
 function tellFilters() {

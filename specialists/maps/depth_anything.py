@@ -274,6 +274,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
     model: str = "depth-anything/DA3MONO-LARGE"
 
     result = DepthMap
+    extra = "hf"
     images = 1
     needs_colors = True
 

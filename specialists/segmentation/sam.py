@@ -181,6 +181,7 @@ class SAM(Network[Item, Masks]):
     package: bool = False
 
     result = Masks
+    extra = "hf"
     half_is_safe = False
     squares = True
     opens = (*Network.opens, "package")

@@ -109,6 +109,7 @@ def own(
     ("words", "code", "fault"),
     [
         (["--all", "task.keys=AEA"], 2, "task, sample 1: the key 'E' is none of A, B"),
+        (["task.keys=AAE"], 2, "task, sample 2: the key 'E' is none of A, B; --all names all"),
         (["task.keys=EAA"], 2, "task, sample 0: the key 'E' is none of A, B"),
         (["--all", "task.ids='010'"], 2, "task, sample 0: the id comes twice"),
         ([], 0, "no faults"),

@@ -85,6 +85,16 @@ def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: P
     assert failed in next((folder / "show").iterdir()).read_text()
 
 
+def test_show_shows_the_arms_that_are_asked_for(folder: Path) -> None:
+    labels = shown(folder, "a/b", "--arm", "whole")
+    assert [line for line in labels if line.startswith("whole [")] and "chance" not in labels
+    one = shown(folder, "a/b", "--arm", "chance", "--arm", "plain [mark.radius=9]")
+    assert [line for line in one if line in ("chance", "plain [mark.radius=9]")]
+    assert not any(line.startswith("whole") for line in one)
+    near = "--arm wholes: no arm of this name; did you mean 'whole'?"
+    assert said("show", folder, "a/b", "--arm", "wholes", code=2).strip() == near
+
+
 def test_the_pages_of_two_samples_are_two_files_that_windows_takes(folder: Path) -> None:
     for name in IDS:
         said("show", folder, name)

@@ -62,6 +62,10 @@ def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
     made.record(point, "s3", answer="B")
     (line,) = shown(made, "letters")
     assert (line["A %\n(key)"], line["n"], line["choices"]) == ("100.0\n(100.0)", "2", "2")
+    made.record(point, "s2", answer="B")  # two of three are A, and A is the key of all three
+    made.record(point, "s3", answer="A")
+    (line,) = shown(made, "letters")
+    assert line["bars\n(key)"] == "▆▃\n█▁"
 
 
 def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:

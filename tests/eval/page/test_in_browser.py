@@ -230,6 +230,29 @@ def test_keys_walk_through_samples_and_set_filters(browser: Browser, page: str) 
     assert browser.complaints == []
 
 
+def test_a_digit_is_a_contestant_and_the_list_may_begin_where_they_disagree(
+    browser: Browser, page: str
+) -> None:
+    browser.open(page)
+    # all are right on the first sample, and one is wrong on the fifth
+    browser.run("answers[2][0][0].verdict = 'r'; answers[0][4][0].verdict = 'w'; null")
+    browser.run("document.getElementById('order').value = 'disagreement'; null")
+    browser.run("document.getElementById('order').dispatchEvent(new Event('change')); null")
+    browser.wait("location.hash.includes('order=disagreement')")
+    ids = "[...document.querySelectorAll('#list a > span:first-child')].map((e) => e.innerText)"
+    assert browser.run(ids) == ["s1", "s2", "s3", "s0", "s0", "s1"]
+    browser.press("2")
+    browser.wait("document.querySelector('#who').value === 'other'")
+    browser.press("2")
+    browser.wait("document.querySelector('#who').value === ''")
+    browser.press("9")  # there is no ninth
+    legend = browser.run("document.querySelector('#legend').textContent")
+    assert legend.startswith("✓ right, ✗ wrong, ? unreadable") and legend.endswith(
+        "plainotherthird"
+    )
+    assert browser.complaints == []
+
+
 def test_another_rival_and_the_dark(browser: Browser, page: str) -> None:
     browser.open(f"{page}#base=third&theme=dark")
     assert "+75.0" in browser.text(".matrix tbody tr:nth-child(1)")

@@ -16,6 +16,8 @@ from tests.paths import DOCS
 report_pages = importlib.import_module(load_plugin(str(DOCS / "report_pages.py")))
 openings = importlib.import_module("docs.openings")
 OPENED = (
+    "annotate",
+    "trust",
     "agents",
     "compare",
     "dysm",

@@ -144,12 +144,16 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     folder = made.write()
     sees, blind = find_thresholds(score_run(folder), Along("size"))
     assert sees.threshold is not None and 20 < sees.threshold.value < 30 and sees.guess == 0.25
-    assert blind.threshold is None and "rising or falling" in blind.why
+    assert blind.passes == "above all levels" and blind.remarks == "as others"
     _, rising = find_thresholds(score_run(folder), Along("size", direction="rising"))
-    assert rising.passes == "above all levels"
+    assert rising.threshold == blind.threshold and not rising.remarks
     table = threshold_table(score_table([folder.path]).scores, Along("size"))
-    assert "set direction" in table.rows[1][2] and table.rows[0][9] == "40/4"
-    high, _ = find_thresholds(score_run(folder), Along("size", target=0.2))
+    assert table.rows[0][9] == "40/4" and table.rows[1][-1] == "as others"
+    other = made.point("falls", "t")
+    made.answers(other, ["A" if size <= 20 else "BCDA"[n % 4] for n, size in enumerate(sizes)])
+    _, undecided, _ = find_thresholds(score_run(made.write()), Along("size"))
+    assert undecided.threshold is None and "set direction" in undecided.why, "the others disagree"
+    high, *_ = find_thresholds(score_run(folder), Along("size", target=0.2))
     assert high.threshold is None and high.why.startswith("none: the target is an accuracy above")
     assert not find_thresholds(score_run(folder), Along("name"))
     assert not find_thresholds(score_run(folder))

@@ -21,12 +21,13 @@ from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import inner_square
 from looktwice.specialists.detection.grounding_dino import likeliest_words
 from looktwice.specialists.features import DIFT
-from looktwice.specialists.maps import DepthAnything
+from looktwice.specialists.maps import DepthAnything, DepthAnything3
 from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.matching import KeypointMatcher
 from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.segmentation import SAM
 from tests.specialists.scenes import noise
 from tests.tiny import dire_network
 
@@ -470,6 +471,9 @@ def test_without_torch_the_extra_of_the_docs_and_the_folder_are_named(
         DepthAnything("models/small")(image)
     with pytest.raises(WeightsError, match=install + r"\[diffusion\]'$"):
         DIFT("models/small")(image)
+    for network in (DepthAnything3("models/small"), SAM("models/small")):
+        with pytest.raises(WeightsError, match=install + r"\[hf\]'$"):
+            network.place()
     Path("models/small").mkdir(parents=True)
     with pytest.raises(WeightsError, match=install + r"\[hf\]'$"):
         DepthAnything("models/small")(image)
