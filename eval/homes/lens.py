@@ -64,7 +64,10 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
         else:
             arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
     if batched := [name for name, arm in arms.items() if isinstance(arm.model, Batched)]:
-        raise RunError(f"{batched[0]}: its model answers in batches; nobody can wait for it here")
+        raise RunError(
+            f"{batched[0]}: its model answers in batches, and nobody can wait for it here; name its"
+            " `chat` as the model"
+        )
     asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
     return {name: with_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
 

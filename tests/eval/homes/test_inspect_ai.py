@@ -3,9 +3,10 @@ tools show pictures in its agents, and an unreadable reply is no wrong one."""
 
 from __future__ import annotations
 
+import gc
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,14 @@ contestants:
       recover: {use: prompting.burnt_in.RecoverMarks, letters: [A], before: choose}
       zoom: {use: prompting.views.ZoomOnMarks, after: recover, crop: {show: both}}
 """
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """What inspect_ai leaves open warns within its test, where that is ignored, and not at the
+    end."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
