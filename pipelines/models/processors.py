@@ -234,22 +234,20 @@ def _on_longest(size: Size, longest: int) -> Size:
 
 
 ANY_RESOLUTION: tuple[Grid, ...] = ((2, 1), (1, 2), (2, 2), (1, 3), (3, 1))
-SIX_BY_SIX: tuple[Grid, ...] = tuple(
-    (across, down) for down, across in product(range(1, 7), repeat=2)
-)
+BY_SIX: tuple[Grid, ...] = tuple((across, down) for down, across in product(range(1, 7), repeat=2))
 PROCESSORS: tuple[tuple[str, Callable[[Size], Layout]], ...] = (
-    (r"llava-(v?1\.6|next)", partial(tiles_of_list, tile=336, patch=14, grids=ANY_RESOLUTION)),
-    (r"llava-onevision", partial(tiles_of_list, tile=384, patch=14, grids=SIX_BY_SIX, most=9)),
-    (r"llava-(v?1\.5)", partial(cut, side=336, patch=14)),
+    (r"llava-(v?1\.6|next-\d)", partial(tiles_of_list, tile=336, patch=14, grids=ANY_RESOLUTION)),
+    (r"llava-onevision-(?!1)", partial(tiles_of_list, tile=384, patch=14, grids=BY_SIX, most=9)),
+    (r"llava-v?1\.5", partial(cut, side=336, patch=14)),
     (r"qwen3(\.\d+)?-vl", partial(whole_patches, patch=32, least=65_536, most=16_777_216)),
     (
         r"qwen2(\.5)?-vl|qvq|deepeyes|mini-o3|thyme",
         partial(whole_patches, patch=28, least=3_136, most=12_845_056),
     ),
-    (r"glm-4\.\dv", partial(whole_patches, patch=28, least=6_272, most=4_816_896)),
+    (r"glm-4\.[15]v", partial(whole_patches, patch=28, least=6_272, most=4_816_896)),
     (r"ernie-4\.5-vl", partial(whole_patches, patch=28, least=3_136, most=4_842_768)),
     (r"paddleocr-vl", partial(whole_patches, patch=28, least=147_456, most=2_359_296)),
-    (r"pixtral", partial(rows_of_patches, patch=16, longest=1024)),
+    (r"pixtral-12b", partial(rows_of_patches, patch=16, longest=1024)),
     (r"mistral-small-3\.[1-9]", partial(rows_of_patches, patch=28, longest=1540)),
     (r"internvl", partial(tiles_by_proportions, tile=448, most=12, tokens=256, patch=28)),
     (r"idefics3", partial(tiles_on_longest, longest=1456, tile=364, tokens=169, patch=28)),
@@ -260,7 +258,7 @@ PROCESSORS: tuple[tuple[str, Callable[[Size], Layout]], ...] = (
     (r"idefics2", partial(bounded, shortest=378, longest=980, tokens=64, patch=14)),
     (r"llama-3\.2-\d+b-vision", partial(tiles_on_canvas, tile=560, most=4, tokens=1601, patch=14)),
     (r"deepseek-vl-|janus", partial(padded, side=384, patch=16, least=14, tokens=576, middle=True)),
-    (r"aria", partial(padded, side=980, patch=14, least=336, tokens=256, middle=False)),
+    (r"aria(-|$)", partial(padded, side=980, patch=14, least=336, tokens=256, middle=False)),
     (r"paligemma.*-448", partial(stretched, side=448, patch=14)),
     (r"paligemma.*-896", partial(stretched, side=896, patch=14)),
     (r"paligemma", partial(stretched, side=224, patch=14)),

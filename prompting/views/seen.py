@@ -128,7 +128,10 @@ def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iter
         if (sides := _patches(views, layouts, mark)) and max(sides) < 1:
             seen = f"covers {max(sides):.2g} of a patch at most" if max(sides) else "is cut off"
             yield f"mark {mark.label}, as {model} sees it, {seen}"
-    scales = [_pixels_kept(view, layout) for view, layout in zip(views, layouts, strict=True)]
+    scales = list[float]()  # of the source's pixels; an enlarged one is still one
+    for view, layout in zip(views, layouts, strict=True):
+        largest = max((part.affine.scale for part in view.parts), default=0.0)
+        scales.append(min(1.0, largest * layout.size[0] / view.size[0]))
     regions = [source_box(view, Box("", 0, 0, *view.size)) for view in views]
     for number, region in enumerate(regions):
         for other, whole in enumerate(regions):
@@ -165,12 +168,6 @@ def _patches(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> li
             else:
                 sides.append(max(seen.x1 - seen.x0, seen.y1 - seen.y0) / layout.patch)
     return sides
-
-
-def _pixels_kept(view: View, layout: Layout) -> float:
-    """Of each pixel's side in the source, how much is seen: 1 where it is not shrunk."""
-    largest = max((part.affine.scale for part in view.parts), default=0.0)
-    return min(1.0, largest * layout.size[0] / view.size[0])
 
 
 def _is_part(region: Box, whole: Box) -> bool:

@@ -177,9 +177,22 @@ def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) ->
     assert len(set(read)) == 2
 
 
-def test_a_model_of_no_known_rule_is_refused() -> None:
-    with pytest.raises(ValueError, match="it is not known how 'some-vlm' sees pictures"):
-        AsSeen("some-vlm")
+@pytest.mark.parametrize(
+    "model",
+    [
+        "some-vlm",
+        "lmms-lab/LLaVA-OneVision-1.5-8B-Instruct",
+        "google/gemma-3n-E4B-it",
+        "deepseek-vl2-small",
+        "SmolVLM-Instruct",
+        "GLM-4.6V",
+        "ariadne",
+        "gpt-5.4",
+    ],
+)
+def test_a_model_of_no_known_rule_is_refused(model: str) -> None:
+    with pytest.raises(ValueError, match=f"it is not known how '{model}' sees pictures"):
+        AsSeen(model)
 
 
 def test_a_strip_that_would_exhaust_the_memory_is_refused() -> None:
