@@ -7,6 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from looktwice.eval.adaptive.race import Race, RaceResult
@@ -101,8 +102,9 @@ class Discovery(Races):
             more = first_round(len(race.left), len(split.raced) - place, left)
             if not place and more < FEWEST:
                 raise RunError(self._say_too_little(arms, len(pool.rows)))
-            before = len(self.answers)
-            yield from self.heats(race, named, split.raced[place : place + more])
+            units, before = split.raced[place : place + more], len(self.answers)
+            yield from self.heats(race, named, units)
+            self._drop_failing(race, named, [unit for unit, _ in units])
             left, place = left - (len(self.answers) - before), place + more
             if race.winner is None:
                 race.halve()
@@ -111,9 +113,25 @@ class Discovery(Races):
         winner = Winner(named[race.winner], named[baseline], self.results[-1], styled)
         self.winners.append(winner)
 
+    def _drop_failing(
+        self, race: Race, arms: Mapping[str, Arm], units: Sequence[Sequence[str]]
+    ) -> None:
+        """Let arms fall out that failed on all of these samples, and take in what the others
+        answered. Raises RunError where nobody did."""
+        samples, failing = list(chain.from_iterable(units)), list[str]()
+        for name in race.left:
+            if all(self.answers.get((arms[name].id, sample)) is None for sample in samples):
+                failing.append(name)
+        if samples and failing == race.left:
+            raise RunError(f"all {len(failing)} arms failed on all of {len(samples)} samples")
+        if samples and failing:
+            race.dropped |= dict.fromkeys(failing, (len(race.values), "a failure"))
+            for unit in units:
+                self._add(race, arms, unit)
+
     def _say_too_little(self, arms: Sequence[Arm], samples: int) -> str:
         grid, rounds = len(arms) * samples, math.ceil(math.log2(len(arms)))
-        enough = math.ceil(2 * FEWEST * len(arms) * (rounds + 1))
+        enough = 2 * FEWEST * len(arms) * (rounds + 1)
         return (
             f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to tell"
             f" {len(arms)} arms apart on {samples:,} samples; about {enough:,} are the least"

@@ -6,17 +6,20 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from bench.bench_discover import planted, search
+from bench.bench_discover import BLANK, planted, search
 from looktwice.eval.adaptive.discovery import Discovery, first_round
 from looktwice.eval.cli import app
-from looktwice.eval.records.records import RunError, RunFolder
+from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.runs.steering import Pool
 from looktwice.pipelines.config import load_plan
 
 STUDY = """
@@ -131,3 +134,27 @@ def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) 
     assert {winner.arm.contestant for winner in ended.values()} == {"sees"}
     with pytest.raises(RunError, match="20 answers are too few to tell 4 arms apart on 80"):
         Study(load_plan(study), Path("b"), steering=Discovery(budget=30))()
+
+
+def failing(*names: str) -> Discovery:
+    """A search among three arms, of which these fail always; of the others c is the best."""
+    steering = Discovery(styles=(), share=0.5)
+    arms = [
+        SimpleNamespace(id=n, contestant=n, changes={}, task_name="t", baseline=n == "a")
+        for n in "abc"
+    ]
+    rows = {str(n): SampleRow("", str(n), "A", BLANK) for n in range(90)}
+    for asked in steering.rounds(cast(Any, arms), Pool(None, rows, {})):
+        for sample, those in asked:
+            for arm in those:
+                right = float(arm.id == "c" or int(sample) % 3 == 0)
+                steering.answers[arm.id, sample] = None if arm.id in names else right
+    return steering
+
+
+def test_an_arm_that_always_fails_is_not_in_the_way() -> None:
+    (winner,) = failing("b").winners
+    assert winner.arm.id == "c" and winner.result.is_confirmed
+    assert winner.result.race.dropped["b"][1] == "a failure"
+    with pytest.raises(RunError, match="all 3 arms failed on all of"):
+        failing("a", "b", "c")

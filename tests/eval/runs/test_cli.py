@@ -241,7 +241,7 @@ def test_former_commands_are_those_of_today(typed: str, today: str) -> None:
 
 def test_the_commands_are_listed_and_former_ones_still_answer() -> None:
     listed = looktwice("--help")
-    assert sum(map(len, COMMANDS.values())) == 19
+    assert sum(map(len, COMMANDS.values())) == 21
     assert all(f"\n{group}:" in listed for group in COMMANDS)
     assert not any(f"\n  {name} " in listed for name in OLD)
     said = "`looktwice merge` has become `looktwice export nowhere --out x --to run`"
