@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from statistics import fmean
 
 from looktwice.eval.display.text_tables import Column, names, percent, share_cell
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 
 NOTE = (
-    "A mark counts as seen where every question about it (`asked`) was answered right; some of that"
-    " is guessed. `errors unseen` is the share of wrong answers whose mark was not seen; of 140"
+    "A mark counts as seen where what was `asked` about it was answered right; some of that is"
+    " guessed. `errors unseen` is the share of wrong answers whose mark was not seen; of 140"
     " errors of GPT-4V, BLINK's authors laid 20.0 % to marks whose place was hallucinated."
 )
+
+
+ALL = "all of these"
 
 
 @dataclass(frozen=True)
@@ -67,24 +69,25 @@ COLUMNS: tuple[Column[SeenMarks], ...] = (
 
 
 def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
-    """A line for every arm of whose samples the same contestant was asked about the mark."""
+    """For every arm of whose samples the same contestant was asked about the mark, a line per
+    question, and one for all of them."""
     arms = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         arms[scores.contestant].append(scores)
     for contestant, own in arms.items():
         for scores in own:
-            marks, asked = defaultdict[str, list[float]](list), dict[str, None]()
+            marks = defaultdict[str, dict[str, float]](dict)
             for about in own:
                 for name, value in about.comparable.items():
-                    meta, truth = about.samples[name].meta, about.samples[name].truth
-                    if truth.get("answer") == "no":  # none was drawn
-                        continue
-                    if "aspect" in meta and meta.get("of") in scores.comparable:
-                        marks[meta["of"]].append(value)
-                        asked[meta["aspect"]] = None
-            parts: tuple[dict[str, float], dict[str, float]] = {}, {}
-            for sample, values in marks.items():
-                parts[fmean(values) < 1][sample] = scores.comparable[sample]
-            if marks:
-                aspects = ", ".join(asked)
-                yield SeenMarks(contestant, scores.task, aspects, *parts, scores.clusters)
+                    row = about.samples[name]
+                    aspect, of = row.meta.get("aspect"), str(row.meta.get("of"))
+                    # of "no" none was drawn
+                    if aspect and of in scores.comparable and row.truth.get("answer") != "no":
+                        for kind in (aspect, ALL):
+                            marks[kind][of] = min(value, marks[kind].get(of, 1.0))
+            whole = marks.pop(ALL, {})
+            for kind, values in [*marks.items(), *([(ALL, whole)] if len(marks) > 1 else [])]:
+                parts: tuple[dict[str, float], dict[str, float]] = {}, {}
+                for sample, value in values.items():
+                    parts[value < 1][sample] = scores.comparable[sample]
+                yield SeenMarks(contestant, scores.task, kind, *parts, scores.clusters)

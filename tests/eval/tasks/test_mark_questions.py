@@ -196,10 +196,14 @@ def test_a_model_blind_to_magenta_is_found(tmp_path: Path) -> None:
         rows = scored.where(contestant="watch", metric="accuracy").rows
         accuracy = {row.task: row.value for row in rows}
         assert (accuracy["there"], accuracy["halves"]) == (0.5 + share / 2, 0.5 + share / 2)
-        (line,) = seen_marks(scored.scores[0])
-        assert (line.task, line.asked) == ("halves", "present, color")
-        # color is guessed on a quarter of those where no mark was drawn to be seen
-        assert line.share.value == 1 if share else line.share.value <= 1 / 6
-        given = line.given_seen if share else line.given_unseen
+        lines = {line.asked: line for line in seen_marks(scored.scores[0])}
+        assert [*lines] == ["present", "color", "all of these"]
+        assert {line.task for line in lines.values()} == {"halves"}
+        present, both = lines["present"], lines["all of these"]
+        assert (present.share.value, present.share.n) == (share, 24)  # the others have no mark
+        # color alone is guessed on a quarter
+        assert both.share.value == 1 if share else 0 < both.share.value <= 1 / 6
+        assert present.errors_unseen == (None if share else 1.0)
+        assert both.errors_unseen is None if share else 0.7 < (both.errors_unseen or 0) < 1
+        given = both.given_seen if share else both.given_unseen
         assert given and given.value == 1 if share else given and given.value <= 0.6
-        assert line.errors_unseen is None if share else (line.errors_unseen or 0) > 0.7
