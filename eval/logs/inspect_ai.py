@@ -51,6 +51,7 @@ IN_SUMMARY = (
     "scores",
     "model_usage",
     "error",
+    "total_time",
 )
 LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
@@ -183,6 +184,7 @@ def _row(sample: Mapping[str, Any], task: str, scorer: str) -> dict[str, Any]:
         "value": NOTHING if failed else parse_value(grade),
         "verdict": "unreadable" if grade == "N" else "" if scores or failed else UNSCORED,
         "group": str(told(sample, "metadata", "group")),
+        "seconds": parse_value(sample.get("total_time")),
         "reply": str(told(sample, "output", "completion")),
         "tokens": _total(usage, "total_tokens") if usage else NOTHING,
         "cost": _total(usage, "total_cost") or NOTHING,
@@ -274,6 +276,7 @@ def _header(log: Log, task: str, rows: Sequence[Mapping[str, Any]]) -> dict[str,
             **dict.fromkeys(("eval_id", "run_id", "task_id"), digest),
             "created": now,
             "task": task or "task",
+            "task_args": dict(log.settings.get(task, {})),
             "dataset": {"name": task, "samples": len(ids), "sample_ids": ids},
             "model": log.name,
             "config": {"epochs": 1 + max(row["draw"] for row in rows)},
@@ -322,6 +325,8 @@ def _sample(log: Log, row: Mapping[str, Any]) -> dict[str, Any]:
     if row["verdict"] == "failed":
         text = row["reply"] or "the sample failed"
         sample["error"] = {"message": text, "traceback": "", "traceback_ansi": ""}
+    if row["seconds"] == row["seconds"]:
+        sample["total_time"] = row["seconds"]
     if row["tokens"] == row["tokens"]:
         usage = sample["model_usage"] = {log.name: {"total_tokens": int(row["tokens"])}}
         if row["cost"] == row["cost"]:

@@ -33,6 +33,7 @@ COLUMNS: Mapping[str, Any] = {
     "reply": "",
     "tokens": NOTHING,
     "cost": NOTHING,
+    "seconds": NOTHING,  # of the sample, all its calls and stages
     "label": "",  # what the benchmark's own code read in a recorded reply
     "split": "",
 }
@@ -64,8 +65,9 @@ class Log:
     name, and where that lies. `read_whole` gives the rows with questions, pictures and replies,
     where `rows` were read without them to save time. `transcript` gives the messages of a task,
     sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
-    `published:` of a run says. `read_by` says who read the replies, where looktwice scored them.
-    `doubt` is a warning of what lets none of them be scored.
+    `published:` of a run says; `settings` what each task was built of, where a log knows it.
+    `read_by` says who read the replies, where looktwice scored them. `doubt` is a warning of what
+    lets none of them be scored.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Log:
     read_whole: Callable[[], pandas.DataFrame] | None = field(default=None, repr=False)
     transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
     people: Mapping[str, float] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     path: str = ""
     read_by: str = ""
     doubt: str = ""

@@ -34,6 +34,7 @@ from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
+Key = tuple[str, str, int]  # point, sample, draw
 IDX = re.compile(r"[^_]+_.+_\d+")
 LETTER = re.compile(r"\(?[A-Z]\)?")
 SMALL_LETTER = re.compile(r"\(?[a-z]\)?")
@@ -51,7 +52,7 @@ def read_run(
     Raises RunError, and TaskError for an empty run.
     """
     folder = RunFolder(path)
-    run, texts = score_run(folder, reader, plugins=plugins), reply_texts(folder)
+    run, replies = score_run(folder, reader, plugins=plugins), last_replies(folder)
     people, records = published_people(run), cache(folder.records)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
 
@@ -68,39 +69,51 @@ def read_run(
         for scores in points:
             for name, draws in scores.draws_asked.items():
                 cells = named_fields(scores.samples[name].meta, named or {})
-                rows += [run_row(scores, name, scored, texts) | cells for scored in draws]
+                rows += [run_row(scores, name, scored, replies) | cells for scored in draws]
                 names[cells.get("sample", name)] = name
         ids = {scores.task: scores.point.recorded_as for scores in points}
         if rows:
             conversation = partial(transcript, ids, names)
             logs.append(
-                Log(contestant, make_rows(rows), run.name, transcript=conversation, people=levels)
+                Log(
+                    contestant,
+                    make_rows(rows),
+                    run.name,
+                    transcript=conversation,
+                    people=levels,
+                    settings={s.task: s.point.spec.get("task") or {} for s in points},
+                )
             )
     if not logs:
         raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
     return logs
 
 
-def reply_texts(folder: RunFolder) -> Mapping[tuple[str, str, int], str]:
-    """The last reply of every record of a run, by its key."""
-    return {
-        record.key: str((record.last_reply or {}).get("text") or "")
-        for record in folder.last_records()
-    }
+def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
+    """The last reply of every record of a run and the seconds of the record, by its key."""
+    replies = dict[Key, tuple[str, float]]()
+    for record in folder.last_records():
+        seconds = record.timings.get("total")
+        text = str((record.last_reply or {}).get("text") or "")
+        replies[record.key] = text, NOTHING if seconds is None else seconds
+    return replies
 
 
 def run_row(
-    scores: PointScores, name: str, scored: ScoredRecord, texts: Mapping[tuple[str, str, int], str]
+    scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, tuple[str, float]]
 ) -> dict[str, Any]:
     """The row of one record of a run: what was read in the reply to the sample of this name."""
     tokens = scored.tokens_in + scored.tokens_out
+    key = scores.point.recorded_as, name, scored.draw
+    text, seconds = replies.get(key, ("", NOTHING))
     return {
         **asked_columns(scores.samples[name]),
         **scored_columns(scored),
         "task": scores.task,
         "draw": scored.draw,
         "group": scored.score.group,
-        "reply": texts.get((scores.point.recorded_as, name, scored.draw), ""),
+        "reply": text,
+        "seconds": seconds,
         "tokens": float(tokens) if tokens else NOTHING,
         "cost": NOTHING if scored.cost is None else scored.cost,
     }

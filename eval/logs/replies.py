@@ -21,7 +21,7 @@ from looktwice.eval.logs.log import UNSCORED, Log, doubts, in_brackets, make_row
 from looktwice.eval.logs.own import (
     asked_columns,
     doubt_keys,
-    reply_texts,
+    last_replies,
     row_reader,
     run_row,
     with_choices,
@@ -185,12 +185,12 @@ def score_run_replies(
     asked a question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
-    texts, by_contestant = reply_texts(folder), defaultdict[str, list[dict[str, Any]]](list)
+    replies, by_contestant = last_replies(folder), defaultdict[str, list[dict[str, Any]]](list)
     for scores in score_run(folder, reader, plugins=plugins).points:
         for idx, sample in scores.samples.items():
             row = {**asked_columns(sample), "verdict": NOT_ASKED, "answer": ""}
             if scored := scores.first(idx):
-                row = run_row(scores, idx, scored, texts)
+                row = run_row(scores, idx, scored, replies)
             row["task"] = subtask_of_idx(idx) or str(sample.meta.get("category") or "")
             by_contestant[scores.contestant].append(row)
     for contestant, rows in by_contestant.items():

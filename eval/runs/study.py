@@ -28,6 +28,7 @@ from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
 from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
+from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
 from looktwice.eval.tasks.base import Task, at_task
 from looktwice.pipelines.clock import Clock, run_clock
@@ -92,7 +93,7 @@ class Study:
         cache = self.cache or self.out / ".cache"
         run = self._make_run(cache)
         models = RunModels(run.progress, cache, self.only_cached, say=self.say)
-        ledger = Ledger(self.folder / ".spent", models)
+        ledger = Ledger(self.folder / SPENT, models)
         models.ration = self._ration(models, ledger)
         run.wrap = models.wrap
         if any(isinstance(model, Batched) for model in self.plan.models):

@@ -38,6 +38,7 @@ WHY_UNREADABLE = {
 """The members of REASONS in words."""
 MOSTLY = 0.5
 """The share of samples, and of a slot's values, above which it is said that nothing was done."""
+SPENT = ".spent"  # the file of a run folder with what it has cost
 SHOWN = 3  # arms that a sentence names
 BESIDE = " + "  # between two slots
 
@@ -97,9 +98,11 @@ def _left_out(run: RunScores) -> Iterator[str]:
     if missing:
         planned = counted(missing + answered, "planned answer")
         are = "is" if missing == 1 else "are"
+        is_paid = (run.folder.path / SPENT).exists()
+        larger = ", with a larger --budget where one is spent" * is_paid
         yield (
             f"unfinished: {missing} of {planned} {are} missing, and in no mean; the same command"
-            " goes on"
+            f" goes on{larger}"
         )
     if failed:
         often = "with" if len(failed) == 1 else "most often with"

@@ -52,6 +52,8 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         first = said(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
         assert "a larger one goes on" in first and "goes on later" not in first
+        unfinished = "the same command goes on, with a larger --budget where one is spent"
+        assert unfinished in " ".join(first.split())
         said(*words, 10 * EACH, code=1)  # what the first run paid counts
         assert server.stats["requests"] == 10
         # which a twelfth would exceed: what one costs is remembered

@@ -77,6 +77,8 @@ def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
     columns = [name for name in SAME if name != "question"]  # inspect_ai holds the words as sent
     assert plain(back, columns) == plain(log, columns)
     assert back.rows["verdict"].tolist()[1:] == ["unreadable", "unreadable"]
+    assert log.rows["seconds"].min() > 0
+    assert back.rows["seconds"].tolist() == log.rows["seconds"].tolist()
     assert compare_logs([log, back]).contrasts[0].paired.n == 3
     for row in plain(back)[:2]:  # of an empty reply no turn is kept
         sent, kept = log.messages(row), back.messages(row)
@@ -89,6 +91,8 @@ def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
         name = next(name for name in archive.namelist() if name.startswith("samples/"))
         sample = json.loads(archive.read(name))
         assert "base64" not in archive.read("summaries.json").decode()
+        args = json.loads(archive.read("header.json"))["eval"]["task_args"]
+        assert (args["use"], args["kind"]) == ("eval.tasks.MarkedScenes", "color")
     (address,) = sample["attachments"].values()
     sha = hashlib.sha256(base64.b64decode(address.partition(",")[2])).hexdigest()
     assert any(sha in path.name for path in (run / "blobs").rglob("*"))
