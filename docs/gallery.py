@@ -11,7 +11,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ import numpy as np
 import yaml
 from PIL import Image
 
+from looktwice.eval.tasks import Puzzles, RenderedScenes
 from looktwice.eval.tasks.letters_and_shapes import LettersAndShapes
 from looktwice.eval.tasks.photographs import photograph
+from looktwice.eval.tasks.rendered_scenes import KINDS as RENDERED
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import Scope
@@ -181,7 +183,21 @@ def _letters() -> Sample:
     return next(iter(LettersAndShapes(n=1))).sample
 
 
+def _rendered(kind: str) -> Sample:
+    """The first question of a kind about rendered solids."""
+    (item,) = RenderedScenes(kind, n=1)
+    return item.sample
+
+
+def _puzzle() -> Sample:
+    """A question of perception about a matrix."""
+    controls = {"rule": "rotation", "size": 72, "moved": 1}
+    return next(iter(Puzzles(n=1, controls=controls))).sample
+
+
 SAMPLES: dict[str, Callable[[], Sample]] = {
+    **{f"rendered-{kind}": partial(_rendered, kind) for kind in RENDERED},
+    "puzzle": _puzzle,
     "points": _points,
     "regions": _regions,
     "eyes": _eyes,

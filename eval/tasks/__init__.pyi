@@ -9,6 +9,7 @@ from .marked_scenes.mark_questions import MarkQuestions as MarkQuestions
 from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
 from .own_questions import Columns as Columns, Folder as Folder, Tsv as Tsv
 from .photos.task import Photos as Photos
+from .puzzles import Puzzles as Puzzles
 from .rendered_scenes import RenderedScenes as RenderedScenes
 from .toy_models import NearSighted as NearSighted, NeverLooks as NeverLooks
 from .vlm2.metrics import (

@@ -1,0 +1,134 @@
+"""Made puzzles: one solution each by rules that are written anew here, no option that stands out,
+and planted models that only see, only reason, or only guess."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from looktwice.eval import evaluate
+from looktwice.eval.tasks import Puzzles
+from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import Stage, State, WithoutModel
+from looktwice.specialists.answers import Chance, MatrixSolver
+from looktwice.specialists.answers.matrices import read_panels
+
+N = 54
+Spokes = frozenset[int]
+
+
+@cache
+def items() -> tuple[Item, ...]:
+    return tuple(Puzzles(n=N))
+
+
+def spokes(bits: int) -> Spokes:
+    return frozenset(n for n in range(8) if bits >> n & 1)
+
+
+def shifted(picture: Spokes, steps: int) -> Spokes:
+    return frozenset((n + steps) % 8 for n in picture)
+
+
+def spread_twice(a: Spokes, b: Spokes, times: int) -> Spokes | None:
+    def once(picture: Spokes) -> Spokes:
+        moved = shifted(picture, 1)
+        return picture | moved if times > 0 else picture & moved
+
+    for _ in range(abs(times)):
+        a = once(a)
+    if a != b:
+        return None
+    for _ in range(abs(times)):
+        b = once(b)
+    return b
+
+
+def lasts(a: Spokes, b: Spokes) -> dict[str, Spokes | None]:
+    """The third picture of a row by every rule."""
+    turned = {f"turned {n}": shifted(b, n) if shifted(a, n) == b else None for n in range(1, 8)}
+    spread = {f"{n}": spread_twice(a, b, n) for n in (1, 2, -1, -2)}
+    return {**turned, **spread, "|": a | b, "&": a & b, "^": a ^ b, "-": a - b}
+
+
+def test_every_puzzle_has_one_solution_by_exhaustive_search() -> None:
+    for item in items()[1::2]:
+        rows = np.reshape([spokes(bits) for bits in item.truth["pictures"]], (3, 3)).tolist()
+        rules = [lasts(first, second) for first, second, _ in rows]
+        holding = [n for n in rules[0] if rules[0][n] == rows[0][2] and rules[1][n] == rows[1][2]]
+        options = [spokes(bits) for bits in item.truth["options"]]
+        solutions = {options.index(rules[2][n]) for n in holding if rules[2][n] in options}  # type: ignore[arg-type]
+        assert solutions == {"ABCD".index(item.answer or "")}
+
+
+def test_panels_say_what_was_drawn_at_every_size() -> None:
+    for item in items()[1::2]:
+        wanted = [*item.truth["pictures"][:8], 0, *item.truth["options"]]
+        bits = read_panels(item.sample.images[0].pixels)
+        assert bits[:8] + bits[9:] == wanted[:8] + wanted[9:]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_solver_is_always_right(role: str) -> None:
+    asked = [item for item in items() if item.sample.meta["role"] == role]
+    states = [MatrixSolver()(State.start(item.sample), NoModel()) for item in asked]
+    assert [state.answer for state in states] == [item.answer for item in asked]
+    assert len(asked) == N and {item.answer for item in asked} == {*"ABCD"}
+
+
+def test_no_option_resembles_the_others_more_than_another() -> None:
+    for item in items()[1::2]:
+        options, moved = item.truth["options"], item.sample.meta["moved"]
+        assert len({option.bit_count() for option in options}) == 1
+        for option in options:
+            apart = sorted((option ^ rival).bit_count() for rival in options)
+            assert apart == [0, 2 * moved, 2 * moved, 4 * moved]
+
+
+def test_a_picture_without_panels_is_left() -> None:
+    blank = Sample("a", "", (Picture(np.full((90, 90, 3), 255, np.uint8)),), ("w", "x", "y", "z"))
+    state = MatrixSolver()(State.start(blank), NoModel())
+    assert state.answer is None and "panels" in state.reason
+
+
+@dataclass(frozen=True)
+class Planted(WithoutModel):
+    """Sees what it is asked to see, or thinks rightly about what it is asked to conclude; the rest
+    it guesses."""
+
+    able: frozenset[str]
+
+    def __call__(self, state: State, model: Model) -> State:
+        stage: Stage = MatrixSolver() if state.sample.meta["role"] in self.able else Chance()
+        return stage(state, model)
+
+
+def test_models_that_only_see_only_reason_and_only_guess_are_told_apart(tmp_path: Path) -> None:
+    able = {
+        "sees": {"perception"},
+        "reasons": {"reasoning"},
+        "guesses": set(),
+        "both": {"perception", "reasoning"},
+    }
+    planted = {name: Planted(frozenset(roles)) for name, roles in able.items()}
+    table = evaluate(Puzzles(n=N), planted, out=tmp_path / "run")
+
+    def share(name: str, metric: str) -> tuple[float, float, float]:
+        (row,) = table.where(contestant=name, metric=metric, slice="").rows
+        return row.value or 0.0, row.low or 0.0, row.high or 0.0
+
+    for name, roles in able.items():
+        for role in ROLES:
+            value, low, high = share(name, f"{role}_accuracy")
+            assert value == 1 if role in roles else high < 0.5 and low < 0.25 < high
+    assert share("both", "both")[0] == 1 and share("guesses", "both")[2] < 0.25
+    wrong = "perception_wrong_when_reasoning_right"
+    assert share("reasons", wrong)[1] > 0.5 and share("sees", wrong)[2] < 0.3
