@@ -126,11 +126,7 @@ class Desk:
 
     def item(self, draft: Draft) -> tuple[Folder, Item]:
         """The question as a run reads it, with its task. Raises TaskError, ValueError."""
-        if not draft.images:
-            raise ValueError("there is no picture yet; drop one on the page")
-        if lost := [name for name in draft.images if name not in self.images]:
-            raise ValueError(f"the picture {lost[0]} is no longer here; drop it again")
-        row = json.dumps(draft.row({name: p.size for name, p in self.images.items()}))
+        row = self._row(draft)
         file = f"{hashlib.sha256(row.encode()).hexdigest()[:16]}.jsonl"
         if not (self.folder / file).exists():
             write_file(self.folder / file, row + "\n")
@@ -138,6 +134,13 @@ class Desk:
         item = next(iter(task))
         images = tuple(self.images[name] for name in draft.images)  # decoded once
         return task, replace(item, sample=replace(item.sample, images=images))
+
+    def _row(self, draft: Draft) -> str:
+        if not draft.images:
+            raise ValueError("there is no picture yet; drop one on the page")
+        if lost := [name for name in draft.files if name not in self.images]:
+            raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
+        return json.dumps(draft.row({name: p.size for name, p in self.images.items()}))
 
     def build(self, draft: Draft, after: int | None = None) -> dict[str, Any]:
         """The stages. Raises ConfigError with every fault and its place."""
@@ -242,13 +245,12 @@ class Desk:
     def pack(self, draft: Draft) -> bytes:
         """A zip file of a folder with the study, its question and its pictures, which `looktwice
         run` takes. Raises ConfigError, ValueError."""
-        row = draft.row({name: p.size for name, p in self.images.items()})
+        row = self._row(draft)
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.writestr("studio/study.yaml", dump_yaml(draft.study(self.models)))
-            archive.writestr(f"studio/{FILE}", json.dumps(row) + "\n")
-            of_choices = (choice["image"] for choice in draft.choices if isinstance(choice, dict))
-            for name in (*draft.images, *of_choices):
+            archive.writestr(f"studio/{FILE}", row + "\n")
+            for name in dict.fromkeys(draft.files):
                 archive.writestr(f"studio/{name}", self.images[name].source)
         return packed.getvalue()
 

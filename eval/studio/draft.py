@@ -88,9 +88,16 @@ class Draft:
         """As the page holds it."""
         return {**vars(self), "stages": [vars(stage) for stage in self.stages]}
 
+    @property
+    def files(self) -> list[str]:
+        """The names of all its pictures: those of the question, then those of its choices."""
+        of_choices = [choice["image"] for choice in self.choices if isinstance(choice, dict)]
+        return [*self.images, *of_choices]
+
     def row(self, sizes: Mapping[str, tuple[int, int]]) -> Node:
         """The line of samples.jsonl; `sizes` are (width, height) of the images by name."""
-        marks = [masked(mark, sizes[self.images[mark.get("image", 0)]]) for mark in self.marks]
+        own = [sizes[name] for name in self.images]
+        marks = [masked(mark, own) for mark in self.marks]
         row: Node = {"id": self.id, "question": self.question}
         row |= {"image": self.images[0]} if len(self.images) == 1 else {"images": [*self.images]}
         choices, answer = [*self.choices], self.answer or None
@@ -158,12 +165,13 @@ def drawn(mark: Mark) -> Node:
     return node
 
 
-def masked(mark: Node, size: tuple[int, int]) -> Node:
+def masked(mark: Node, sizes: Sequence[tuple[int, int]]) -> Node:
     """A mark as samples.jsonl holds it: the inside of a lasso as the pixels of a mask."""
     lasso = mark.get("lasso")
     kept = {key: value for key, value in mark.items() if key not in ("lasso", "outline")}
     if lasso is None:
         return kept
-    pixels = np.zeros(size[::-1], np.uint8)
+    image = mark.get("image", 0)
+    pixels = np.zeros(sizes[image][::-1], np.uint8)
     cv2.fillPoly(pixels, [np.array(lasso, np.float64).round().astype(np.int32).reshape(-1, 2)], 1)
-    return Mask(str(mark.get("label", "")), pixels.astype(bool), mark.get("image", 0)).to_dict()
+    return Mask(str(mark.get("label", "")), pixels.astype(bool), image).to_dict()

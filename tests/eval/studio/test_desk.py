@@ -1,0 +1,122 @@
+"""What the studio renders and asks beneath its page: whom it may ask, what it refuses, what it
+keeps."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from looktwice.eval.studio.answers import FAULTS, answer
+from looktwice.eval.studio.desk import Desk
+from looktwice.eval.studio.draft import MODELS, Draft, Slot
+from looktwice.eval.studio.opening import FIRST
+from looktwice.eval.studio.server import StudioServer, make_app
+from looktwice.eval.tasks import Folder
+from looktwice.pipelines import Picture
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.marks import Mask
+from tests.chat_server import ChatServer, chat_server
+from tests.served_page import serve
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def draft_of(desk: Desk, **more: Any) -> Draft:
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
+    name = desk.take(Picture(pixels).payload.data)["name"]
+    marks = ({"label": "A", "x": 30, "y": 20},)
+    return Draft(**{"images": (name,), "marks": marks, "stages": FIRST, **more})
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    with chat_server() as started:
+        yield started
+
+
+def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatServer) -> None:
+    chat = {"use": "pipelines.models.ChatAPI", "model": "tiny", "url": server.url, "max_tokens": 9}
+    desk.models = {**MODELS, "tiny": chat}
+    draft = draft_of(desk, model="tiny", choices=("cat", "dog"), answer="B", draws=2)
+    assert "2 requests, 2 pictures" in desk.render(draft)["amount"]
+    rows = desk.ask(draft)
+    assert [row["draw"] for row in rows] == [0, 1] and rows[0]["reply"].startswith("(")
+    asked = server.stats["replies"]
+    assert desk.ask(draft) == rows and server.stats["replies"] == asked == 2
+    assert all(sha in desk.shown for row in rows for sha in row["shas"])
+    elsewhere = {**chat, "url": "http://127.0.0.1:9/v1"}
+    caption = {"use": "prompting.turns.CaptionThenAnswer", "captioner": elsewhere}
+    with pytest.raises(ConfigError, match=r"stages.look: the studio may ask \{ref: Pocket\}"):
+        desk.ask(replace(draft, stages=(Slot("look", caption), *draft.stages)))
+    own = Slot("look", {**caption, "captioner": {"ref": "tiny"}})
+    named = replace(draft, stages=(FIRST[0], own), draws=1)
+    assert "ref: tiny" in (shown := desk.render(named))["yaml"] and "2 requests" in shown["amount"]
+    assert len(desk.ask(named)) == 1 and "models:" in shown["yaml"]
+    with pytest.raises(ConfigError, match="model: 'big' was not named; there are Pocket, tiny"):
+        desk.render(replace(draft, model="big"))
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"images": ()}, "there is no picture yet"),
+        ({"images": ("../../etc/passwd",)}, "is not here"),
+        ({"choices": ({"image": "../x.png"},)}, "is not here"),
+        ({"stages": (FIRST[0], FIRST[0])}, "stages.mark: each stage has a name of its own"),
+        ({"stages": (Slot("mark", {"use": "os.system"}),)}, r"stages\.mark\.use: 'os.system'"),
+        ({"marks": ({"label": "A", "x": 900, "y": 20},)}, "outside its"),
+        ({"question": " "}, "must be a text that is not empty"),
+        ({"stages": (Slot("f", {"use": "prompting.turns.FewShot", "path": "/etc"}),)}, "outside"),
+    ],
+)
+def test_what_is_refused(desk: Desk, changes: dict[str, Any], told: str) -> None:
+    draft = replace(draft_of(desk), **changes)
+    with pytest.raises(FAULTS, match=told):
+        answer(desk, "render", json.dumps({"draft": draft.to_dict()}).encode())
+
+
+def test_a_lasso_becomes_the_pixels_inside(desk: Desk, tmp_path: Path) -> None:
+    lasso = {"label": "L", "lasso": [[10, 10], [29, 10], [29, 19], [10, 19]], "image": 0}
+    (tmp_path / "packed").mkdir()
+    with zipfile.ZipFile(BytesIO(desk.pack(draft_of(desk, marks=(lasso,))))) as archive:
+        archive.extractall(tmp_path / "packed")
+    (item,) = Folder(tmp_path / "packed" / "studio")
+    (mark,) = item.sample.marks
+    assert isinstance(mark, Mask) and mark.pixels.sum() == 20 * 10 and mark.pixels[10, 10]
+    again = Draft.of(item, {}, draft_of(desk).images)
+    assert len(again.marks[0]["outline"]) == 4
+    assert again.row({again.images[0]: (80, 60)})["marks"] == [mark.to_dict()]
+
+
+def test_what_stages_gave_is_kept_and_another_setting_is_not_it(desk: Desk) -> None:
+    draft = draft_of(desk)
+    first = desk.render(draft)["views"]
+    assert len(desk.states) == 1 and desk.render(draft)["views"] == first
+    larger = Slot("mark", {**FIRST[0].node, "radius": 20})
+    assert desk.render(replace(draft, stages=(larger, FIRST[1])))["views"] != first
+    assert desk.render(replace(draft, marks=({"label": "B", "x": 9, "y": 9},)))["views"] != first
+    assert len(desk.states) == 3
+
+
+def test_no_more_than_32_megabytes_come_in(desk: Desk) -> None:
+    with serve(make_app(StudioServer("known", desk, lambda _: Draft()))) as address:
+        connection = http.client.HTTPConnection(urlsplit(address).netloc)
+        connection.putrequest("POST", "/known/upload")
+        for name, value in {"X-Looktwice": "studio", "Content-Length": str(33 << 20)}.items():
+            connection.putheader(name, value)
+        connection.endheaders(b"0" * (33 << 20))
+        assert connection.getresponse().status == 413
+        connection.close()
