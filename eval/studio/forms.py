@@ -18,6 +18,7 @@ from looktwice.pipelines.config.classes import default_of, given_by, members, ty
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
+from looktwice.specialists.networks.network import Network
 from looktwice.specialists.networks.ranges import Range
 
 LONG = 48  # characters of a text that has an area of its own
@@ -55,6 +56,7 @@ class Catalog:
             return
         words, hints = docstring(cls), type_hints(cls)
         form = self.forms[path] = {"says": words, "settings": []}
+        form["weights"] = issubclass(cls, Network)
         limits = ranges_of(cls)
         for f in dataclasses.fields(cls):
             if f.init:

@@ -75,7 +75,7 @@ function part(setting, value, put, here, studio) {
   };
   const none = setting.null || !path ? [el("option", { value: "" }, setting.null ? "null" : "choose ...")] : [];
   const shown = paths.includes(path) || !path ? paths : [path, ...paths];
-  const options = [...none, ...shown.map((p) => el("option", { value: p }, last(p)))];
+  const options = [...none, ...shown.map((p) => el("option", { value: p }, last(p) + (studio.forms[p]?.weights ? " (needs weights)" : "")))];
   const made = [select(options, path, choose, { id: here })];
   if (!path || !studio.forms[path]) return made;
   const { use, ...defaults } = !value.use || value.use === setting.default?.use ? setting.default || {} : {};

@@ -117,7 +117,10 @@ def test_every_setting_of_every_class_has_a_form() -> None:
     """Of a stage a slider, a list, a colour; what is typed as JSON is a list or mapping."""
     kinds = {"number", "whole", "text", "words", "color", "flag", "choice", "part", "model", "json"}
     typed = set[str]()
-    for form in CATALOG["forms"].values():
+    forms = CATALOG["forms"]
+    assert forms["specialists.maps.DepthAnything"]["weights"]
+    assert not forms["specialists.maps.DepthCue"]["weights"]
+    for form in forms.values():
         assert form["says"]
         assert {setting["kind"] for setting in form["settings"]} <= kinds
         typed |= {setting["words"] for setting in form["settings"] if setting["kind"] == "json"}
