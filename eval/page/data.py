@@ -78,11 +78,12 @@ class PageSample:
 
 @dataclass(frozen=True)
 class PageTask:
-    """A task: the label that tables give it, and facts of its data such as split, label version and
-    errata."""
+    """A task: the label that tables give it, facts of its data such as split, label version and
+    errata, and the share that people reach, where it is known."""
 
     label: str
     facts: Mapping[str, str] = field(default_factory=dict)
+    people: float | None = None
 
 
 @dataclass(frozen=True)

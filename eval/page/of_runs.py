@@ -28,6 +28,7 @@ from looktwice.eval.page.early import MADE, MOST_PICTURE_CHARACTERS
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
@@ -166,7 +167,10 @@ class RunPage:
         if is_base and not any(w.baseline for w in self.contestants.values() if w.run == folder):
             present = replace(present, baseline=True)
         self.contestants[run, name] = present
-        self.tasks.setdefault(scores.task, PageTask(scores.task, _task_facts(scores)))
+        if scores.task not in self.tasks:
+            level = published_people(self.runs[run]).get(scores.point.task)
+            people = None if level is None else level / 100
+            self.tasks[scores.task] = PageTask(scores.task, _task_facts(scores), people)
         who = list(self.contestants).index((run, name))
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.recorded_as].append((who, scores))

@@ -92,6 +92,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "baselines": numbers.baselines,
         "contestants": [who.label for who in data.contestants],
         "tasks": [task.label for task in data.tasks],
+        "people": [task.people for task in data.tasks],
         "samples": (plain(replace(sample, group=""), texts) for sample in data.samples),
         "draws": (
             [*place, d.verdict[0], plain(d.value), texts(d.answer), texts(d.reason)]

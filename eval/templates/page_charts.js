@@ -194,14 +194,14 @@ function declutter(id) {
 }
 
 function drawCharts() {
-  const draws = [["lines", lineCharts(data.lines.filter((chart) => !chart.chose))], ["grids", gridCharts()], ["costs", costChart()]];
+  const draws = [["lines", lineCharts(data.lines.filter((chart) => !chart.chose))], ["grids", gridCharts()], ["costs", costChart()], ["people", peopleChart()]];
   if (document.getElementById("selected").open) draws.push(["chosen", lineCharts(data.lines.filter((chart) => chart.chose))]);
   for (const [id, charts] of draws) {
     fill(id, ...charts);
     declutter(id);
   }
   document.getElementById("selected").hidden = !data.lines.some((chart) => chart.chose);
-  document.getElementById("charts").hidden = !data.lines.length && !data.grids.length && !draws[2][1].length;
+  document.getElementById("charts").hidden = !data.lines.length && !data.grids.length && !draws[2][1].length && !draws[3][1].length;
 }
 
 /** Charts of as many lines as there are colours, each with its place among those of the same number and task. */
@@ -270,6 +270,28 @@ function gridCharts() {
 }
 
 const PRICES = [["cost", "list price per answer"], ["tokens", "tokens per answer"], ["seconds", "seconds per answer"]];
+
+/** The contestants on each task of which it is known what people reach, beside that. */
+function peopleChart() {
+  const known = [...data.tasks.keys()].filter((task) => data.people[task] !== null);
+  const rows = known.flatMap((task) => data.contestants.flatMap((label, who) => {
+    const arm = arms.get(`${who},${task}`);
+    return arm && arm.value !== null ? [{ label, task: data.tasks[task], value: arm.value }] : [];
+  }));
+  if (!rows.length) return [];
+  const people = known.map((task) => ({ task: data.tasks[task], value: data.people[task] }));
+  const told = [...people.map((row) => `people on ${row.task}: ${percent(row.value)} %`),
+    ...rows.map((row) => `${row.label} on ${row.task}: ${percent(row.value)} %`)];
+  return [figure("Accuracy % by task; the line is what people reach", {
+    width: roomFor(760), height: 70 + 34 * known.length, marginLeft: 120,
+    x: { label: null, grid: true, domain: [0, 100], transform: (share) => 100 * share },
+    y: { label: null, domain: known.map((task) => data.tasks[task]), tickFormat: (task) => shortened(task, 16) },
+    marks: [
+      Plot.tickX(people, { x: "value", y: "task", strokeWidth: 3, title: (row) => `people: ${percent(row.value)} %`, tip: tips }),
+      Plot.dot(rows, { x: "value", y: "task", r: 4.5, fill: "var(--k0)", fillOpacity: 0.7, title: (row) => `${row.label}: ${percent(row.value)} %`, tip: tips }),
+    ],
+  }, told)];
+}
 
 /** Accuracy against the first price by which the contestants of a task differ, and who gives most for less. */
 function costChart() {

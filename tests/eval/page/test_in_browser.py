@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from numpy.typing import NDArray
 
 from looktwice.eval.page import pairs
@@ -407,6 +408,25 @@ def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, tmp_path:
     assert browser.run(words)[:4] == ["28", "9", "red", "magenta"]
     frame, *cells = browser.run(FRAMED)
     assert frame == cells[0], "the first cell, that of the first levels"
+
+
+def test_contestants_stand_beside_what_people_reach(browser: Browser, tmp_path: Path) -> None:
+    """Of two tasks with people, and one without."""
+    made = MadeRun(tmp_path)
+    for task in ("cups", "balls", "hats"):
+        made.task(task, ["A"] * 4)
+        for who in ("plain", "marked"):
+            made.answers(made.point(who, task, baseline=who == "plain"), "AAAB")
+    folder = made.write().path
+    people = {"people": True, "source": "s", "accuracy": {"cups": 90, "balls": 70}}
+    config = {"config": {"published": {"people": people}}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    browser.open(write_report([folder], folder / "out"))
+    chart = "document.querySelector('#people svg')"
+    told = browser.run(f"{chart}.getAttribute('aria-label')")
+    assert "people on cups: 90.0 %; people on balls: 70.0 %; plain on cups: 75.0 %" in told
+    assert "hats" not in told and browser.run(f"{chart}.querySelectorAll('circle').length") == 4
+    assert browser.complaints == []
 
 
 def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: str) -> None:
