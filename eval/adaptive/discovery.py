@@ -68,9 +68,9 @@ class Discovery(Races):
     """The best of the arms of every task, for `budget` answers in all (0: 30 % of the grid), which
     are shared by the tasks as their grids are large.
 
-    A share of the samples, `held_out`, is kept for the winner and the baseline, the first arm; a
-    quarter of the budget at most, as is what is kept for `styles`. The rest is a race in which the
-    worse half falls out after every round as well.
+    A share of the samples, `held_out`, is kept for the winner and the baseline, the first arm; it
+    takes half of the budget at most, `styles` a quarter. The rest is a race in which the worse half
+    falls out after every round as well.
     """
 
     kind: ClassVar[str] = "discovery"
