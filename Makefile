@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo docs test check check-style check-types check-house format bench homes soak clean help
+.PHONY: demo docs test test-all check check-style check-types check-house format bench homes soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -13,7 +13,8 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 help:
 	@echo 'make demo    install the core, and ask a small model that sees (configs/quickstart.yaml)'
 	@echo 'make docs    build the site into build/site, offline once its tools are there, with the report of the demo'
-	@echo 'make test    install the tools and run the tests (make test ARGS="-k name")'
+	@echo 'make test    install the tools and run the quick tests (make test ARGS="-k name")'
+	@echo 'make test-all  the dear tests too, as continuous integration does'
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
 	@echo 'make bench   measurements, printed, and the slow tests'
@@ -56,8 +57,14 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/looktwice run configs/quickstart.yaml --out build/site-runs
 	$(PY) docs/site/build_site.py build/site build/site-runs/quickstart/report.html
 
+TESTS = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40
+
 test: $(VENV)/.dev
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40 $(ARGS)
+	$(TESTS) -m 'not slow and not dear' $(ARGS)
+	@echo 'make test leaves out the tests marked dear; make test-all runs them too'
+
+test-all: $(VENV)/.dev
+	$(TESTS) $(ARGS)
 
 # Types take longest and use one core, so the others run beside them.
 check: $(VENV)/.dev

@@ -2,7 +2,9 @@
 not know."""
 
 import ast
+import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -265,6 +267,26 @@ def test_no_folder_holds_more_than_a_reader_keeps_in_mind() -> None:
         str(path.parent.relative_to(ROOT)) for path in FILES if path.name != "__init__.py"
     )
     assert {folder: count for folder, count in held.items() if count > MAX_MODULES} == {}
+
+
+def commands(target: str) -> str:
+    """What `make` would run for a target, whatever the make that runs the tests was told."""
+    return subprocess.run(
+        ["make", "-n", target],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_continuous_integration_runs_the_dear_tests_that_make_test_leaves_out() -> None:
+    assert "-m 'not slow and not dear'" in commands("test")
+    everything = commands("test-all")
+    assert "-m pytest" in everything and "dear" not in everything
+    typed = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    assert typed == ["check", "test-all"]
 
 
 def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> None:

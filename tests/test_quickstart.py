@@ -68,6 +68,7 @@ def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
     }
 
 
+@pytest.mark.dear
 def test_the_same_comes_again_on_one_worker_in_place_of_many(folder: Path, tmp_path: Path) -> None:
     run(tmp_path, "--workers", 1)
     assert records(tmp_path) == records(folder)
@@ -85,6 +86,7 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]{2,}", ESCAPE.sub("", text)))
 
 
+@pytest.mark.dear
 @unix
 def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) -> None:
     again = ("run", "quickstart", *SMALL, "--out", ".")
@@ -102,6 +104,7 @@ def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) ->
     assert "\x1b[3" not in in_terminal(folder, 80, *again, NO_COLOR="1"), "a colour"
 
 
+@pytest.mark.dear
 @unix
 def test_check_tells_in_twelve_lines_what_a_run_asks(folder: Path) -> None:
     plain = looktwice("check", "quickstart").output

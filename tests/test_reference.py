@@ -57,6 +57,7 @@ def digest(texts: dict[str, str]) -> str:
     return hashlib.sha256("".join(texts.values()).encode()).hexdigest()
 
 
+@pytest.mark.dear
 def test_they_are_the_same_on_every_machine_and_need_no_torch() -> None:
     code = (
         "import hashlib, sys,"

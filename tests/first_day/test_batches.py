@@ -157,6 +157,7 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
         assert batches(server) == (1, 4)
 
 
+@pytest.mark.dear
 def test_a_run_that_is_killed_while_it_waits_goes_on_where_the_batch_is(tmp_path: Path) -> None:
     command = ("run", write_study(tmp_path, "http://h/v1"), "--out", tmp_path)
     main = (sys.executable, "-c", "from looktwice.eval.cli import main; main()")

@@ -45,6 +45,7 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
         assert server.stats["requests"] == 3
 
 
+@pytest.mark.dear
 def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as server:
         config = priced(tmp_path, server.url, n=40)

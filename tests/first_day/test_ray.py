@@ -18,6 +18,7 @@ from tests.chat_server import chat_server
 from tests.first_day.studies import records, run_study, said, write_study
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.dear  # Ray alone takes seconds to begin
 MORE = (
     "contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought,"
     " before: ask}}}}\n"

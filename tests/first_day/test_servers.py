@@ -237,6 +237,7 @@ def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) ->
 CHOOSE = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #%s'}"
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("flags", "words", "code", "requests", "tells"),
     [

@@ -53,6 +53,7 @@ def hang_up() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
     tmp_path: Path, number: int
@@ -194,6 +195,7 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["point"], row["sample"]))
 
 
+@pytest.mark.dear
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     killed, calm = tmp_path / "killed", tmp_path / "calm"
     with chat_server(tmp_path / "killed.log", "--delay", "0.03") as server:

@@ -35,6 +35,7 @@ def models_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [model for model in models if isinstance(model, Mapping)]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_shipped_configuration_takes_them(path: Path) -> None:
     """Every task that reads data reads these, and every model with a name has this one; no model

@@ -36,6 +36,7 @@ def torch() -> Any:
     return pytest.importorskip("torch")
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_states_are_those_that_the_network_tells(
     family: str, tmp_path: Path, torch: Any

@@ -128,6 +128,7 @@ def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
     assert small == (10, 10, 3)
 
 
+@pytest.mark.dear
 def test_other_weights_in_the_same_folder_are_another_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
     assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)
 
 
+@pytest.mark.dear
 def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_between(
     plan: Plan, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_betw
         assert not torch.equal(read["network"][name], both["network"][name])
 
 
+@pytest.mark.dear
 def test_the_loss_of_a_few_scenes_falls(plan: Plan) -> None:
     torch.manual_seed(0)
     network, batch = Network(), next(batches(plan, 0, plan.look))

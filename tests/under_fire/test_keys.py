@@ -91,6 +91,7 @@ def echo(key: str) -> Script:
     return script
 
 
+@pytest.mark.dear
 def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> None:
     with hostile_server(echo(key)) as server:
         Path("study.yaml").write_text(STUDY.format(url=server.url))

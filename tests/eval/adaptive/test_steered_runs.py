@@ -128,6 +128,7 @@ def looktwice(*words: object, code: int = 0) -> str:
     return result.output
 
 
+@pytest.mark.dear
 def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) -> None:
     out = ("--out", study.parent / "runs")
     lacking = "no sample has numbers in 'angle', such as along=size; the fields are "
@@ -143,6 +144,7 @@ def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) 
     assert "no thresholds" not in ran and "95 % interval" in ran
 
 
+@pytest.mark.dear
 def test_the_commands(study: Path) -> None:
     runs = study.parent / "runs"
     folder, out = runs / "s", ("--out", runs)

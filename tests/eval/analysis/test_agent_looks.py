@@ -198,6 +198,7 @@ def points(run: Path) -> dict[tuple[str, int], LookSummary]:
     }
 
 
+@pytest.mark.dear
 def test_looking_again_helps_the_near_sighted_and_a_placebo_does_not(run: Path) -> None:
     """An integration test: it says that the loop works, and nothing about language models."""
     found = points(run)
@@ -374,6 +375,7 @@ def test_the_page_on_agents_holds_the_trace_that_its_script_makes(tmp_path: Path
     }
 
 
+@pytest.mark.dear
 def test_the_tools_of_the_page_work_with_the_specialists_that_it_names() -> None:
     agents = importlib.import_module(load_plugin(str(DOCS / "agents.py")))
     agent = build(yaml.safe_load(agents.EVERY))

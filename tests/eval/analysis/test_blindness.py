@@ -77,6 +77,7 @@ def ask_all(path: Path, draws: int = 6) -> Table:
     return evaluate(Questions(KEYS, 4), arms, TextReader(), out=path / "run", draws=draws)
 
 
+@pytest.mark.dear
 def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> None:
     (run,) = ask_all(tmp_path).scores
     found = audits(run)

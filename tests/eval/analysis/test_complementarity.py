@@ -152,6 +152,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
     assert grid.rows == [("guesser", "t", "3", "2", "1", "100.0", "50.0")]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("limit", "lower", "contrast"),
     [
@@ -179,6 +180,7 @@ def test_the_configuration_of_cues_on_the_real_items(
     assert {pair.mllm.contestant for pair in specialist_pairs(run)} >= {"GPT4V", "MiniGPT-4"}
 
 
+@pytest.mark.dear
 def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
     path = CONFIGS / "blink_specialists.yaml"
     tasks = [name for name in yaml.safe_load(path.read_text())["tasks"] if name != "Relative_Depth"]

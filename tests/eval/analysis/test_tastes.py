@@ -20,6 +20,7 @@ TASTED = (
 )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("draws", [6, 10, 20])
 def test_tastes_are_no_leaks(draws: int) -> None:
     """24 blind models: a bound that 1 % of false finds passes with near certainty."""

@@ -73,6 +73,7 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("family", ["llava_next", "qwen2_vl"])
 def test_the_configuration_runs_on_made_pictures(
     family: str, folder: Callable[[str], str], tmp_path: Path
@@ -125,6 +126,7 @@ def test_it_runs_on_the_authors_own_pictures(
     assert [len(sample) for sample in measured(tmp_path)["filled"]] == [4] * 14
 
 
+@pytest.mark.dear
 def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path: Path) -> None:
     said = importlib.import_module(load_plugin(str(DOCS / "mattered.py"))).looks(tmp_path)
     close_networks()

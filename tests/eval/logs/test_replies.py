@@ -50,6 +50,7 @@ def row(idx: str, reply: str, label: str | None = None, answer: str = "(A)") -> 
     return {"idx": idx, "answer": answer, "reply": reply, "official_label": label}
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("folder", "golden"), [("blink_replies", GOLDEN), ("blink_replies_concatenated", CONCATENATED)]
 )

@@ -118,6 +118,7 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
     assert shown(browser) == "6"
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("way", WAYS)
 def test_it_opens_at_its_top_and_a_link_to_flips_at_the_samples(
     browser: Browser, tmp_path: Path, way: str
@@ -196,6 +197,7 @@ FIRST = """document.addEventListener("DOMContentLoaded", () => {
 })"""
 
 
+@pytest.mark.dear
 def test_the_first_screen_is_drawn_before_all_pictures_are_read(
     browser: Browser, study: str
 ) -> None:
@@ -337,13 +339,13 @@ def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, tmp_pa
         assert ["1 failed" in row for row in sorted(browser.run(rows))] == [False, True], part
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_axe_finds_no_fault(
-    browser: Browser, study: str, theme: str, width: int, height: int
-) -> None:
+def test_axe_finds_no_fault(browser: Browser, study: str, theme: str) -> None:
+    """Every theme in every width, and each of them in a file and served."""
     axe = axe_script()
-    resize(browser, width, height)
+    wide = (theme == "light") == study.startswith("file")
+    resize(browser, *((1440, 900) if wide else (390, 844)))
     try:
         browser.open(f"{study}#theme={theme}&sample=shape/s0")
         browser.run(
@@ -386,6 +388,7 @@ FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
   .map(({ x, y }) => [Math.round(x / 20), Math.round(y / 20)])"""
 
 
+@pytest.mark.dear
 def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, tmp_path: Path) -> None:
     """Of ten lines the last two were dropped, and a map had its levels in an order of its own."""
     made = MadeRun(tmp_path)

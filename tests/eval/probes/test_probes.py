@@ -215,6 +215,7 @@ def test_of_offered_choices_a_probe_says_one() -> None:
         assert share == pytest.approx(0.5, abs=0.08)
 
 
+@pytest.mark.dear
 @pytest.mark.usefixtures("states_once")
 def test_the_questions_are_those_of_the_models_answers(run: Path) -> None:
     scored = score_run(RunFolder(run))

@@ -47,6 +47,7 @@ def seconds(reader: Any, length: int, run: str, choices: tuple[str, ...], subtas
     return time.process_time() - begin
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("name", "subtask"),
     [(name, task) for name in sorted(readers_by_name()) for task in SUBTASKS.get(name, ("",))],
@@ -62,6 +63,7 @@ def test_ten_times_the_reply_takes_at_most_ten_times_as_long(name: str, subtask:
     assert not slow
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("choices", "subtask"),
     [(("A is closer", "B is closer"), "Relative_Depth"), ((), "shape_discrimination")],

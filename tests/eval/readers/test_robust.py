@@ -96,6 +96,7 @@ def every(step: int, source: Path, folder: Path) -> Path:
     return kept
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_agreement_with_the_recorded_official_labels(
     shared_data: Path, tmp_path: Path, step: int

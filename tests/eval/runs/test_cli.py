@@ -165,6 +165,7 @@ STUDIES = [
 hold those."""
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("config", STUDIES, ids=lambda path: path.stem)
 def test_shipped_configurations_have_no_faults_of_their_own(
     config: Path, shared_data: Path, tmp_path: Path

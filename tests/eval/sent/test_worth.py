@@ -144,6 +144,7 @@ def test_sides_of_the_same_names_that_sent_something_else_are_asked_anew(
         assert (worth.questions, model.asked) == (4, {None, heat})
 
 
+@pytest.mark.dear
 def test_the_command_asks_a_model(folders: Path, tmp_path: Path) -> None:
     sides = [str(folders / name) for name in ("one", "two")]
     asked = ["--ask", "pipelines.models.Pocket", "--labels", str(folders / "keys")]

@@ -82,6 +82,7 @@ def share(right: Sequence[bool]) -> float:
 # ---------------------------------------------------------------- what every subtask promises
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", KINDS)
 def test_items_do_not_depend_on_how_many_there_are(name: str) -> None:
     few, many = made(name, 2), made(name, 4)
@@ -103,6 +104,7 @@ def test_another_process_makes_the_same_samples() -> None:
     assert done.stdout.splitlines() == here
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", KINDS)
 def test_what_stages_see_holds_no_truth(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=4)
@@ -215,6 +217,7 @@ def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]
         list(GeneratedDoYouSeeMe(name, n=1, controls=controls))
 
 
+@pytest.mark.dear
 @table
 def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> None:
     for item in made(name, 3, **controls):
@@ -259,6 +262,7 @@ CORNERS = {
 }
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(("name", "large", "share"), [(SHAPES, 1, 0.035), (COLORED, 0.6, 0.02)])
 def test_the_kinds_of_shapes_are_seen_in_their_corners(
     name: str, large: float, share: float
@@ -357,6 +361,7 @@ def grid_in(
     return found
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("official", [False, True])
 def test_spatial_answers_are_counted_in_the_pixels(official: bool) -> None:
     for item in made("visual_spatial", 12, official):
@@ -375,6 +380,7 @@ def same_as_target(frames: Sequence[Any]) -> list[float]:
     return [float(np.abs(frame - frames[0]).sum()) for frame in frames[1:]]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("official", [False, True])
 @pytest.mark.parametrize(("name", "controls"), [("form_constancy", {}), (GROUND, {"density": 0})])
 def test_the_right_pattern_is_the_target_pixel_by_pixel(
@@ -386,6 +392,7 @@ def test_the_right_pattern_is_the_target_pixel_by_pixel(
         assert name == GROUND or sorted(away)[1] > (1 if official else 15)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("official", [False, True])
 def test_under_the_noise_lie_the_same_elements(official: bool) -> None:
     for item in made("figure_ground", 9, official):
@@ -448,6 +455,7 @@ SHORTCUTS: list[tuple[str, Callable[[Item], int]]] = [
 ]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(("name", "guess"), SHORTCUTS, ids=[name for name, _ in SHORTCUTS])
 def test_who_does_not_look_at_the_target_is_right_by_chance_alone(
     name: str, guess: Callable[[Item], int]
@@ -576,6 +584,7 @@ def test_an_entry_is_written_with_its_pictures(script: Any, tmp_path: Path) -> N
     assert task in text and "Respond with the letters only" in text
 
 
+@pytest.mark.dear
 def test_published_samples_stand_beside_ours(
     script: Any, shared_data: Path, tmp_path: Path
 ) -> None:

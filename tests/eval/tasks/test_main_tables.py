@@ -237,6 +237,7 @@ TABLES = [
 """By hand, with `tests.official_layouts` beside one."""
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("table", TABLES, ids=[table.config for table in TABLES])
 def test_a_main_table_runs_whole(table: MainTable, tmp_path: Path) -> None:
     words = table.lay(tmp_path / "set")
@@ -302,6 +303,7 @@ def cells_of(folder: Path, wanted: Mapping[str, float]) -> dict[str, float]:
     return cells
 
 
+@pytest.mark.dear
 def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> None:
     """68 arms of a question of depth, with the key A, and of a correspondence with the key C."""
     words = ["tasks.depth.n=1", "tasks.correspondence.n=1"]

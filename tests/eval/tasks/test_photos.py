@@ -181,6 +181,7 @@ def test_light_falls_on_the_pieces_alone() -> None:
 # ---------------------------------------------------------------- correspondence
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("strength", [0.0, 0.1, 0.5, 0.65, 1.0])
 @pytest.mark.parametrize("source", ["photos", "stereo"])
 def test_candidates_are_inside_and_apart_and_their_places_do_not_tell(
@@ -214,6 +215,7 @@ def test_without_change_the_true_point_has_the_same_surroundings(
     assert np.mean(best) >= right
 
 
+@pytest.mark.dear
 def test_an_independent_matcher_finds_the_true_point() -> None:
     """SIFT and RANSAC know nothing of how the second view was made; where they succeed they land on
     the truth."""

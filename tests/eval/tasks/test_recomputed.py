@@ -92,6 +92,7 @@ def val_table(blink_val: RunScores) -> Table:
     return make_table([blink_val])
 
 
+@pytest.mark.dear
 @table
 def test_the_val_column_of_blink(
     val_table: Table, model: str, macro: float, micro: float, stable: float | None

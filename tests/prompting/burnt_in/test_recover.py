@@ -71,6 +71,7 @@ def real(shared_data: Path) -> Callable[[int], list[State]]:
     return lambda step: [read(number) for number in range(0, len(samples), step)]
 
 
+@pytest.mark.dear
 def test_photographs_with_markers() -> None:
     wrong, total, invented = [], 0, 0
     for seed in range(16):  # two thousand are `make bench`
@@ -86,12 +87,14 @@ def test_photographs_with_markers() -> None:
     assert not invented
 
 
+@pytest.mark.dear
 def test_photographs_without_markers_have_none() -> None:
     burnt = [made(seed, marked=False) for seed in range(8)]
     found = {b.how: recovered(state_of(b.pixels)).sample.marks for b in burnt}
     assert not {how: marks for how, marks in found.items() if marks}
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_real_images_have_their_two_markers_in_the_released_style(
     real: Callable[[int], list[State]], step: int
@@ -111,6 +114,7 @@ def test_real_images_have_their_two_markers_in_the_released_style(
     assert whole >= len(states) - 1
 
 
+@pytest.mark.dear
 def test_real_images_without_circles_have_no_marks(shared_data: Path) -> None:
     if not (shared_data / "blink" / "Spatial_Relation").is_dir():
         pytest.skip(f"no BLINK Spatial_Relation under {shared_data}")
@@ -203,6 +207,7 @@ def as_jpeg(pixels: Pixels, quality: int) -> Pixels:
     return np.asarray(Image.open(data))
 
 
+@pytest.mark.dear
 def test_red_and_green_boxes_are_read_with_their_labels() -> None:
     names = ("coffee", "astronaut", "chelsea", "motorcycle", "rocket")
     right = 0

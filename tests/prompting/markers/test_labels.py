@@ -219,6 +219,7 @@ def test_ink_and_distinct_colours() -> None:
     )
 
 
+@pytest.mark.dear
 def test_thousands_of_labels_take_seconds_or_a_sentence() -> None:
     """The nearest free place of each was looked for once for every mark: 10,000 marks took
     hours."""

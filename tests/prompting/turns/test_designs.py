@@ -127,6 +127,7 @@ def count_calls(records: dict[str, list[Record]], names: Iterable[str]) -> dict[
     return {name: sum(len(record.calls) for record in records[name]) for name in names}
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("study", STUDIES, ids=[study[0] for study in STUDIES])
 def test_each_study_runs_with_a_script(study: Study, scripted: Any) -> None:
     _, found = scripted(study)
@@ -134,6 +135,7 @@ def test_each_study_runs_with_a_script(study: Study, scripted: Any) -> None:
     assert not any(record.error for records in found.values() for record in records)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("study", STUDIES, ids=[study[0] for study in STUDIES])
 def test_each_study_runs_with_an_endpoint_by_one_override(
     study: Study, tmp_path: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
     return iou(tuple(one.tolist()), two)  # type: ignore[arg-type]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool) -> None:
@@ -44,6 +45,7 @@ def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool)
     assert found.labels.tolist() == ["face"]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_face_is_invented(name: str) -> None:
     assert len(FaceCascade()(photograph(name))) == 0
@@ -77,6 +79,7 @@ def test_a_zoom_on_the_face_shows_it() -> None:
     assert np.hypot(place[1] - 222, place[2] - 118) < 20
 
 
+@pytest.mark.dear
 def test_faces_in_real_questions(shared_data: Path) -> None:
     """Not a measure of the detector: the pipeline of bytes, boxes and map holds on pictures that
     nobody prepared."""
@@ -104,6 +107,7 @@ def small_faces(count: int) -> list[Pixels]:
     return found
 
 
+@pytest.mark.dear
 def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     pixels, faces = photograph("astronaut")[:320, 100:420].copy(), FaceRecognition(threshold=0.5)
     dark = (pixels * 0.5).astype(np.uint8)

@@ -34,6 +34,7 @@ def intrinsics(folder: Path, names: list[str], space: str) -> Path:
     return folder
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(("space", "place"), [("srgb", 0), ("linear", 0), ("srgb", 1)])
 def test_the_albedo_is_that_of_the_pipeline_in_linear_light(
     tmp_path: Path, space: str, place: int

@@ -26,6 +26,7 @@ def test_sgbm_measures_a_shift(mode: Any, disparity: int) -> None:
     assert found.larger_is_nearer
 
 
+@pytest.mark.dear
 def test_a_real_stereo_pair() -> None:
     """Depth and correspondence against the true disparity of Middlebury's motorcycle (in skimage
     inf is unknown)."""

@@ -72,6 +72,7 @@ def matcher_of(name: str, built: Callable[..., str], longest: int | None = None)
 # Matchers
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"]
 )
@@ -250,6 +251,7 @@ def test_xfeat_in_half_precision_is_off_by_little_but_is_off(dtype: str) -> None
     assert np.median(apart[0]) < np.median(apart[1]) + 0.3
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", ["loftr", "disk", "efficient_loftr", "light_glue"])
 def test_a_lower_precision_is_obeyed_and_leaves_coordinates_whole(
     name: str, built: Callable[..., str]

@@ -42,6 +42,7 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 # Depth
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", ["depth_anything", "depth_anything_metric", "glpn"])
 def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(
     name: str, built: Callable[[str], str]
@@ -58,6 +59,7 @@ def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(
     assert not np.allclose(together[0].values, together[3].values)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("name", "corners"), [("depth_anything", True), ("depth_anything_1", False)]
 )
@@ -387,6 +389,7 @@ def test_a_file_with_a_tensor_of_another_network_is_refused(
         ask(name, more)
 
 
+@pytest.mark.dear
 def test_a_tensor_that_no_result_depends_on_may_be_missing_or_there(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -422,6 +425,7 @@ def test_dire_with_a_missing_tensor_is_refused(
         DIRE(str(tmp_path / "few.pth"), device="cpu")(IMAGES[0])
 
 
+@pytest.mark.dear
 def test_networks_that_are_first_asked_at_the_same_time_all_open(
     built: Callable[[str], str],
 ) -> None:

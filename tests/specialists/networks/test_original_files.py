@@ -32,6 +32,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("kind", OPENED)
 def test_an_original_file_gives_what_its_authors_code_gives(kind: str, tmp_path: Path) -> None:
     with torch.inference_mode():
@@ -58,6 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return write_kinds(tmp_path_factory.mktemp("kinds"))
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("specialist", TAKES)
 def test_a_file_of_another_network_is_called_what_it_is(
     specialist: str, files: dict[str, Path]
@@ -143,6 +145,7 @@ def test_depth_in_metres_has_the_range_of_its_scenes(tmp_path: Path) -> None:
     assert (config.depth_estimation_type, config.max_depth) == ("metric", 80)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "kind", ["depth_anything_v2", "dinov2", "grounding_dino", "sam_hq", "sam2", "efficient_loftr"]
 )
@@ -208,6 +211,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (place / "dlib" / name).symlink_to(find_package_file(package, package, "models", name))
 
 
+@pytest.mark.dear
 def test_five_original_files_answer_on_pixels(downloads: None) -> None:
     """As a user of the authors' code would, who knows the page alone: its YAML and its Python, as
     they stand there."""

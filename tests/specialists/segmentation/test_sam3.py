@@ -56,6 +56,7 @@ def test_images_are_seen_as_by_transformers() -> None:
         np.testing.assert_allclose(see_square(image, 56), seen_by_transformers(image), atol=step)
 
 
+@pytest.mark.dear
 def test_masks_are_those_of_transformers(model: str) -> None:
     """Network and post-processing used bare as its documentation shows, a word at a time."""
     network = transformers.Sam3Model.from_pretrained(model).eval()

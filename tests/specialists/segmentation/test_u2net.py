@@ -28,6 +28,7 @@ UPSTREAM = {"coffee": (114242, (76, 18, 480, 391)), "rocket": (6219, (306, 129, 
 class TestReal:
     pytestmark = real
 
+    @pytest.mark.dear
     @pytest.mark.parametrize("name", UPSTREAM)
     def test_the_mask_is_upstreams(self, name: str) -> None:
         found = U2Net()(photograph(name))
@@ -48,11 +49,13 @@ class TestReal:
             both, either = mask & (truth == number), mask | (truth == number)
             assert both.sum() / either.sum() > 0.85
 
+    @pytest.mark.dear
     @pytest.mark.parametrize(("shape", "level"), [((1, 1), 0), ((2, 50), 128), ((64, 64), 128)])
     def test_one_colour_has_nothing_salient(self, shape: tuple[int, int], level: int) -> None:
         found = U2Net()(np.full((*shape, 3), level, np.uint8))
         assert found.masks.shape == (0, *shape)
 
+    @pytest.mark.dear
     def test_a_zoom_goes_to_what_is_salient(self) -> None:
         state = State.start(Sample("s", "What is it?", (Picture(photograph("rocket")),)))
         crop = Crop(padding=0, min_px=0)
