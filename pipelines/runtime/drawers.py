@@ -31,6 +31,7 @@ SETTING = "LOOKTWICE_DRAWERS"
 MOST = 4  # processes: the run itself does not ask and record more than they draw
 FEWEST = 300  # records of a run that is long enough to begin processes for
 WINDOW, BUSY = 0.5, 0.8  # seconds that are looked at, and how much of a core the run took in them
+WINDOWS, PAYS = 5, 1.1  # looks with processes, and how much faster than before they are kept for
 AHEAD = 3  # jobs of a process, so that it need not wait for a thread of the run
 
 
@@ -71,7 +72,8 @@ class Drawers:
         )
         self.most = int(given) if given.isdecimal() else min(cores, MOST) * is_worth_it
         self.is_asked_for = self.is_due = given.isdecimal()
-        self.since = time.perf_counter(), time.process_time()
+        self.since, self.samples = (time.perf_counter(), time.process_time()), 0
+        self.before, self.after = 0.0, list[float]()  # samples a second, without and with them
         self.thread: threading.Thread | None = None
 
     def __call__(
@@ -117,18 +119,32 @@ class Drawers:
         return branches
 
     def _is_there(self) -> bool:
-        """Whether a process is; begins them where that is due."""
+        """Whether a process is; begins them where that is due, and ends them where samples do not
+        begin faster with them."""
         with self.lock:
-            wall, cpu = time.perf_counter() - self.since[0], time.process_time() - self.since[1]
-            if not self.is_due and wall >= WINDOW:
-                self.is_due = cpu >= BUSY * wall
-                self.since = time.perf_counter(), time.process_time()
+            self.samples += 1
+            if time.perf_counter() - self.since[0] >= WINDOW:
+                self._look()
             if self.is_due and self.thread is None and self.most:
                 self.thread = threading.Thread(target=self._begin, name="looktwice-drawers")
                 self.thread.start()
+            rates = sorted(self.after)
+        if len(rates) == WINDOWS and rates[WINDOWS // 2] < PAYS * self.before:
+            self.close()
         if self.is_asked_for:
             self.ready.wait()
         return self.ready.is_set()
+
+    def _look(self) -> None:
+        now = time.perf_counter(), time.process_time()
+        wall, cpu = now[0] - self.since[0], now[1] - self.since[1]
+        rate, self.since, self.samples = self.samples / wall, now, 0
+        if self.thread is None:
+            # in the first window as many begin at once as there are threads
+            self.is_due = self.is_due or (self.before > 0 and cpu >= BUSY * wall)
+            self.before = rate
+        elif self.ready.is_set() and not self.is_asked_for and len(self.after) < WINDOWS:
+            self.after.append(rate)
 
     def _begin(self) -> None:
         for _ in range(self.most):

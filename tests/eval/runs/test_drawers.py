@@ -28,6 +28,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.png import bytes_as_before, to_png
+from looktwice.pipelines.runtime import drawers as runtime
 from looktwice.pipelines.runtime.drawers import SETTING, Drawers
 from looktwice.pipelines.runtime.drawing import as_encoded
 from looktwice.pipelines.sample import Item, Sample
@@ -158,3 +159,27 @@ def test_a_setting_that_names_no_number_decides_nothing(monkeypatch: pytest.Monk
     arm = with_id(Arm("a", {}, "noise", Noise(), Scripted("(A)"), stages, None, 1, 0))
     assert drawers(build_tree([arm]), state, lambda node: True) == {}
     drawers.close()
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_processes_are_begun_where_a_run_is_busy_and_kept_where_they_pay(
+    pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SETTING, raising=False)
+    monkeypatch.setattr(runtime, "WINDOW", 0.0)
+    monkeypatch.setattr(runtime, "BUSY", 0.0)
+    monkeypatch.setattr(runtime, "PAYS", 0.0 if pays else 1e9)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    stages: dict[str, Stage] = {"mark": Circles(), "ask": Ask()}
+    arm = with_id(Arm("a", {}, "noise", Noise(), Scripted("(A)"), stages, None, 1, 0))
+    (state, *_) = (State.start(item.sample) for item in Noise(1))
+    drawers, came = Drawers(runtime.FEWEST, print), list[int]()
+    for _ in range(3):
+        came.append(len(drawers(build_tree([arm]), state, lambda node: True)))
+    assert drawers.ready.wait(60)
+    begun = [*drawers.drawers]
+    for _ in range(runtime.WINDOWS + 1):
+        came.append(len(drawers(build_tree([arm]), state, lambda node: True)))
+    assert (came[0], came[-1]) == (0, int(pays))
+    drawers.close()
+    assert begun and all(drawer.process.poll() is not None for drawer in begun)
