@@ -98,9 +98,10 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
     free = [1 << n for n in spokes if not pictures[8] >> n & 1]
     if min(len(drawn), len(free)) < 2 * moved:
         return None
-    one = sum(drawn[:moved] + free[:moved])
-    two = sum(drawn[moved : 2 * moved] + free[moved : 2 * moved])
-    flips = [flip ^ (one * (right % 2)) ^ (two * (right // 2)) for flip in (0, one, two, one ^ two)]
+    first = sum(drawn[:moved] + free[:moved])
+    second = sum(drawn[moved : 2 * moved] + free[moved : 2 * moved])
+    base = first * (right % 2) ^ second * (right // 2)
+    flips = [base ^ flip for flip in (0, first, second, first ^ second)]
     options = tuple(pictures[8] ^ flip for flip in flips)
     alone = solve(pictures[:8], options) == [right]
     return Puzzle(pictures, options, name, right) if alone else None
@@ -153,8 +154,8 @@ class Puzzles(SweptTask):
 
     @cached_property
     def _chosen(self) -> Sequence[int]:
-        known = [(self._id(number), self._known(number)) for number in range(2 * self.n)]
-        return self.subset.choose(known)
+        rows = [(self._id(number), self._known(number)) for number in range(2 * self.n)]
+        return self.subset.choose(rows)
 
     def _id(self, number: int) -> str:
         return f"{super()._id(number // 2)}/{ROLES[number % 2]}"

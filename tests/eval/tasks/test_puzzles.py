@@ -19,7 +19,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.specialists.answers import Chance, MatrixSolver
-from looktwice.specialists.answers.matrices import read_panels
+from looktwice.specialists.answers.matrices import read_panels, solve
 
 N = 54
 Spokes = frozenset[int]
@@ -54,19 +54,30 @@ def spread_twice(a: Spokes, b: Spokes, times: int) -> Spokes | None:
 
 def lasts(a: Spokes, b: Spokes) -> dict[str, Spokes | None]:
     """The third picture of a row by every rule."""
-    turned = {f"turned {n}": shifted(b, n) if shifted(a, n) == b else None for n in range(1, 8)}
-    spread = {f"{n}": spread_twice(a, b, n) for n in (1, 2, -1, -2)}
-    return {**turned, **spread, "|": a | b, "&": a & b, "^": a ^ b, "-": a - b}
+    turned = {f"turn by {n}": shifted(b, n) if shifted(a, n) == b else None for n in range(1, 8)}
+    spread = {f"spread by {n}": spread_twice(a, b, n) for n in (1, 2, -1, -2)}
+    overlay = {"either": a | b, "both": a & b, "not both": a ^ b, "first alone": a - b}
+    return {**turned, **spread, **overlay}
 
 
 def test_every_puzzle_has_one_solution_by_exhaustive_search() -> None:
-    for item in items()[1::2]:
-        rows = np.reshape([spokes(bits) for bits in item.truth["pictures"]], (3, 3)).tolist()
+    task, used = Puzzles(n=900), set()
+    for puzzle in map(task.puzzle, range(900)):
+        rows = np.reshape([spokes(bits) for bits in puzzle.pictures], (3, 3)).tolist()
         rules = [lasts(first, second) for first, second, _ in rows]
         holding = [n for n in rules[0] if rules[0][n] == rows[0][2] and rules[1][n] == rows[1][2]]
-        options = [spokes(bits) for bits in item.truth["options"]]
-        solutions = {options.index(rules[2][n]) for n in holding if rules[2][n] in options}  # type: ignore[arg-type]
-        assert solutions == {"ABCD".index(item.answer or "")}
+        options = [spokes(bits) for bits in puzzle.options]
+        followed = {rules[2][name] for name in holding}
+        assert [n for n, option in enumerate(options) if option in followed] == [puzzle.right]
+        assert puzzle.rule in holding and rules[2][puzzle.rule] == options[puzzle.right]
+        used.add(puzzle.rule)
+    assert used >= {"turn by 1", "spread by -1", "either", "not both", "both", "first alone"}
+
+
+def test_options_that_two_rules_allow_are_both_told() -> None:
+    pictures = [1, 2, 3, 4, 8, 12, 6, 12]  # either, or not both: the first two rows do not tell
+    assert solve(pictures, [1, 14, 10, 6]) == [1, 2]
+    assert solve(pictures, [1, 4, 10, 6]) == [2]
 
 
 def test_panels_say_what_was_drawn_at_every_size() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from looktwice.eval.tasks import GeneratedDoYouSeeMe, RenderedScenes
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, read_controls
@@ -53,6 +54,7 @@ def small_view(*solids: Solid, eye: Any = (0.0, -10.0, 4.0), size: Any = (96, 72
 @pytest.mark.parametrize("axis", ["x", "y", "z"])
 def test_what_a_pixel_shows_lies_on_its_solid(shape: str, axis: Any) -> None:
     solid = Solid(shape, "red", (0.4, 0.0, 1.5), 1.2, axis, 25)
+    assert solid.turn == pytest.approx(Rotation.from_euler(axis, 25, degrees=True).as_matrix())
     view = small_view(solid)
     hit = view.hits.identity == 0
     own = (view.points[hit] - solid.center) @ solid.turn / solid.size
@@ -173,10 +175,10 @@ def test_keys_follow_from_the_sidecar(name: str, official: bool) -> None:
 def view_of(scene: Scene) -> View:
     """The scene at its full size, made again from its truth."""
     solids = []
-    for known in scene.truth["objects"]:
-        color, shape = known["name"].split()
-        turn = known["axis"], known["degrees"]
-        solids.append(Solid(shape, color, tuple(known["center"]), known["size"], *turn))
+    for part in scene.truth["objects"]:
+        color, shape = part["name"].split()
+        turn = part["axis"], part["degrees"]
+        solids.append(Solid(shape, color, tuple(part["center"]), part["size"], *turn))
     fields = scene.truth["camera"]
     eye, target, size = (tuple(fields[name]) for name in ("eye", "target", "size"))
     camera = Camera(eye, target, size, fields["focal"])
