@@ -86,7 +86,7 @@ PAGES = (
         "What a configuration may name under `task:` or `tasks:`, and the scorers that a task may"
         " have.",
         ("eval.tasks", "eval.make"),
-        ("eval.replies.RecordedQuestions", "eval.scoring.AllRight"),
+        ("eval.replies.RecordedQuestions", "eval.scoring.AllRight", "eval.scoring.BenchmarkScorer"),
     ),
     Page(
         "readers",

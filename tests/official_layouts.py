@@ -3,8 +3,10 @@ each."""
 
 from __future__ import annotations
 
+import base64
+import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -296,3 +298,123 @@ def film(path: Path, frames: int = 10, step: int = 20) -> Path:
         writer.write(np.full((24, 32, 3), step * number, np.uint8))
     writer.release()
     return path
+
+
+# ---- benchmarks of one table
+
+
+def _coded(number: int) -> str:
+    return base64.b64encode(image(number)).decode()
+
+
+def _sheet(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str = "\t") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cells = [{**row, "image": {"bytes": image(n % 5), "path": None}} for n, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(cells), path)
+
+
+def v_star(root: Path) -> None:
+    """Three of attributes, with the keys A, B and A, and one of places, with the key A."""
+    rows = []
+    for number, key in enumerate("ABAA"):
+        category = "direct_attributes" if number < 3 else "relative_position"
+        options = "(A) red\n(B) blue" + "\n(C) green\n(D) black" * (number < 3)
+        text = f"What is it?\n{options}\nAnswer with the option's letter."
+        name = f"{category}/sa_{number}.jpg"
+        rows.append({"image": name, "text": text, "label": key, "category": category})
+        write(root / name, image(number, ".jpg"))
+    json_lines(root / "test_questions.jsonl", rows)
+
+
+def hr_bench(root: Path) -> None:
+    """Two questions in four orders; A is right of the first in one order, of the second in two; the
+    pictures of later orders are those of the first."""
+    rows: list[dict[str, Any]] = []
+    for cycle, keys in enumerate(("AA", "BA", "CB", "DB")):
+        for number, key in enumerate(keys):
+            asked: dict[str, Any] = {"index": 2 * cycle + number, "question": "Which?"}
+            asked |= {letter: f"choice {letter}" for letter in "ABCD"} | {"answer": key}
+            asked |= {"category": ("single", "cross")[number], "cycle_category": cycle}
+            rows.append(asked | {"image": number if cycle else _coded(number)})
+    for size in ("4k", "8k"):
+        _sheet(root / f"hr_bench_{size}.tsv", rows)
+
+
+def mmvp(root: Path) -> None:
+    """Three pairs with the keys a a, a b and b b."""
+    rows = []
+    for number, key in enumerate("aaabbb", 1):
+        asked = {"Index": number, "Question": "Open?", "Options": "(a) Open (b) Closed"}
+        rows.append({**asked, "Correct Answer": f"({key})"})
+        write(root / "MMVP Images" / f"{number}.jpg", image(number % 5, ".jpg"))
+    _sheet(root / "Questions.csv", rows, ",")
+
+
+def cv_bench(root: Path) -> None:
+    """A is right of all of ADE20K, of one of four of COCO, and of one of two in 3D."""
+    parts = (("2D", "ADE20K", "A"), ("2D", "COCO", "ABBB"), ("3D", "Omni3D", "AB"))
+    for kind in ("2D", "3D"):
+        rows: list[dict[str, Any]] = []
+        for part, source, keys in parts:
+            asked = {"type": kind, "task": "Count", "source": source, "question": "How many?"}
+            asked |= {"prompt": "How many?\n(A) 1\n(B) 2"}
+            for key in keys if part == kind else "":
+                rows.append(
+                    {"idx": len(rows), **asked, "choices": ["1", "2"], "answer": f"({key})"}
+                )
+        _parquet(root / f"test_{kind.lower()}.parquet", rows)
+
+
+def natural_bench(root: Path) -> dict[str, str]:
+    """Two groups, the second of letters, and a reply for each row: the third alone is wrong, which
+    is of the second question and the first picture."""
+    rows, said = [], ("Yes", "No.", "yes", "Yes", "A", "(B)", "I say b", "a cat, so B")
+    for number, key in enumerate(("Yes", "No", "No", "Yes", "A", "B", "B", "A")):
+        kind = "yes_no" if number < 4 else "multiple_choice"
+        asked = {"index": number, "question": f"Q{number // 2}?", "answer": key, "type": kind}
+        rows.append({**asked, "image": _coded(number % 2 + number // 4)})
+    _sheet(root / "NaturalBenchDataset.tsv", rows)
+    return {str(number): reply for number, reply in enumerate(said)}
+
+
+def tree_bench(root: Path) -> None:
+    """Two questions with the keys A and B, whose targets are (0, 0, 10, 10) and that box and one
+    more."""
+    rows = []
+    boxes = "[[0, 0, 10, 10]]", "[[0, 0, 10, 10], [90, 90, 99, 99]]"
+    for number, key in enumerate("AB"):
+        asked = {"index": number, "question": "Which?", "A": "red", "B": "blue", "answer": key}
+        kind = ("Perception/OCR", "Reasoning/Ordering")[number]
+        rows.append(asked | {"category": kind, "target_instances": boxes[number]})
+        rows[-1]["image"] = _coded(number)
+    _sheet(root / "TreeBench.tsv", rows)
+
+
+def vlms_are_blind(root: Path) -> None:
+    """Of "{3} rows={4} columns={5}, I know" right: one of two of squares, a grid, and circles."""
+    keys = {"Nested Squares": ("3", "2"), "Counting Grid - Word Grids": ("4,5",)}
+    keys |= {"Touching Circles": ("No",)}
+    rows = [
+        {"task": task, "prompt": f"{task}?", "groundtruth": key}
+        for task, group in keys.items()
+        for key in group
+    ]
+    _parquet(root / "valid-00000-of-00001.parquet", rows)
+
+
+def hallusion_bench(root: Path) -> None:
+    """Two figures of two questions; yes is right of the first on both, of the second on one."""
+    rows = []
+    for number, key in enumerate("1110"):
+        places = {"set_id": "0", "figure_id": str(number // 2), "question_id": str(number % 2)}
+        asked = {"category": "VD", "subcategory": "figure", **places, "question": "Is it?"}
+        rows.append({**asked, "gt_answer": key})
+    _parquet(root / "image-00000-of-00001.parquet", rows)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import base64
 import math
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -307,6 +308,21 @@ def choice_texts(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, .
     while texts and not texts[-1]:
         texts.pop()
     return tuple(texts)
+
+
+def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
+    """What stands before the lettered choices of a text, and these: "(A) red (B) blue", or lines as
+    "A. red".
+
+    The last ends with its line. Where the letters are not A, B ... in their order, the one choice
+    is the text itself.
+    """
+    before, *parts = re.split(r"(?:^|\s)\(?([A-Za-z])[).]\s", text)
+    letters, choices = parts[::2], [choice.strip() for choice in parts[1::2]]
+    if len(letters) < 2 or "".join(letters).upper() != ascii_uppercase[: len(letters)]:
+        return text, (text,)
+    choices[-1] = choices[-1].partition("\n")[0].strip()
+    return before.strip(), tuple(choices)
 
 
 def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:

@@ -20,6 +20,7 @@ from looktwice.eval.tasks.files import (
     choice_texts,
     file_inside,
     find_letter,
+    split_lettered,
 )
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
 from looktwice.eval.tasks.table_task import MappedTask, TableQuestion, TableTask, require_known
@@ -199,11 +200,14 @@ class Columns(MappedTask):
     a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
     looked for under the usual names, and null says that there is none. Only `question` and `images`
     must be found; without an id rows are numbered. Images are embedded bytes, base64, or paths
-    below `images` (a folder or a .zip; default: the table's folder). Answers are letters or
+    below `images` (a folder or a .zip; default: the table's folder); `image_name` makes a path of a
+    cell, "{}.jpg" of 7 being 7.jpg. Choices may stand lettered in one text, "(A) red (B) blue":
+    where that is the question's own column, the question ends before them. Answers are letters or
     choices' texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no
-    key. `meta` names columns to keep for slices, `where` keeps the rows with these values alone.
-    `file` is the table's path below a hub's data set. A row that cannot be used is left out and
-    counted in the facts; more than a tenth of them stops. Raises TaskError.
+    key. `meta` names columns to keep for slices, `truth` others for scoring alone, `numbered` makes
+    fields of a row's number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file`
+    is the table's path below a folder `path` or a hub's data set. A row that cannot be used is left
+    out and counted in the facts; more than a tenth of them stops. Raises TaskError.
     """
 
     path: Path | None = None
@@ -221,6 +225,9 @@ class Columns(MappedTask):
     hub: str = ""
     revision: str = ""
     file: str = ""
+    image_name: str = ""
+    numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    truth: tuple[str, ...] = ()
 
     _usual = USUAL
     _needed = ("question", "images")
@@ -232,11 +239,11 @@ class Columns(MappedTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        return [*super()._word_columns, *self.meta, *self.where]
+        return [*super()._word_columns, *self.meta, *self.truth, *self.where]
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
         names = self._table.columns
-        require_known([*self.meta, *self.where], names)
+        require_known([*self.meta, *self.truth, *self.where], names)
         if not mapping["choices"] and "choices" not in self.columns and {"A", "B"} <= {*names}:
             mapping["choices"] = tuple(letter for letter in ascii_uppercase if letter in names)
         if "images" not in self.columns and "image_1" in names:
@@ -249,6 +256,9 @@ class Columns(MappedTask):
         if not question.strip():
             raise ValueError("the question is empty")
         choices = choice_texts(cells, self._map["choices"])
+        if len(choices) == 1:
+            before, choices = split_lettered(choices[0])
+            question = before if self._map["choices"] == self._map["question"] else question
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
             raise ValueError(f"choices are two different texts or more, found {list(choices)}")
         try:
@@ -258,7 +268,7 @@ class Columns(MappedTask):
             hint = "; of numbers, say from which they count: `answers_from: 0`, or 1"
             raise ValueError(f"{exc}{hint if is_number else ''}") from exc
         meta: dict[str, Any] = {}
-        for name in self.meta:
+        for name in (*self.meta, *self.truth):
             plain = isinstance(cells[name], str | int | float | bool | None)
             meta[name] = cells[name] if plain else as_text(cells[name])
         meta["row"] = number
@@ -266,6 +276,12 @@ class Columns(MappedTask):
             meta["prompt"] = prompt
         identifier = as_text(row.get("id")) or f"row {number}"
         return [TableQuestion(number, identifier, question, choices, answer, meta)]
+
+    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+        if self.image_name:
+            texts = {name: as_text(cell) for name, cell in cells.items()}
+            cells = {name: self.image_name.replace("{}", text) for name, text in texts.items()}
+        return super()._pictures(question, cells)
 
 
 IMAGES = ("image", "image_path")
@@ -283,8 +299,10 @@ class Tsv(TableTask):
     cell names the row whose image it shares; images of paths lie below `images` (default: the
     file's folder). In files with rotated choices, `meta["circle"]` is the question that the
     rotations belong to: with `scorer: {use: eval.scoring.AllRight}` all of them must be right.
-    `where` keeps the rows with these values alone. Rows that cannot be used are left out and
-    counted in the facts. Raises TaskError.
+    `where` keeps the rows with these values alone, `numbered` gives fields from a row's number, as
+    `{pair: [2]}`, `truth` names columns that scoring alone may read, and `file` is the table below
+    a folder `path`. Rows that cannot be used are left out and counted in the facts. Raises
+    TaskError.
     """
 
     path: Path
@@ -296,6 +314,9 @@ class Tsv(TableTask):
     note: str = ""
     scorer: Scorer | None = None
     subset: Subset = field(default_factory=Subset)
+    file: str = ""
+    numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    truth: tuple[str, ...] = ()
 
     @property
     def _word_columns(self) -> list[str]:
@@ -314,7 +335,7 @@ class Tsv(TableTask):
 
     @cached_property
     def _table(self) -> TextTable:
-        path = Path(self.path)
+        path = Path(self.path) / self.file
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
         table = TextTable(path, "tsv")

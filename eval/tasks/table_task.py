@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -57,13 +57,17 @@ class TableTask:
     it does not have keep the values below: `path` is the table, or, in its place, `hub` names a
     data set of the Hugging Face hub, `revision` its commit and `file` the table in it; `images` is
     the folder of the images; `split`, `label_version`, `errata` and `note` are what tables say of
-    the set.
+    the set. `numbered` gives meta fields from the number of a row, for files that tell pairs and
+    groups by their order alone: `[step]` is number // step, and `[step, of]` that modulo `of`.
+    `truth` names meta fields that scoring alone may read, such as boxes of the answer.
     """
 
     path: Path | None
     subset: Subset
     images: Path | None = None
     where: Mapping[str, str] = {}
+    numbered: Mapping[str, Sequence[int]] = {}
+    truth: Sequence[str] = ()
     label_version: str = ""
     hub: str = ""
     revision: str = ""
@@ -141,9 +145,10 @@ class TableTask:
             self._pictures(question, cells),
             choices,
             question.marks,
-            question.meta,
+            {name: value for name, value in question.meta.items() if name not in self.truth},
         )
-        return Item(sample, question.answer)
+        truth = {name: question.meta[name] for name in self.truth if name in question.meta}
+        return Item(sample, question.answer, truth)
 
     def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
         # without an image the question must fail, not be asked blindly
@@ -203,8 +208,9 @@ class TableTask:
             except ValueError as exc:
                 faults.add(number, str(exc))
                 continue
+            places = {name: _place(number, *steps) for name, steps in self.numbered.items()}
             if not any(faults.repeats(number, question.id) for question in asked):
-                questions += asked
+                questions += (replace(q, meta={**q.meta, **places}) for q in asked)
         return self._usable(questions, total)
 
     def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
@@ -275,6 +281,11 @@ class MappedTask(TableTask):
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
         """Adds the columns that are found by other means than their usual names."""
+
+
+def _place(number: int, step: int, of: int = 0) -> str:
+    place = number // step
+    return str(place % of if of else place)
 
 
 def guess_column(guesses: str, available: Sequence[str]) -> str | None:

@@ -23,7 +23,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import Columns, Subset, TaskError, Tsv
-from looktwice.eval.tasks.files import answer_key, as_list
+from looktwice.eval.tasks.files import answer_key, as_list, split_lettered
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
@@ -72,6 +72,11 @@ def test_lists_in_cells(cell: Any, parts: list[str]) -> None:
     assert as_list(cell) == parts
 
 
+@table
+def test_lettered_choices(text: str, before: str, choices: list[str]) -> None:
+    assert split_lettered(text) == (before, tuple(choices))
+
+
 # ---- any table
 
 
@@ -84,6 +89,27 @@ def test_json_lines_with_a_map(tmp_path: Path) -> None:
     assert items[0].sample.choices == ("cat", "dog")
     assert items[0].sample.meta == {"kind": "pet", "row": 0}
     assert items[2].sample.images[0].payload.data == jpeg()
+
+
+def test_choices_in_the_question_and_fields_of_a_rows_number(tmp_path: Path) -> None:
+    text = "Which?\n(A) cat\n(B) dog\nReply with a letter."
+    cells = {"ask": text, "pic": "a", "gold": "B", "kind": "pet", "boxes": [[0, 0, 1, 1]]}
+    path = jsonl(tmp_path, [{**cells, "kind": "fish"}, *[cells] * 3])
+    columns = {"question": "ask", "choices": "ask", "images": "pic", "answer": "gold"}
+    task = Columns(
+        path,
+        columns,
+        where={"kind": "pet"},
+        image_name="{}.jpg",
+        numbered={"pair": (2,), "side": (1, 2)},
+        truth=("boxes",),
+    )
+    items = list(task)
+    assert {(i.sample.question, i.sample.choices) for i in items} == {("Which?", ("cat", "dog"))}
+    assert items[0].sample.images[0].size == (10, 8)
+    places = [(i.sample.meta["row"], i.sample.meta["pair"], i.sample.meta["side"]) for i in items]
+    assert places == [(1, "0", "1"), (2, "1", "0"), (3, "1", "1")]
+    assert items[0].truth == {"boxes": "[[0, 0, 1, 1]]"} and "boxes" not in items[0].sample.meta
 
 
 @pytest.mark.parametrize("cell", [CODE, f"data:image/jpeg;base64,{CODE}", "a.jpg", [CODE, "a.jpg"]])

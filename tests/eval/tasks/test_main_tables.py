@@ -56,13 +56,28 @@ def dysm(task: str) -> Callable[[Path], list[str]]:
     return lay
 
 
+def data(lay: Callable[[Path], None]) -> Callable[[Path], list[str]]:
+    def laid(root: Path) -> list[str]:
+        lay(root)
+        return [f"data={root}"]
+
+    return laid
+
+
 def vlm2(root: Path) -> list[str]:
     """With a reply for each question: one pair of three right, one "T." for T, one count unread and
     one near."""
-    rows = [{"idx": name, "reply": text} for name, text in made.vlm2(root).items()]
+    return [f"tasks.gc_mat.path={root}", recorded(root, made.vlm2(root))]
+
+
+def recorded(root: Path, replies: Mapping[str, str]) -> str:
+    rows = [{"idx": name, "reply": text} for name, text in replies.items()]
     made.json_lines(root / "said.jsonl", rows)
-    model = f"models.chat={{use: pipelines.models.Replay, path: {root / 'said.jsonl'}}}"
-    return [f"tasks.gc_mat.path={root}", model]
+    return f"models.chat={{use: pipelines.models.Replay, path: {root / 'said.jsonl'}}}"
+
+
+def natural(root: Path) -> list[str]:
+    return [f"data={root}", recorded(root, made.natural_bench(root))]
 
 
 def prompted(root: Path) -> list[str]:
@@ -231,6 +246,86 @@ TABLES = [
             "plain | task | reasoning_accuracy": 60.0,
             "plain | task | both": 20.0,
             "plain | task | perception_wrong_when_reasoning_right": 200 / 3,
+        },
+    ),
+    MainTable(
+        "v_star",
+        data(made.v_star),
+        "A",
+        {"plain": 4, "chance": 4},
+        {
+            "plain | task | accuracy": 75.0,
+            "plain | task | mean_accuracy": 100 * (2 / 3 + 1) / 2,
+            "chance (level) | task | mean_accuracy": 37.5,
+        },
+    ),
+    MainTable(
+        "hr_bench",
+        data(made.hr_bench),
+        "(A)",
+        {"plain": 16, "chance": 16},
+        {"plain | 4k | mean_accuracy": 37.5, "plain | 8k | mean_accuracy": 37.5},
+    ),
+    MainTable(
+        "mmvp",
+        data(made.mmvp),
+        "(a)",
+        {"plain": 6, "chance": 6},
+        {
+            "plain | task | accuracy": 50.0,
+            "plain | task | pair_accuracy": 100 / 3,
+            "chance (level) | task | pair_accuracy": 25.0,
+        },
+    ),
+    MainTable(
+        "cv_bench",
+        data(made.cv_bench),
+        "A",
+        {"plain": 7, "chance": 7},
+        {"plain | task | mean_accuracy": 100 * ((1 + 1 / 4) / 2 + 1 / 2) / 2},
+    ),
+    MainTable(
+        "natural_bench",
+        natural,
+        "",
+        {"plain": 8},
+        {
+            "plain | task | accuracy": 87.5,
+            "plain | task | q_acc": 75.0,
+            "plain | task | i_acc": 75.0,
+            "plain | task | g_acc": 50.0,
+        },
+    ),
+    MainTable(
+        "tree_bench",
+        data(made.tree_bench),
+        "<think><box>[0,0,10,10]</box></think> <answer>A</answer>",
+        {"plain": 2},
+        {
+            "plain | task | accuracy": 50.0,
+            "plain | task | box_iou": 75.0,
+            "plain | task | mean_accuracy": 50.0,
+        },
+    ),
+    MainTable(
+        "vlms_are_blind",
+        data(made.vlms_are_blind),
+        "{3} rows={4} columns={5}, I know",
+        {"plain": 4},
+        {
+            "plain | task | accuracy": 75.0,
+            "plain | task | mean_accuracy": 100 * (1 / 2 + 1 + 1) / 3,
+        },
+    ),
+    MainTable(
+        "hallusion_bench",
+        data(made.hallusion_bench),
+        "Yes, it is.",
+        {"plain": 4},
+        {
+            "plain | task | accuracy": 75.0,
+            "plain | task | q_acc": 50.0,
+            "plain | task | f_acc": 50.0,
         },
     ),
 ]

@@ -1,0 +1,170 @@
+"""The official scores of benchmarks of tables: replies and scores under the reference code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring import BenchmarkScorer, Scorer
+from looktwice.eval.scoring.reply_rules import (
+    RULES,
+    braced,
+    first_letter,
+    first_word,
+    mean_best_iou,
+    rows_and_columns,
+    yes_or_no,
+)
+from looktwice.pipelines.config.spec import spec
+from tests.made_run import MadeRun
+from tests.tables import table
+
+VERBATIM = {"use": "eval.readers.WholeReply"}
+
+
+@table
+def test_first_word_of_natural_bench(reply: str, words: list[str], value: int) -> None:
+    yes, no = words
+    assert {yes: 1, no: 0, "": -1}[first_word(reply, (yes, no))] == value
+
+
+@table
+def test_yes_or_no_of_vlmevalkit(reply: str, answer: str) -> None:
+    assert (yes_or_no(reply).capitalize() or "Unknown") == answer
+
+
+@table
+def test_first_letter_of_tree_bench(reply: str, letter: str) -> None:
+    assert first_letter(reply) == letter
+
+
+@table
+def test_boxes_of_tree_bench(reply: str, targets: list[list[float]], value: float) -> None:
+    assert mean_best_iou(reply, targets) == pytest.approx(value, abs=1e-6)
+
+
+def test_boxes_are_those_of_the_thought() -> None:
+    boxes = "<think><box>[0,0,9,9]</box></think><box>[0,0,1,1]</box>"
+    assert mean_best_iou(boxes, [[0, 0, 1, 1]]) == pytest.approx(1 / 81)
+
+
+@table
+def test_braces_of_vlms_are_blind(reply: str, inner: str) -> None:
+    assert braced(reply) == inner
+
+
+@table
+def test_rows_and_columns_of_vlms_are_blind(reply: str, key: str, right: bool) -> None:
+    assert (rows_and_columns(reply) == tuple(map(int, key.split(",")))) is right
+
+
+@table
+def test_rules(rule: str, reply: str, key: str, task: str, right: bool) -> None:
+    row = SampleRow("t", "sha", key, {"id": "s", "meta": {"task": task}})
+    assert RULES[rule](reply, row) is right
+
+
+def test_no_rule_of_that_name() -> None:
+    with pytest.raises(ValueError, match=r"rule is one of natural_bench, .*found 'natural'"):
+        BenchmarkScorer(rule="natural")
+
+
+@table
+def test_groups_of_natural_bench(
+    tmp_path: Path, groups: list[list[int]], wanted: dict[str, float]
+) -> None:
+    """Expected 1, 0, 0, 1: yes, no, no, yes."""
+    words = {1: "Yes.", 0: "No.", -1: "Not sure"}
+    replies = [words[value] for group in groups for value in group]
+    meta = []
+    for n in range(len(replies)):
+        meta.append({"group": str(n // 4), "question": str(n // 2), "image": str(n % 2)})
+    by = {"q_acc": ["question"], "i_acc": ["group", "image"], "g_acc": ["group"]}
+    scorer = BenchmarkScorer(by, rule="natural_bench")
+    given = cells(tmp_path, scorer, ["Yes", "No", "No", "Yes"] * len(groups), meta, replies)
+    names = {"Q_Acc": "q_acc", "I_Acc": "i_acc", "G_Acc": "g_acc", "Acc": "accuracy"}
+    assert {name: given[ours] for name, ours in names.items()} == pytest.approx(wanted)
+
+
+@table
+def test_scores(
+    tmp_path: Path,
+    settings: dict[str, Any],
+    fields: list[str],
+    rows: list[list[Any]],
+    by: list[str],
+    wanted: dict[str, float],
+) -> None:
+    """A row is the values of the fields, and whether its reply is right."""
+    meta = [dict(zip(fields, row, strict=False)) for row in rows]
+    replies = ["No", "Yes"]
+    if not settings.get("rule"):
+        replies = ["B", "A"]
+    given = cells(
+        tmp_path,
+        BenchmarkScorer(**settings),
+        replies[1:] * len(rows),
+        meta,
+        [replies[row[-1]] for row in rows],
+        0 if settings.get("rule") else 4,
+        by,
+    )
+    assert {name: given[name] for name in wanted} == pytest.approx(wanted)
+
+
+def test_boxes_of_whole_replies_alone(tmp_path: Path) -> None:
+    """The best of each of two targets is 1 and 0; a reply without a box has 0; letters have no
+    boxes."""
+    scorer = BenchmarkScorer(rule="tree_bench", boxes="targets")
+    truth = [{"targets": "[[0, 0, 9, 9], [90, 0, 99, 9]]"}] * 2
+    boxed = "<think><box>[0,0,9,9]</box></think><answer>A</answer>"
+    given = cells(
+        tmp_path / "1", scorer, "AA", [{}, {}], [boxed, "<answer>B</answer>"], truth=truth
+    )
+    assert (given["accuracy"], given["box_iou"]) == (0.5, 0.25)
+    assert "box_iou" not in cells(tmp_path / "2", scorer, "AA", [{}, {}], ["A", "B"], truth=truth)
+
+
+def test_chance(tmp_path: Path) -> None:
+    """A pair of four choices each, and one of two: (1/16 + 1/4) / 2; parts of 1/4 and of 1/2."""
+    made = MadeRun(tmp_path)
+    made.task("t", "AAAA", 4, meta=[{"pair": pair} for pair in "xxyy"])
+    for row in made.samples[2:]:
+        row.sample["choices"][2:] = []
+    samples = {row.id: row for row in made.samples}
+    scorer = BenchmarkScorer({"pair_accuracy": ["pair"]}, ("pair",))
+    assert scorer.chance(samples) == {"pair_accuracy": 5 / 32, "mean_accuracy": 3 / 8}
+    made.samples[0].sample["choices"][:] = []
+    assert scorer.chance(samples) == {}
+
+
+def cells(
+    root: Path,
+    scorer: Scorer,
+    keys: Sequence[str],
+    meta: Sequence[Mapping[str, Any]],
+    replies: Sequence[str],
+    choices: int = 0,
+    by: Sequence[str] = (),
+    truth: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, float]:
+    """The values of an arm that gave these replies, by "metric" or "metric | slice"."""
+    made = MadeRun(root)
+    made.task("t", keys, choices, meta=meta)
+    if truth:
+        pairs = zip(made.samples, truth, strict=True)
+        made.samples = [replace(sample, truth=dict(boxes)) for sample, boxes in pairs]
+    point = made.point("plain", "t", facts={"scorer": spec(scorer)}, read=VERBATIM)
+    for number, reply in enumerate(replies):
+        made.reply(point, f"s{number}", reply)
+    values = {}
+    for row in score_table(made.write().path, by=list(by)).where(contestant="plain", task="t"):
+        if row.value is not None:
+            values[f"{row.metric} | {row.slice}" if row.slice else row.metric] = row.value
+    return values
