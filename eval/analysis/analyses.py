@@ -17,6 +17,7 @@ from looktwice.eval.analysis.factors import effect_note, sweep_table
 from looktwice.eval.analysis.gap import factor_table
 from looktwice.eval.analysis.looking import measured, seen_marks, turns
 from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
+from looktwice.eval.annotation.ceilings import ceiling_table
 from looktwice.eval.display.score_tables import (
     benchmark_metric_table,
     failure_table,
@@ -256,6 +257,7 @@ ANALYSES = (
         lines(contestants.SPECIALISTS, contestants.specialist_pairs),
         wrap=False,
     ),
+    Analysis("people", "Beside people on the same items", ceiling_table, wrap=False),
     Analysis("published", "Beside what was published", published.published_table, wrap=False),
     Analysis(
         "published-gaps", "Less what was published, points", published.published_gaps, wrap=False

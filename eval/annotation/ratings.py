@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as
 
-MAJORITY = "majority"
+MAJORITY, HUMANS = "majority", "humans/humans.csv"
+OFF = 25.0
+"""ms of a frame and a half at 60 Hz."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,15 @@ class Ratings:
             if 2 * n > len(values):
                 majority[item] = value
         return majority
+
+    def numbers(self, rater: str, name: str) -> dict[str, float]:
+        """The numbers that a rater filled into a column, by item."""
+        column = self.column(rater, name) if rater in self.filled else {}
+        return {
+            item: float(cell)
+            for item, cell in column.items()
+            if cell.replace(".", "", 1).isdecimal()
+        }
 
     @property
     def raters(self) -> list[str]:
@@ -97,6 +108,7 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
             f"{place} cannot be read ({exc}); it was written with the sheet and belongs beside it"
         ) from exc
     items, filled = {item.item for item in key.items}, {}
+    practice = {item.item for item in key.items if item.practice}
     column = Ratings(key, {}).asked
     for path in paths:
         rows = list(read_texts(path))
@@ -108,11 +120,13 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
                 f"{path}: there is no item {strange[0]!r} in this sample; it belongs to another"
                 " sheet"
             )
-        if any(row[column] for row in cells.values()):
-            filled[path.stem] = cells
+        tested = {item: row for item, row in cells.items() if item not in practice}
+        if any(row[column] for row in tested.values()):
+            filled[path.stem] = tested
     if not filled:
         raise TaskError(f"nobody filled in the column {column}")
-    return Ratings(key, filled)
+    counting = tuple(item for item in key.items if not item.practice)
+    return Ratings(replace(key, items=counting), filled)
 
 
 def with_judges(ratings: Ratings, run: Path) -> Ratings:
@@ -180,17 +194,34 @@ def answer_table(ratings: Ratings) -> TextTable:
     lines = []
     for rater in ratings.raters:
         right = ratings.is_right(rater)
-        rated = ratings.column(rater, "difficulty") if rater != MAJORITY else {}
+        rated = ratings.numbers(rater, "difficulty")
         for task, items in tasks.items():
             n = sum(item.item in right for item in items)
-            numbers = []
-            for item in items:
-                mark = rated.get(item.item, "")
-                if mark.replace(".", "", 1).isdecimal():
-                    numbers.append(float(mark))
+            numbers = [rated[item.item] for item in items if item.item in rated]
             difficulty = f"{fmean(numbers):.2f}" if numbers else ""
             lines.append((rater, task, _share(items, right), str(n), difficulty))
     return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
+
+
+def time_table(ratings: Ratings) -> TextTable:
+    """The medians of how long pictures were there and when the answers came, by rater; no lines
+    where nobody was timed. `off` counts pictures that were there for OFF ms more or less than
+    asked."""
+    lines = []
+    for rater in ratings.filled:
+        shown = ratings.numbers(rater, "exposure_ms").values()
+        took, right = ratings.numbers(rater, "response_ms"), ratings.is_right(rater)
+        if not took:
+            continue
+        asked = ratings.key.exposure
+        off = sum(abs(time - asked) > OFF for time in shown) if asked else 0
+        groups: list[list[float]] = [[*shown], [*took.values()], [], []]
+        for item, is_right in right.items():
+            if item in took:
+                groups[2 if is_right else 3].append(took[item])
+        medians = (f"{median(group):.0f}" if group else "" for group in groups)
+        lines.append((rater, str(len(took)), str(off), *medians))
+    return TextTable(("rater", "n", "off", "shown", "answered", "rightly", "wrongly"), lines)
 
 
 def difficulty_table(ratings: Ratings) -> TextTable:
@@ -256,13 +287,16 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
     """Write the people as a table of logs, which `looktwice compare` sets beside models. Raises
     OSError."""
     items = {item.item: item for item in ratings.key.items}
-    rows = [["contestant", "task", "sample", "question", "key", "answer", "value"]]
+    rows = [["contestant", "task", "sample", "question", "key", "answer", "value", "seconds"]]
     for rater in ratings.raters:
         answers = ratings.column(rater, "human_answer")
+        took = ratings.numbers(rater, "response_ms")
         for number, right in ratings.is_right(rater).items():
             item, verdict = items[number], "right" if right else "wrong"
             answer = letter_of(answers[number], item)
-            rows.append([rater, item.task, item.sample, item.question, item.key, answer, verdict])
+            seconds = f"{took[number] / 1000:.3f}" if number in took else ""
+            asked = [item.task, item.sample, item.question, item.key]
+            rows.append([rater, *asked, answer, verdict, seconds])
     write_file(path, csv_text(rows, "\r\n"))
     return path
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.display.printable import csv_text, template
-from looktwice.eval.logs.log import Log, name_apart
+from looktwice.eval.logs.log import Log, letter_or_text, name_apart
 from looktwice.eval.page.render import escape_json
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
@@ -37,6 +38,10 @@ FILLED: Mapping[str, tuple[str, ...]] = {
 }
 """The columns that people fill in. Who answers sees neither the key nor what a model said; who
 reads replies, for judges to be compared with, sees neither the key nor what was read."""
+TIMED = ("exposure_ms", "response_ms")
+"""What a page of trials fills in beside: how long the pictures were there, and when after their
+onset the answer came."""
+UNTIL_ANSWER = "answer"
 KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
 PICTURE_SIDE = 768
 
@@ -44,7 +49,7 @@ PICTURE_SIDE = 768
 @dataclass(frozen=True)
 class SheetItem:
     """An item of a sheet: its number, the row of the log, and its stratum, which stands for
-    `weight` of all rows."""
+    `weight` of all rows. One for `practice` tells its key, and is not counted."""
 
     item: str
     contestant: str
@@ -57,16 +62,30 @@ class SheetItem:
     reply: str
     stratum: str
     weight: float
+    practice: bool = False
 
 
 @dataclass(frozen=True)
 class SheetKey:
-    """What a sheet leaves out, kept beside it: what it asks, the user's taxonomy, and every item
-    with its key."""
+    """What a sheet leaves out, kept beside it: what it asks, the user's taxonomy, every item with
+    its key, and for how many ms pictures are shown (0: until the answer; None: no trials)."""
 
     ask: str
     taxonomy: tuple[str, ...]
     items: tuple[SheetItem, ...]
+    exposure: float | None = None
+
+
+def parse_exposure(text: str) -> float:
+    """The ms of 200ms or 1.5s; 0 where pictures stay until the answer. Raises TaskError."""
+    if text == UNTIL_ANSWER:
+        return 0.0
+    time = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text)
+    if time is None or not float(time[1]):
+        raise TaskError(
+            f"--exposure {text}: expected a time such as 200ms or 1.5s, or {UNTIL_ANSWER}"
+        )
+    return float(time[1]) * (1000 if time[2] == "s" else 1)
 
 
 def draw_sheet(
@@ -76,13 +95,15 @@ def draw_sheet(
     verdict: str = "wrong",
     by: Sequence[str] = (),
     seed: int = 0,
+    practice: int = 0,
 ) -> tuple[SheetItem, ...]:
     """Draw n rows, from every stratum equally many as far as it has them, always the same for a
     seed.
 
     `by` are columns of the logs, or `contestant`; by default the contestant and the task. Of draws
     the first counts. For ANSWERS each sample of the first log comes once, whatever its verdict.
-    `verdict` is one of eval.scoring's, or any. Raises TaskError where nothing is left.
+    `verdict` is one of eval.scoring's, or any. Before the n stand `practice` other rows of each
+    stratum. Raises TaskError where nothing is left.
     """
     if ask not in SHOWN:
         raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN)}")
@@ -104,10 +125,14 @@ def draw_sheet(
     for row in rows:
         strata[", ".join(str(row[name]) for name in names)].append(row)
     chance = random.Random(seed)
-    for stratum in strata.values():
+    trained = list[tuple[str, dict[str, Any]]]()
+    sizes = {name: len(stratum) for name, stratum in strata.items()}
+    for name, stratum in strata.items():
         chance.shuffle(stratum)
+        trained += [(name, row) for row in stratum[:practice]]
+        del stratum[:practice]
     taken = dict.fromkeys(strata, 0)
-    while sum(taken.values()) < min(n, len(rows)):
+    while sum(taken.values()) < min(n, len(rows) - len(trained)):
         for name, stratum in strata.items():
             if taken[name] < len(stratum) and sum(taken.values()) < n:
                 taken[name] += 1
@@ -117,10 +142,11 @@ def draw_sheet(
         SheetItem(
             item=str(number),
             stratum=name,
-            weight=len(strata[name]) / len(rows),
+            weight=sizes[name] / len(rows),
+            practice=number <= len(trained),
             **{column: row[column] for column in ITEM},
         )
-        for number, (name, row) in enumerate(chosen, 1)
+        for number, (name, row) in enumerate([*trained, *chosen], 1)
     )
 
 
@@ -130,11 +156,13 @@ def write_sheet(
     out: Path,
     ask: str = ERRORS,
     taxonomy: Sequence[str] = (),
+    exposure: float | None = None,
 ) -> Iterator[str]:
     """Write sheet.csv, sheet.html, key.json and the pictures into a folder, and say what is there.
     Raises OSError.
 
-    The pictures are those that were sent to the model, marks and all, where a log keeps them.
+    The pictures are those that were sent to the model, marks and all, where a log keeps them. With
+    an `exposure` in ms (0: until the answer) the page shows one item at a time, and times it.
     """
     if (out / KEY_FILE).exists():
         raise TaskError(
@@ -142,7 +170,8 @@ def write_sheet(
             " with --out"
         )
     by_name = {log.name: log for log in name_apart(logs)}
-    shown, table = [], [(*SHOWN[ask], *FILLED[ask])]
+    filled = FILLED[ask] + (() if exposure is None else TIMED)
+    shown, table = [], [(*SHOWN[ask], *filled)]
     for item in items:
         sees = "pictures" in SHOWN[ask]
         pictures = list(_pictures(by_name[item.contestant], item)) if sees else []
@@ -155,13 +184,14 @@ def write_sheet(
             "pictures": " ".join(name for name, _ in pictures),
         }
         words = {name: words[name] for name in SHOWN[ask]}
-        table.append((*words.values(), *("" for _ in FILLED[ask])))
+        table.append((*words.values(), *("" for _ in filled)))
         thumbnails = [thumbnail(picture, PICTURE_SIDE) for _, picture in pictures]
-        shown.append(words | {"pictures": thumbnails})
+        taught = {"key": letter_or_text(item.key)} if item.practice else {}
+        shown.append(words | taught | {"pictures": thumbnails})
     write_file(out / SHEET, csv_text(table, "\r\n"))
-    key = SheetKey(ask, tuple(taxonomy), tuple(items))
+    key = SheetKey(ask, tuple(taxonomy), tuple(items), exposure)
     write_file(out / KEY_FILE, json.dumps(asdict(key)) + "\n")
-    write_file(out / PAGE, _page(shown, ask, taxonomy))
+    write_file(out / PAGE, _page(shown, key, filled))
     strata = counted(len({item.stratum for item in items}), "stratum", "strata")
     yield f"sheet: {out / PAGE}, or {out / SHEET} ({counted(len(items), 'item')} of {strata})"
     yield (
@@ -185,16 +215,19 @@ def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
                 yield f"pictures/{payload.sha[:16]}.{ending}", picture
 
 
-def _page(shown: Sequence[Mapping[str, Any]], ask: str, taxonomy: Sequence[str]) -> str:
+def _page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequence[str]) -> str:
     """The page with forms: it keeps what is filled in, in the browser, and saves it as a CSV
     file."""
     data = {
-        "columns": SHOWN[ask],
-        "filled": FILLED[ask],
-        "taxonomy": list(taxonomy),
+        "filled": filled,
+        "taxonomy": key.taxonomy,
         "items": list(shown),
+        "exposure": key.exposure,
     }
-    script = str(template("sheet.js").render())
+    names = ["sheet.js"] if key.exposure is None else ["sheet_trials.js", "sheet.js"]
+    script = "\n".join(str(template(name).render()) for name in names)
     sha = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = template("sheet.html.j2")
-    return str(page.render(script=script, sha=sha, data=escape_json(data), title=f"Sheet: {ask}"))
+    return str(
+        page.render(script=script, sha=sha, data=escape_json(data), title=f"Sheet: {key.ask}")
+    )

@@ -225,6 +225,16 @@ def annotate(
         str, typer.Option(help="The categories: a,b,c or a file with one on each line.")
     ] = "",
     seed: Annotated[int, typer.Option(help="The seed of the draw.")] = 0,
+    exposure: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="answers: show the pictures for 200ms, 1.5s or until the `answer`, then a mask.",
+        ),
+    ] = "",
+    practice: Annotated[
+        int, typer.Option(min=0, help="answers: items of each task first, told right or wrong.")
+    ] = 0,
     judged: Annotated[
         Path | None, typer.Option(help="replies: the run whose judges are set beside the people.")
     ] = None,
@@ -247,20 +257,26 @@ def annotate(
         title = "share of each category, %" if errors else "answers of people"
         if errors or answers:
             print_text_table(table, title, blocks=0)
+        times = ratings.time_table(rated)
+        if times.rows:
+            print_text_table(times, "medians, ms from the pictures' onset", blocks=0)
         for line in ratings.ratings_lines(rated):
             say(line)
         if answers:
             levels = ratings.difficulty_table(rated)
             if levels.rows:
                 print_text_table(levels, "right by difficulty, %", blocks=0)
-            people = sources[0].parent / "humans" / "humans.csv"
+            people = sources[0].parent / ratings.HUMANS
             say(f"people as contestants: {ratings.write_humans(rated, people)}")
         return
     read = build_reader(reader, plugin)
     logs = [log for path in sources for log in read_logs(path, {}, read, plugin)]
-    items = sheet.draw_sheet(logs, ask, n, verdict, by, seed)
+    timed = None
+    if exposure or practice:
+        ask, timed = sheet.ANSWERS, sheet.parse_exposure(exposure or sheet.UNTIL_ANSWER)
+    items = sheet.draw_sheet(logs, ask, n, verdict, by, seed, practice)
     file = Path(taxonomy)
     names = file.read_text(encoding="utf-8").splitlines() if file.is_file() else taxonomy.split(",")
     categories = list(filter(None, map(str.strip, names)))
-    for line in sheet.write_sheet(items, logs, out, ask, categories):
+    for line in sheet.write_sheet(items, logs, out, ask, categories, timed):
         say(line)

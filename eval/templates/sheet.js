@@ -1,6 +1,6 @@
 "use strict";
 const sheet = JSON.parse(document.getElementById("data").textContent);
-const place = "looktwice-sheet-" + sheet.items.map(item => item.sample).join(" ").slice(0, 400);
+const place = "looktwice-sheet-" + (sheet.exposure ?? "") + sheet.items.map(item => item.sample).join(" ").slice(0, 400);
 let kept = {};
 try { kept = JSON.parse(localStorage.getItem(place) || "{}"); } catch { /* a page from disk may have no storage */ }
 
@@ -33,6 +33,7 @@ function field(form, item, name) {
 }
 
 function show() {
+  if (sheet.exposure !== null) return showTrial();
   const main = document.getElementById("items");
   main.replaceChildren();
   for (const item of sheet.items) {

@@ -20,6 +20,7 @@ from looktwice.eval.annotation.ratings import (
     difficulty_table,
     read_ratings,
     share_table,
+    time_table,
 )
 from looktwice.eval.annotation.sheet import SheetItem, SheetKey, draw_sheet, write_sheet
 from looktwice.eval.cli import app
@@ -130,6 +131,36 @@ def test_what_people_find_hard_slices_the_models_accuracy() -> None:
         ["hard", "2", "50.0", "50.0", "", "0.0"],
     ]
     assert not difficulty_table(rated("answers", "11", "human_answer", anna="AB")).rows
+
+
+def test_times_are_told_by_right_and_wrong() -> None:
+    """The key is A; of 300 and 500 ms the median is 400, and one picture was 30 ms too long."""
+    ratings = rated("answers", "1111", "human_answer", anna="AAB", ben="A")
+    times = {"1": ("300", "210"), "2": ("500", "230"), "3": ("900", "199.9")}
+    timed = {
+        item: {**cells, "response_ms": times[item][0], "exposure_ms": times[item][1]}
+        for item, cells in ratings.filled["anna"].items()
+    }
+    key = replace(ratings.key, exposure=200.0)
+    shown = time_table(Ratings(key, {**ratings.filled, "anna": timed}))
+    assert shown.rows == [("anna", "3", "1", "210", "500", "400", "900")]
+    until = time_table(Ratings(replace(key, exposure=0.0), {"anna": timed}))
+    assert until.rows == [("anna", "3", "0", "210", "500", "400", "900")]
+    assert not time_table(ratings).rows
+
+
+def test_practice_comes_first_and_never_counts(tmp_path: Path) -> None:
+    log = make_log(many=9, few=3)
+    items = draw_sheet([log], "answers", n=12, practice=2)
+    assert [drawn.practice for drawn in items] == [True] * 4 + [False] * 12
+    assert {drawn.task for drawn in items[:2]} == {"many"} and items[3].task == "few"
+    assert len({drawn.sample for drawn in items}) == 16
+    assert len(draw_sheet([log], "answers", n=90, practice=2)) == 22
+    keyed = [replace(drawn, key="A") for drawn in items]
+    list(write_sheet(keyed, [log], tmp_path, "answers", exposure=100.0))
+    filled = fill(tmp_path, "anna", {"human_answer": ["A"] * 4 + ["B"] * 12})
+    ((_, _, share, n, _), *_) = answer_table(read_ratings([filled])).rows
+    assert share.startswith("0.0 [") and n == "12"
 
 
 @pytest.fixture(scope="module")
