@@ -10,6 +10,7 @@ from .answers import (
     GroupIdentities as GroupIdentities,
     Guess as Guess,
     MatchedPoint as MatchedPoint,
+    MatrixSolver as MatrixSolver,
     MostReal as MostReal,
     MostSimilar as MostSimilar,
     NearerPoint as NearerPoint,

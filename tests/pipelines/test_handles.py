@@ -19,7 +19,7 @@ STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.star
 
 def studied(path: Path, *overrides: str) -> dict[str, Any]:
     config = read_config(path, overrides)
-    parts = ("tasks", "task", "models", "model")
+    parts = ("tasks", "task", "models", "model", "stages")  # tasks may refer to stages
     node = resolve({key: config.node[key] for key in parts if key in config.node}, config.faults)
     assert not config.faults, [*config.faults]
     return node
