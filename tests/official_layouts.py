@@ -335,15 +335,14 @@ def v_star(root: Path) -> None:
 
 
 def hr_bench(root: Path) -> None:
-    """Two questions in four orders; A is right of the first in one order, of the second in two; the
-    pictures of later orders are those of the first."""
+    """Two questions in four orders; A is right of the first in one order, of the second in two."""
     rows: list[dict[str, Any]] = []
     for cycle, keys in enumerate(("AA", "BA", "CB", "DB")):
         for number, key in enumerate(keys):
             asked: dict[str, Any] = {"index": 2 * cycle + number, "question": "Which?"}
             asked |= {letter: f"choice {letter}" for letter in "ABCD"} | {"answer": key}
             asked |= {"category": ("single", "cross")[number], "cycle_category": cycle}
-            rows.append(asked | {"image": number if cycle else _coded(number)})
+            rows.append(asked | {"image": _coded(number)})
     for size in ("4k", "8k"):
         _sheet(root / f"hr_bench_{size}.tsv", rows)
 
@@ -407,7 +406,7 @@ def vlms_are_blind(root: Path) -> None:
         for task, group in keys.items()
         for key in group
     ]
-    _parquet(root / "valid-00000-of-00001.parquet", rows)
+    _parquet(root / "data" / "valid-00000-of-00001.parquet", rows)
 
 
 def hallusion_bench(root: Path) -> None:
@@ -417,4 +416,4 @@ def hallusion_bench(root: Path) -> None:
         places = {"set_id": "0", "figure_id": str(number // 2), "question_id": str(number % 2)}
         asked = {"category": "VD", "subcategory": "figure", **places, "question": "Is it?"}
         rows.append({**asked, "gt_answer": key})
-    _parquet(root / "image-00000-of-00001.parquet", rows)
+    _parquet(root / "data" / "image-00000-of-00001.parquet", rows)

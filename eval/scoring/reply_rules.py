@@ -3,8 +3,8 @@ their authors and of VLMEvalKit (2026-08); what each of them misreads is part of
 
 from __future__ import annotations
 
-import json
 import re
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 
 from looktwice.eval.records.records import SampleRow
@@ -14,7 +14,7 @@ KEYS = {"1": "yes", "0": "no"}
 PARTED = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 NUMBER_COMMA = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
-BOX = re.compile(r"<box>\[(-?[\d.]+),(-?[\d.]+),(-?[\d.]+),(-?[\d.]+)\]</box>")
+BOX = re.compile(r"<box>\s*\[(\d+),(\d+),(\d+),(\d+)\].*?</box>", re.S)
 LEADS = (
     "The best answer is",
     "The correct answer is",
@@ -80,12 +80,15 @@ def mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
     """The mean over target boxes of the best IoU with any box that a reply writes as
     `<box>[x1,y1,x2,y2]</box>` in its `<think>`, without one in the whole reply (TreeBench).
 
-    A box with a space in it is none. Boxes beyond the targets cost nothing. Without targets it is 1
-    for a reply with a box, else 0.
+    A box with a space between its numbers, with fractions or without an area is none. Boxes beyond
+    the targets cost nothing. Without targets it is 1 for a reply with a box, else 0.
     """
     thought = re.search(r"<think>(.*?)</think>", reply, re.S)
-    written = BOX.findall(thought[1] if thought else reply)
-    boxes = [(float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in written]
+    boxes = []
+    for numbers in BOX.findall(thought[1] if thought else reply):
+        left, top, right, bottom = map(int, numbers)
+        if left < right and top < bottom:
+            boxes.append((left, top, right, bottom))
     if not targets or not boxes:
         return float(bool(boxes))
     best = []
@@ -95,9 +98,9 @@ def mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
 
 
 def read_boxes(text: str) -> list[Box]:
-    """The target boxes of a meta field, a list of lists of four numbers as text."""
-    boxes = json.loads(text or "[]")
-    return [boxes] if boxes and not isinstance(boxes[0], list) else list(boxes)
+    """The target boxes of a field, lists or tuples of four numbers written as text. Raises
+    ValueError."""
+    return list(literal_eval(text or "[]"))
 
 
 def _natural(reply: str, row: SampleRow) -> bool:

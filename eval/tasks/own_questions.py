@@ -300,9 +300,8 @@ class Tsv(TableTask):
     file's folder). In files with rotated choices, `meta["circle"]` is the question that the
     rotations belong to: with `scorer: {use: eval.scoring.AllRight}` all of them must be right.
     `where` keeps the rows with these values alone, `numbered` gives fields from a row's number, as
-    `{pair: [2]}`, `truth` names columns that scoring alone may read, and `file` is the table below
-    a folder `path`. Rows that cannot be used are left out and counted in the facts. Raises
-    TaskError.
+    `{pair: [2]}`, and `truth` names columns that scoring alone may read. Rows that cannot be used
+    are left out and counted in the facts. Raises TaskError.
     """
 
     path: Path
@@ -314,7 +313,6 @@ class Tsv(TableTask):
     note: str = ""
     scorer: Scorer | None = None
     subset: Subset = field(default_factory=Subset)
-    file: str = ""
     numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
     truth: tuple[str, ...] = ()
 
@@ -335,7 +333,7 @@ class Tsv(TableTask):
 
     @cached_property
     def _table(self) -> TextTable:
-        path = Path(self.path) / self.file
+        path = Path(self.path)
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
         table = TextTable(path, "tsv")

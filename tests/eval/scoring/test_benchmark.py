@@ -122,7 +122,7 @@ def test_boxes_of_whole_replies_alone(tmp_path: Path) -> None:
     """The best of each of two targets is 1 and 0; a reply without a box has 0; letters have no
     boxes."""
     scorer = BenchmarkScorer(rule="tree_bench", boxes="targets")
-    truth = [{"targets": "[[0, 0, 9, 9], [90, 0, 99, 9]]"}] * 2
+    truth = [{"targets": "[(0, 0, 9, 9), [90, 0, 99, 9]]"}] * 2
     boxed = "<think><box>[0,0,9,9]</box></think><answer>A</answer>"
     given = cells(
         tmp_path / "1", scorer, "AA", [{}, {}], [boxed, "<answer>B</answer>"], truth=truth
