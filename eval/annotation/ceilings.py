@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from looktwice.eval.annotation.ratings import HUMANS, MAJORITY
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, estimate_cell
@@ -12,28 +10,22 @@ from looktwice.eval.tasks.table_files import read_texts
 
 
 def ceiling_table(scored: Table) -> TextTable:
-    """Percent right with 95 % intervals, by task, of all people of a sheet that lies in the folder
-    of a run and was read, and below them of each contestant on the items that people answered.
+    """The share right in percent of each contestant on the items of a sheet that lies in the folder
+    of its run and was read, and that of the people, each with its 95 % interval.
 
     People's answers to one sample are a cluster; of a contestant the first draw counts.
     """
-    cells: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    lines = []
     for run in scored.scores:
         for file in sorted(run.folder.path.glob(f"*/{HUMANS}")):
-            sheet = file.relative_to(run.folder.path).parts[0]
-            answers: dict[str, list[tuple[str, bool]]] = defaultdict(list)
-            for row in read_texts(file):
-                if row["contestant"] != MAJORITY:
-                    answers[row["task"]].append((row["sample"], row["value"] == "right"))
-            for task, given in answers.items():
-                samples, right = zip(*given, strict=True)
-                cells[sheet, "people"][task] = estimate_cell(share_interval(right, samples))
+            people = [row for row in read_texts(file) if row["contestant"] != MAJORITY]
             for arm in run.points:
-                asked = dict.fromkeys(sample for sample, _ in answers.get(arm.task, ()))
-                values = [first.score.value for first in map(arm.first, asked) if first]
-                if values:
-                    share = estimate_cell(share_interval(values))
-                    cells[sheet, arm.contestant][arm.task] = share
-    tasks = dict.fromkeys(task for shares in cells.values() for task in shares)
-    lines = [(*who, *(shares.get(task, "") for task in tasks)) for who, shares in cells.items()]
-    return TextTable(("sheet", "who", *tasks), lines, 2)
+                answers = [row for row in people if row["task"] == arm.task]
+                samples = [row["sample"] for row in answers]
+                firsts = filter(None, map(arm.first, dict.fromkeys(samples)))
+                if values := [first.score.value for first in firsts]:
+                    right = share_interval([row["value"] == "right" for row in answers], samples)
+                    shares = estimate_cell(share_interval(values)), estimate_cell(right)
+                    about = file.parts[-3], arm.task, arm.contestant, str(len(values))
+                    lines.append((*about, *shares))
+    return TextTable(("sheet", "task", "contestant", "items", "right %", "people %"), lines, 3)

@@ -211,16 +211,15 @@ def time_table(ratings: Ratings) -> TextTable:
     for rater in ratings.filled:
         shown = ratings.numbers(rater, "exposure_ms").values()
         took, right = ratings.numbers(rater, "response_ms"), ratings.is_right(rater)
-        if not took:
-            continue
         asked = ratings.key.exposure
         off = sum(abs(time - asked) > OFF for time in shown) if asked else 0
-        groups: list[list[float]] = [[*shown], [*took.values()], [], []]
-        for item, is_right in right.items():
-            if item in took:
-                groups[2 if is_right else 3].append(took[item])
-        medians = (f"{median(group):.0f}" if group else "" for group in groups)
-        lines.append((rater, str(len(took)), str(off), *medians))
+        apart: dict[bool | None, list[float]] = {True: [], False: [], None: []}
+        for item, time in took.items():
+            apart[right.get(item)].append(time)
+        groups = shown, took.values(), apart[True], apart[False]
+        if took:
+            medians = (f"{median(group):.0f}" if group else "" for group in groups)
+            lines.append((rater, str(len(took)), str(off), *medians))
     return TextTable(("rater", "n", "off", "shown", "answered", "rightly", "wrongly"), lines)
 
 
@@ -287,16 +286,13 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
     """Write the people as a table of logs, which `looktwice compare` sets beside models. Raises
     OSError."""
     items = {item.item: item for item in ratings.key.items}
-    rows = [["contestant", "task", "sample", "question", "key", "answer", "value", "seconds"]]
+    rows = [["contestant", "task", "sample", "question", "key", "answer", "value"]]
     for rater in ratings.raters:
         answers = ratings.column(rater, "human_answer")
-        took = ratings.numbers(rater, "response_ms")
         for number, right in ratings.is_right(rater).items():
             item, verdict = items[number], "right" if right else "wrong"
             answer = letter_of(answers[number], item)
-            seconds = f"{took[number] / 1000:.3f}" if number in took else ""
-            asked = [item.task, item.sample, item.question, item.key]
-            rows.append([rater, *asked, answer, verdict, seconds])
+            rows.append([rater, item.task, item.sample, item.question, item.key, answer, verdict])
     write_file(path, csv_text(rows, "\r\n"))
     return path
 

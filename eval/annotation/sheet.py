@@ -41,7 +41,6 @@ reads replies, for judges to be compared with, sees neither the key nor what was
 TIMED = ("exposure_ms", "response_ms")
 """What a page of trials fills in beside: how long the pictures were there, and when after their
 onset the answer came."""
-UNTIL_ANSWER = "answer"
 KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
 PICTURE_SIDE = 768
 
@@ -77,15 +76,11 @@ class SheetKey:
 
 
 def parse_exposure(text: str) -> float:
-    """The ms of 200ms or 1.5s; 0 where pictures stay until the answer. Raises TaskError."""
-    if text == UNTIL_ANSWER:
-        return 0.0
-    time = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text)
-    if time is None or not float(time[1]):
-        raise TaskError(
-            f"--exposure {text}: expected a time such as 200ms or 1.5s, or {UNTIL_ANSWER}"
-        )
-    return float(time[1]) * (1000 if time[2] == "s" else 1)
+    """The ms of a time such as 200ms. Raises TaskError."""
+    time = re.fullmatch(r"(\d+(?:\.\d+)?)ms", text)
+    if time is None:
+        raise TaskError(f"--exposure {text}: expected 200ms, or 0ms for until the answer")
+    return float(time[1])
 
 
 def draw_sheet(

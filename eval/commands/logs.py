@@ -229,7 +229,7 @@ def annotate(
         str,
         typer.Option(
             metavar="TIME",
-            help="answers: show the pictures for 200ms, 1.5s or until the `answer`, then a mask.",
+            help="answers: show pictures for 200ms, say, then a mask; 0ms: until the answer.",
         ),
     ] = "",
     practice: Annotated[
@@ -273,7 +273,7 @@ def annotate(
     logs = [log for path in sources for log in read_logs(path, {}, read, plugin)]
     timed = None
     if exposure or practice:
-        ask, timed = sheet.ANSWERS, sheet.parse_exposure(exposure or sheet.UNTIL_ANSWER)
+        ask, timed = sheet.ANSWERS, sheet.parse_exposure(exposure or "0ms")
     items = sheet.draw_sheet(logs, ask, n, verdict, by, seed, practice)
     file = Path(taxonomy)
     names = file.read_text(encoding="utf-8").splitlines() if file.is_file() else taxonomy.split(",")
