@@ -1,5 +1,5 @@
-"""Sheets on which people sort errors, answer questions or rate them: drawn (`sheet`), and read
-again (`ratings`).
+"""Sheets on which people sort errors, answer questions or rate them: drawn (`sheet`), read
+again (`ratings`), and set beside the contestants of a run (`ceilings`).
 
 Not here: a model as a judge (`judging`), and what agreement is (`statistics`)."""
 
