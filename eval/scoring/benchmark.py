@@ -29,13 +29,15 @@ class BenchmarkScorer(Scorer):
     "yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench", "tree_bench_vlmevalkit" or
     "vlms_are_blind"; where it is empty answers are compared as everywhere. `boxes` is the
     truth field of target boxes, as text, for `box_iou`, the mean of the best IoU of each with the
-    boxes in the whole reply. Raises ValueError for another rule.
+    boxes in the whole reply. `headlines` are the metrics that tables show first. Raises
+    ValueError for another rule.
     """
 
     all_right: Mapping[str, Sequence[str]] = field(default_factory=dict)
     mean_of: tuple[str, ...] = ()
     rule: str = ""
     boxes: str = ""
+    headlines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rule and self.rule not in RULES:
@@ -72,12 +74,13 @@ class BenchmarkScorer(Scorer):
                 levels[metric] = fmean(
                     prod(guessed[name] for name in members) for members in groups.values()
                 )
-        if self.mean_of and group_by(samples, *self.mean_of):
-            levels[MEAN] = mean_of_means(guessed, samples, self.mean_of)
+        if self.mean_of and (counted := self._counted(samples)):
+            values = {name: guessed[name] for name in counted}
+            levels[MEAN] = mean_of_means(values, samples, self.mean_of)
         return levels
 
     def _means(self, scores: PointScores) -> Iterator[Metric]:
-        counted = {*chain.from_iterable(group_by(scores.keyed, *self.mean_of).values())}
+        counted = self._counted(scores.keyed)
         values = {name: worth for name, worth in accuracy(scores).items() if name in counted}
         if not values:
             return
@@ -87,6 +90,10 @@ class BenchmarkScorer(Scorer):
         for part, members in parts.items():
             worth = {name: values[name] for name in members}
             yield _mean_metric(worth, scores, inner, f"{outer}={part}")
+
+    def _counted(self, samples: Mapping[str, SampleRow]) -> set[str]:
+        """The samples that have every field of the mean."""
+        return {*chain.from_iterable(group_by(samples, *self.mean_of).values())}
 
     def _iou(self, reply: str | None, row: SampleRow) -> float | None:
         """None for a bare letter, in which a reader left no boxes."""
@@ -109,8 +116,9 @@ def _mean_metric(
 def mean_of_means(
     values: Mapping[str, float], samples: Mapping[str, SampleRow], fields: Sequence[str]
 ) -> float:
-    """The mean over the values of the first field of the mean over those of the second, and so on;
-    samples without a field do not count."""
+    """The mean over the values of the first field of the mean over those of the second, and so on.
+
+    Every sample has every field."""
     if not fields:
         return fmean(values.values())
     parts = group_by({name: samples[name] for name in values}, fields[0])

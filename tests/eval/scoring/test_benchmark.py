@@ -21,6 +21,7 @@ from looktwice.eval.scoring.reply_rules import (
     rows_and_columns,
     yes_or_no,
 )
+from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.pipelines.config.spec import spec
 from tests.made_run import MadeRun
 from tests.tables import table
@@ -102,7 +103,7 @@ def test_scores(
     wanted: dict[str, float],
 ) -> None:
     """A row is the values of the fields, and whether its reply is right."""
-    meta = [dict(zip(fields, row, strict=False)) for row in rows]
+    meta = [dict(zip(fields, row[:-1], strict=True)) for row in rows]
     replies = ["No", "Yes"]
     if not settings.get("rule"):
         replies = ["B", "A"]
@@ -142,6 +143,17 @@ def test_chance(tmp_path: Path) -> None:
     assert scorer.chance(samples) == {"pair_accuracy": 5 / 32, "mean_accuracy": 3 / 8}
     made.samples[0].sample["choices"][:] = []
     assert scorer.chance(samples) == {}
+
+
+def test_headlines_are_told_by_settings(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path)
+    made.task("t", "AB", meta=[{"pair": "x"}] * 2)
+    settings = {"all_right": {"pair_accuracy": ["pair"]}, "headlines": ["pair_accuracy"]}
+    node = {"use": "eval.scoring.BenchmarkScorer", **settings}
+    made.answers(made.point("plain", "t", facts={"scorer": node}), ["A", "B"])
+    scored = score_table(made.write().path)
+    own = [row for row in headline_rows(scored.scores, scored.rows) if row.contestant == "plain"]
+    assert [(row.metric, row.value) for row in own] == [("pair_accuracy", 1.0)]
 
 
 def cells(
