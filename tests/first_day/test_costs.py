@@ -31,6 +31,7 @@ def priced(folder: Path, url: str, n: int) -> Path:
     return path
 
 
+@pytest.mark.dear
 def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
     with chat_server() as server:
         first = run_study(tmp_path, server.url, "--max-requests", "7", n=20, code=1)

@@ -177,6 +177,7 @@ def test_a_run_is_replayed_where_the_environment_names_another_server(
         assert server.stats["requests"] == asked
 
 
+@pytest.mark.dear
 def test_replies_to_pictures_that_opencv_wrote_count_for_those_that_fpng_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

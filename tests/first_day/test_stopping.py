@@ -159,7 +159,7 @@ def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Pat
     assert len(RunFolder(tmp_path / "run").records()) < 30
 
 
-N, WORKERS = 32, 8
+N, WORKERS = 16, 4
 PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 MODEL = ("model.name=tiny", "model.max_tokens=50", "model.detail=low", "--workers", str(WORKERS))
 
@@ -198,7 +198,7 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.dear
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     killed, calm = tmp_path / "killed", tmp_path / "calm"
-    with chat_server(tmp_path / "killed.log", "--delay", "0.03") as server:
+    with chat_server(tmp_path / "killed.log", "--delay", "0.1") as server:
         run_and_kill(killed, server, after=N // 3)
         time.sleep(0.3)  # what was in flight reaches the server's counter
         kept, asked = stored(killed), server.stats["requests"]

@@ -245,6 +245,7 @@ def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
         wrap(inner, only_cached=True)
 
 
+@pytest.mark.dear
 def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> None:
     flags = "--first 429,500,reset --retry-after 0.2 --fail 500=0.1 --fail reset=0.1"
     with chat_server(tmp_path / "log", *flags.split()) as server:
@@ -317,6 +318,7 @@ def test_recordings_that_cannot_be_used(tmp_path: Path, data: bytes | None, said
         _ = Replay(tmp_path / "torn.jsonl.gz").identity
 
 
+@pytest.mark.dear
 def test_the_published_recordings(shared_data: Path) -> None:
     files = sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
     ids = [set(Replay(path).recording.replies) for path in files]

@@ -457,6 +457,7 @@ def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: st
     assert browser.run("document.querySelector('#large img').naturalWidth") == 40
 
 
+@pytest.mark.dear
 def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, study: str) -> None:
     browser.open(f"{study}#who=agent&sample=shape/s0")
     browser.press("b")

@@ -266,6 +266,7 @@ def test_the_request_is_the_last_that_the_arms_own_model_answered(tmp_path: Path
     assert [(entry.sample, entry.right) for entry in asked] == [("s0", 1.0), ("s1", 0.0)]
 
 
+@pytest.mark.dear
 def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")

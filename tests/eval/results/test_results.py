@@ -126,6 +126,7 @@ def test_the_table_of_a_paper(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.dear
 def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("one", "two"):

@@ -90,6 +90,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("with_labels", [True, False])
 def test_each_difference_is_worth_what_it_disturbs(
     folders: Path, tmp_path: Path, with_labels: bool

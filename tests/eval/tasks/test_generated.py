@@ -92,6 +92,7 @@ def test_items_do_not_depend_on_how_many_there_are(name: str) -> None:
     assert not {item.sample.sha for item in few} & {item.sample.sha for item in other}
 
 
+@pytest.mark.dear
 def test_another_process_makes_the_same_samples() -> None:
     code = (
         "from looktwice.eval.tasks.generated.task import KINDS, GeneratedDoYouSeeMe as G\n"
@@ -326,6 +327,7 @@ def test_letters_are_the_standard_ones() -> None:
     assert len(set(DOTS.values())) == 26
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("spacing", [0.04, 0.08, 0.1])
 def test_letters_are_read_from_their_dots(spacing: float) -> None:
     """Pieces of ink on the ground, put on the grid of 7 x 5 whose pitch is a seventh of 320 px."""
@@ -403,6 +405,7 @@ def test_under_the_noise_lie_the_same_elements(official: bool) -> None:
             assert (others[int(item.answer or 0) - 1][target > 0.99] > 0.99).all()
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "name", CLOSED := ["capsule", "star", "hexagon", "circle", "pentagon", "rectangle", "triangle"]
 )

@@ -125,6 +125,7 @@ def test_real_images_without_circles_have_no_marks(shared_data: Path) -> None:
         ]
 
 
+@pytest.mark.dear
 def test_given_marks_stay_where_none_is_in_the_pixels_if_asked(coffee: Pixels) -> None:
     given = (Point("A", 60, 50), Point("B", 90, 70))
     plain, burnt = coffee, as_released(coffee, [TWO[0]], RED)
@@ -294,6 +295,7 @@ def test_erasing_asks_for_recovering_first(coffee: Pixels) -> None:
         EraseMarks()(state_of(coffee), NoModel())
 
 
+@pytest.mark.dear
 def test_real_items_are_erased_and_marked_anew(real: Callable[[int], list[State]]) -> None:
     """Redrawn markers are read where the old ones were: nothing of the old style is left to be
     found."""

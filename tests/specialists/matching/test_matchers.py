@@ -210,6 +210,7 @@ def test_matchers_run_in_half_precision(name: str, dtype: Any, built: Callable[.
 CORNERS = ("efficient_loftr", "loftr")
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("name", ["efficient_loftr", "loftr", "light_glue", "super_glue", "disk"])
 def test_points_are_pixel_centers_whatever_the_network_counts_from(

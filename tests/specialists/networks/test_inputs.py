@@ -110,6 +110,7 @@ def test_a_word_is_a_word_and_not_its_letters(built: Callable[[str], str]) -> No
     assert grounded(COLOR).labels.tolist() == listed.labels.tolist()
 
 
+@pytest.mark.dear
 def test_many_gives_what_calls_give(built: Callable[[str], str]) -> None:
     images: list[Pixels] = [COLOR, COLOR[::-1].copy(), COLOR[:, :64].copy()]
     cpu: dict[str, Any] = {"device": "cpu"}

@@ -154,6 +154,7 @@ def stretched(image: Pixels, side: int) -> Any:
     return (small - mean.view(3, 1, 1)) / std.view(3, 1, 1)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
 def test_other_kinds_of_sam_give_what_transformers_gives(
     name: str, built: Callable[[str], str]

@@ -37,6 +37,7 @@ class TestReal:
         boxes = MaskBoxes(U2Net())(photograph(name), ["anything"])
         assert boxes.xyxy.tolist() == [list(box)] and boxes.labels.tolist() == ["salient"]
 
+    @pytest.mark.dear
     def test_things_that_lie_apart_are_masks_of_their_own(self) -> None:
         pixels = np.full((240, 400, 3), 225, np.uint8)
         truth = np.zeros((240, 400), np.uint8)
