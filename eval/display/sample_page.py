@@ -146,12 +146,19 @@ class StepFigures:
 
 
 def page(
-    title: str, question: str, key: str | None, shown: Sequence[Shown], longest: int = 420
+    title: str,
+    question: str,
+    key: str | None,
+    shown: Sequence[Shown],
+    longest: int = 420,
+    studio: str = "",
 ) -> str:
-    """A self-contained HTML page with a section for each arm."""
+    """A self-contained HTML page with a section for each arm; `studio` is the command that opens
+    it in the studio."""
     sections = [(arm, StepFigures(arm, longest)) for arm in shown]
     html = template("sample.html.j2")
-    return str(html.render(title=title, question=question, key=key, sections=sections))
+    head = {"title": title, "question": question, "key": key, "studio": studio}
+    return str(html.render(**head, sections=sections))
 
 
 def words(shown: Shown) -> list[str]:

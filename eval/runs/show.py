@@ -61,7 +61,7 @@ def show_sample(
             name = f"{whole.stem} {tasks.get(row.task, row.task)}"
             path = whole.with_name(f"{file_names([name])[name]}{whole.suffix}")
         sections = shown.arms(row)
-        write_file(path, page(sample, row.sample["question"], row.answer, sections))
+        write_file(path, sample_html(run, row, sections))
         yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
         for section in sections:
             yield section.label
@@ -72,7 +72,7 @@ def show_sample(
         while faults:
             yield f"shown with the stored pictures, for {faults.pop(0)}"
         yield f"page: {path}"
-        yield f"studio: looktwice studio {shlex.quote(str(run))} {shlex.quote(sample)}"
+        yield f"studio: {studio_command(run, sample)}"
 
 
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
@@ -80,7 +80,18 @@ def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) 
     RunError."""
     shown = ShownRun(run, plugins)
     row = shown.folder.samples_of[task][sample]
-    return page(sample, row.sample["question"], row.answer, shown.arms(row))
+    return sample_html(run, row, shown.arms(row))
+
+
+def sample_html(run: Path, row: SampleRow, sections: Sequence[Shown]) -> str:
+    """The page of a sample of a run, with the command that opens it in the studio."""
+    command = studio_command(run, row.id)
+    return page(row.id, row.sample["question"], row.answer, sections, studio=command)
+
+
+def studio_command(run: Path, sample: str) -> str:
+    """What one types to open a sample in the studio."""
+    return f"looktwice studio {shlex.quote(str(run))} {shlex.quote(sample)}"
 
 
 class ShownRun(RecordedRun):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,8 +19,9 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.json_input import CLOSED, read_as
 
 SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
-FAULTS = (ConfigError, RunError, TaskError, ValueError, OSError)
+FAULTS = (ConfigError, RunError, TaskError, ValueError, LookupError, OSError)
 """What may be wrong with what is asked, which the page tells."""
+LINE = re.compile(r"[0-9a-f]{16}\.jsonl: .*\s+line 1: ")  # of a file that nobody wrote by hand
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ def answer(desk: Desk, what: str, data: bytes) -> Any:
 def say_faults(desk: Desk, exc: Exception) -> list[str]:
     """What is wrong, in sentences that begin with a place, without the folder's name."""
     faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
-    return [printable(fault).replace(f"{desk.folder}/", "") for fault in faults]
+    own = [printable(fault).replace(f"{desk.folder}/", "") for fault in faults]
+    return [LINE.sub("", fault) for fault in own]
 
 
 def read_file(name: str) -> str:

@@ -76,6 +76,7 @@ class Desk:
     shown: OrderedDict[str, Payload] = field(default_factory=OrderedDict)
     states: OrderedDict[str, State] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
+    asking: Lock = field(default_factory=Lock)
 
     @property
     def scope(self) -> Scope:
@@ -112,17 +113,14 @@ class Desk:
         """A picture of the folder as the page shows it."""
         picture = self.images[name]
         width, height = picture.size
-        return {"name": name, "width": width, "height": height, "sha": self._show(picture)}
+        return {"name": name, "width": width, "height": height, "sha": self._show(picture.payload)}
 
-    def _show(self, picture: Picture) -> str:
-        self._keep_payload(picture.payload)
-        return picture.payload.sha
-
-    def _keep_payload(self, payload: Payload) -> None:
+    def _show(self, payload: Payload) -> str:
         self.shown[payload.sha] = payload
         self.shown.move_to_end(payload.sha)
         while len(self.shown) > KEPT:
             self.shown.popitem(last=False)
+        return payload.sha
 
     def item(self, draft: Draft) -> tuple[Folder, Item]:
         """The question as a run reads it, with its task. Raises TaskError, ValueError."""
@@ -202,7 +200,7 @@ class Desk:
     def _view(self, view: View) -> dict[str, Any]:
         payload, (width, height) = view.picture.payload, view.size
         kind = payload.media_type.removeprefix("image/")
-        shown = {"sha": self._show(view.picture), "bytes": len(payload.data), "kind": kind}
+        shown = {"sha": self._show(payload), "bytes": len(payload.data), "kind": kind}
         return {"width": width, "height": height, "note": payload.note, **shown}
 
     def ask(self, draft: Draft) -> list[Node]:
@@ -214,7 +212,8 @@ class Desk:
         plan = make_plan(config, self.scope, "studio")
         plan = replace(plan, name=f"asked-{Path(task.file).stem}")
         quiet = Console(file=io.StringIO())
-        summary = Study(plan, self.folder / "runs", console=quiet)()
+        with self.asking:  # else the second one finds the run folder taken
+            summary = Study(plan, self.folder / "runs", console=quiet)()
         if summary.why:
             raise ValueError(summary.why)
         folder = RunFolder(summary.folder)
@@ -226,7 +225,7 @@ class Desk:
                 scored = scorers[arm.id](record, row)
                 for sent in record.sent:
                     data = folder.blobs.get(sent["sha"])
-                    self._keep_payload(Payload(data, sent.get("type", ""), sent["sha"], ""))
+                    self._show(Payload(data, sent.get("type", ""), sent["sha"], ""))
                 reply = next((r.text for r in reversed(record.replies) if r.text), "")
                 rows.append(
                     {

@@ -137,7 +137,7 @@ class Draft:
         node = resolve(load(file), faults)
         is_bare = all(isinstance(part, Mapping) and "use" in part for part in node.values())
         stages = node if is_bare else node.get("stages")  # as the gallery writes them
-        if not isinstance(stages, Mapping):
+        if not stages or not isinstance(stages, Mapping):
             faults.note("stages: there are none; write `stages: {mark: {use: ...}}`")
         if faults or not isinstance(stages, Mapping):
             raise ConfigError(faults)

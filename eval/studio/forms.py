@@ -64,6 +64,8 @@ class Catalog:
                 sentences = re.split(r"(?<=[.;])\s+", " ".join(words.split()))
                 setting["help"] = " ".join(s for s in sentences if f"`{f.name}`" in s)
                 form["settings"].append(setting | limits.get(f.name, {}))
+                if "needed" in setting and setting["kind"] == "part" and setting["of"] != "stages":
+                    form["weights"] |= all(self.forms[p]["weights"] for p in setting["of"])
 
     def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
         """A setting without its range: what is chosen or typed, and what it is without that."""

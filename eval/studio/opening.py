@@ -4,6 +4,7 @@ a study and its first question."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from looktwice.eval.listing import plain
@@ -40,16 +41,18 @@ def open_draft(
     if not what:
         return start
     first, *more = what
-    if more:
+    if more and not first.is_file():
         return of_run(desk, first, str(more[0]), more[1:])
     if first.is_dir():
         ids = [row.id for row in RunFolder(first).samples.values()]
         raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
-    if first.suffix in STUDIES or not first.suffix:
+    if not more and (first.suffix in STUDIES or not first.suffix):
         return of_study(desk, first, allow)
-    if not first.is_file():
-        raise RunError(f"{first}: there is no such picture, run or study here")
-    return Draft(stages=FIRST, images=(desk.take(read_file(first))["name"],))
+    for picture in what:
+        if not picture.is_file():
+            raise RunError(f"{picture}: there is no such picture, run or study here")
+    images = tuple(desk.take(read_file(picture))["name"] for picture in what)
+    return replace(start, images=images)
 
 
 def of_study(desk: Desk, study: Path, allow: Sequence[str] = ()) -> Draft:

@@ -36,8 +36,8 @@ class Studio {
     on("model", "change", () => { this.draft.model = this.$("model").value; this.changed(); });
     on("add", "click", () => this.addStage(this.$("new").value));
     on("file", "change", () => this.upload(this.$("file").files[0]));
-    on("middle", "dragover", (event) => event.preventDefault());
-    on("middle", "drop", (event) => { event.preventDefault(); this.upload(event.dataTransfer.files[0]); });
+    this.root.addEventListener("dragover", (event) => event.preventDefault()); // else the browser leaves the page for the picture
+    this.root.addEventListener("drop", (event) => { event.preventDefault(); this.upload(event.dataTransfer.files[0]); });
     on("undo", "click", () => this.undo());
     this.root.addEventListener("keydown", (event) => {
       if (event.key === "z" && (event.ctrlKey || event.metaKey) && !event.target.matches("input, textarea")) this.undo();
@@ -47,7 +47,7 @@ class Studio {
     on("ask", "click", () => this.ask());
     on("each", "click", () => { this.draft.each = this.changesOfRows(); this.changed(); });
     on("plain", "click", () => { Object.assign(this.draft, { each: [], sweep: {} }); this.changed(); });
-    on("copy", "click", () => navigator.clipboard.writeText(this.$("yaml").value));
+    on("copy", "click", () => this.copy());
     on("pack", "click", () => this.pack());
     on("yaml", "input", () => this.read());
   }
@@ -78,6 +78,7 @@ class Studio {
       const image = await this.talk.upload(file);
       this.images[image.name] = image;
       Object.assign(this.draft, { images: [image.name], marks: [] });
+      this.undone = [];
       this.redrawAll();
       return true;
     });
@@ -193,10 +194,12 @@ class Studio {
   // ---- asking
 
   async ask() {
+    this.$("ask").disabled = true;
     const rows = await this.try(() => this.talk.post("ask", { draft: this.draft }));
     const stages = this.draft.stages.filter(({ on }) => on), known = new Set(this.rows.map((row) => JSON.stringify(row)));
     const asked = (rows || []).map((row) => ({ ...row, stages: structuredClone(stages) }));
     this.rows.push(...asked.filter((row) => !known.has(JSON.stringify(row)))); // what was asked before has its row
+    this.$("ask").disabled = false;
     this.drawRows();
   }
 
@@ -239,7 +242,7 @@ class Studio {
         const changed = stages.find((stage) => stage.slot === slot)?.node;
         if (!changed) changes[`stages.${slot}`] = null;
         else if (changed.use !== node.use) changes[`stages.${slot}`] = changed;
-        else for (const setting of this.forms[node.use].settings) {
+        else for (const setting of this.forms[node.use]?.settings ?? []) {
           const { name } = setting;
           if (!same(changed[name], node[name])) changes[`stages.${slot}.${name}`] = changed[name] ?? setting.default;
         }
@@ -254,9 +257,24 @@ class Studio {
 
   // ---- the study
 
+  async copy() {
+    const field = this.$("yaml");
+    try {
+      await navigator.clipboard.writeText(field.value);
+      this.$("copy").textContent = "copied";
+    } catch { // a notebook's frame, or an address without https
+      field.select();
+      this.$("faults").textContent = "the browser lets no page copy here; the study is selected, press Ctrl-C";
+    }
+    setTimeout(() => { this.$("copy").textContent = "copy"; }, 1500);
+  }
+
   async read() {
+    const text = this.$("yaml").value;
     const read = await this.try(async () => {
-      this.draft = (await this.talk.post("read", { draft: this.draft, text: this.$("yaml").value })).draft;
+      const { draft } = await this.talk.post("read", { draft: this.draft, text });
+      if (text !== this.$("yaml").value) return false; // more was typed since
+      this.draft = draft;
       this.after = null;
       this.redrawAll();
       return true;

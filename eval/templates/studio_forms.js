@@ -21,14 +21,17 @@ function select(options, value, put, attributes = {}) {
   return box;
 }
 
-/** The settings of a class, a row each. `at` tells what is set: `get(name)`, `put(name, value)`, undefined for the default. */
-function settingRows(path, at, place, studio, defaults = {}) {
+/** The settings of a class, a row each, which write into `node`; what is as the class has it is left out there. `then` follows a change. */
+function settingRows(path, node, place, studio, defaults = {}, then = () => {}) {
   return studio.forms[path].settings.map((given) => {
     const setting = given.name in defaults ? { ...given, default: defaults[given.name] } : given;
-    const here = `${place}.${setting.name}`, set = at.get(setting.name);
+    const here = `${place}.${setting.name}`, set = node[setting.name];
     const put = (value) => {
-      at.put(setting.name, value === undefined || same(value, setting.default) ? undefined : value);
-      row.classList.toggle("changed", at.get(setting.name) !== undefined);
+      const isChanged = value !== undefined && !same(value, setting.default);
+      if (isChanged) node[setting.name] = value;
+      else delete node[setting.name];
+      row.classList.toggle("changed", isChanged);
+      then();
       studio.changed();
     };
     const reset = () => { put(undefined); studio.redraw(); };
@@ -75,20 +78,12 @@ function part(setting, value, put, here, studio) {
   };
   const none = setting.null || !path ? [el("option", { value: "" }, setting.null ? "null" : "choose ...")] : [];
   const shown = paths.includes(path) || !path ? paths : [path, ...paths];
-  const options = [...none, ...shown.map((p) => el("option", { value: p }, last(p) + (studio.forms[p]?.weights ? " (needs weights)" : "")))];
+  const options = [...none, ...shown.map((p) => classOption(studio, p))];
   const made = [select(options, path, choose, { id: here })];
   if (!path || !studio.forms[path]) return made;
   const { use, ...defaults } = !value.use || value.use === setting.default?.use ? setting.default || {} : {};
   const own = same(value, setting.default) ? {} : { ...value };
-  const inner = {
-    get: (name) => own[name],
-    put(name, given) {
-      if (given === undefined) delete own[name];
-      else own[name] = given;
-      put(Object.keys(own).length ? { ...own } : undefined);
-    },
-  };
-  const rows = settingRows(path, inner, here, studio, defaults);
+  const rows = settingRows(path, own, here, studio, defaults, () => put(Object.keys(own).length ? { ...own } : undefined));
   return rows.length ? [...made, el("details", {}, el("summary", {}, `settings of ${last(path)}`), ...rows)] : made;
 }
 
@@ -131,7 +126,7 @@ const CONTROLS = {
 function stageCards(studio) {
   const { stages } = studio.draft;
   const move = (from, to) => {
-    if (to < 0 || to >= stages.length || from === to) return;
+    if (!stages[from] || !stages[to] || from === to) return;
     stages.splice(to, 0, ...stages.splice(from, 1));
     studio.redraw();
     studio.changed();
@@ -142,26 +137,24 @@ function stageCards(studio) {
     const on = el("input", { type: "checkbox", "aria-label": `${stage.slot} on`, change: () => { stage.on = on.checked; studio.changed(); } });
     on.checked = stage.on;
     const button = (sign, says, click) => el("button", { type: "button", "aria-label": `${stage.slot}: ${says}`, title: says, click }, sign);
-    const at = {
-      get: (name) => stage.node[name],
-      put(name, value) {
-        if (value === undefined) delete stage.node[name];
-        else stage.node[name] = value;
-      },
-    };
-    const head = el("header", { draggable: "true", dragstart: (event) => event.dataTransfer.setData("text/plain", number) },
+    const head = el("header", { draggable: "true", dragstart: (event) => event.dataTransfer.setData("stage", number) },
       on, el("b", {}, stage.slot), select(classOptions(studio, stage.node.use), stage.node.use, choose, { "aria-label": `${stage.slot}: class` }),
       button("↑", "earlier", () => move(number, number - 1)), button("↓", "later", () => move(number, number + 1)),
       button("×", "remove", () => { stages.splice(number, 1); studio.redraw(); studio.changed(); }));
     const says = form && el("details", {}, el("summary", {}, "what it does"), el("p", { class: "says" }, form.says));
-    return el("article", { class: "card", "data-slot": stage.slot, dragover: (event) => event.preventDefault(),
-      drop: (event) => { event.preventDefault(); move(Number(event.dataTransfer.getData("text/plain")), number); } },
-    head, says, ...(form ? settingRows(stage.node.use, at, place, studio) : []), el("p", { class: "fault", role: "alert", "data-fault": place }));
+    return el("article", { class: "card", "data-slot": stage.slot, drop: (event) => move(parseInt(event.dataTransfer.getData("stage")), number) },
+    head, says, ...(form ? settingRows(stage.node.use, stage.node, place, studio) : []), el("p", { class: "fault", role: "alert", "data-fault": place }));
   });
+}
+
+/** A class by its name, grey where it runs a network whose weights the studio does not bring. */
+function classOption(studio, path) {
+  const needs = studio.forms[path]?.weights;
+  return el("option", { value: path, class: needs ? "soft" : null }, last(path) + (needs ? " (needs weights)" : ""));
 }
 
 function classOptions(studio, chosen = "") {
   const groups = Object.entries(studio.rooms).map(([room, paths]) =>
-    el("optgroup", { label: room }, ...paths.map((path) => el("option", { value: path }, last(path)))));
+    el("optgroup", { label: room }, ...paths.map((path) => classOption(studio, path))));
   return chosen && !studio.forms[chosen] ? [el("option", { value: chosen }, chosen), ...groups] : groups;
 }

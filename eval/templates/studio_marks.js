@@ -50,15 +50,17 @@ class Canvas {
     this.selected = on ? Number(on.dataset.mark) : -1;
     this.start = { at: this.pixel(event), client: [event.clientX, event.clientY], mark: on && this.marks[this.selected], line: [], dragged: false };
     this.svg.setPointerCapture(event.pointerId);
-    if (on) this.studio.remember();
   }
 
   pointermove(event) {
     const { start } = this;
     if (!start) return;
     const [x, y] = this.pixel(event);
-    start.dragged ||= Math.hypot(event.clientX - start.client[0], event.clientY - start.client[1]) >= LEAST;
-    if (!start.dragged) return;
+    if (!start.dragged) {
+      if (Math.hypot(event.clientX - start.client[0], event.clientY - start.client[1]) < LEAST) return;
+      start.dragged = true;
+      if (start.mark) this.studio.remember();
+    }
     start.line.push([x, y]);
     if (!start.mark) return this.draw(this.made(x, y));
     this.marks[this.selected] = moved(start.mark, x - start.at[0], y - start.at[1], this.image);

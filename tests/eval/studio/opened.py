@@ -36,9 +36,9 @@ class OpenStudio:
     def settle(self, *faults: str) -> list[str]:
         """The shas of what is shown once nothing is on its way, where so begin the faults."""
         self.browser.wait(IDLE)
-        told = self.faults
-        assert len(told) == len(faults), told
-        assert all(map(str.startswith, told, faults)), told
+        shown = self.faults
+        assert len(shown) == len(faults), shown
+        assert all(map(str.startswith, shown, faults)), shown
         shas: list[str] = self.browser.run(SHAS)
         return shas
 

@@ -7,6 +7,7 @@ import http.client
 import json
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -16,12 +17,12 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from looktwice.eval.studio.answers import FAULTS, answer
+from looktwice.eval.studio.answers import FAULTS, answer, say_faults
 from looktwice.eval.studio.desk import Desk
 from looktwice.eval.studio.draft import MODELS, Draft, Slot
 from looktwice.eval.studio.opening import FIRST
 from looktwice.eval.studio.server import StudioServer, make_app
-from looktwice.eval.tasks import Folder
+from looktwice.eval.tasks import Folder, TaskError
 from looktwice.pipelines import Picture
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.marks import Mask
@@ -70,7 +71,7 @@ def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatSe
 
 
 @pytest.mark.parametrize(
-    "changes, told",
+    "changes, sentence",
     [
         ({"images": ()}, "there is no picture yet"),
         ({"images": ("../../etc/passwd",)}, "is not here"),
@@ -82,9 +83,9 @@ def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatSe
         ({"stages": (Slot("f", {"use": "prompting.turns.FewShot", "path": "/etc"}),)}, "outside"),
     ],
 )
-def test_what_is_refused(desk: Desk, changes: dict[str, Any], told: str) -> None:
+def test_what_is_refused(desk: Desk, changes: dict[str, Any], sentence: str) -> None:
     draft = replace(draft_of(desk), **changes)
-    with pytest.raises(FAULTS, match=told):
+    with pytest.raises(FAULTS, match=sentence):
         answer(desk, "render", json.dumps({"draft": draft.to_dict()}).encode())
 
 
@@ -111,12 +112,32 @@ def test_what_stages_gave_is_kept_and_another_setting_is_not_it(desk: Desk) -> N
     assert len(desk.states) == 3
 
 
-def test_no_more_than_32_megabytes_come_in(desk: Desk) -> None:
+def test_whoever_asks_meanwhile_waits(desk: Desk) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(desk.ask, [draft_of(desk, choices=("cat", "dog"))] * 2)
+    assert first == second and len(first) == 1
+
+
+def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
+    with pytest.raises(TaskError) as fault:
+        desk.render(draft_of(desk, choices=("cat", "dog"), answer="Q"))
+    (sentence,) = say_faults(desk, fault.value)
+    assert sentence.startswith("the answer 'Q' is none of the letters A, B")
+
+
+@pytest.mark.parametrize("text", ["", "stages:", "stages: {}", "stages: 3"])
+def test_a_text_without_stages_takes_none_away(desk: Desk, text: str) -> None:
+    with pytest.raises(ConfigError, match="stages: there are none"):
+        desk.read(draft_of(desk), text)
+
+
+def test_no_more_than_its_share_comes_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("looktwice.eval.studio.server.MOST_BYTES", 1000)
     with serve(make_app(StudioServer("known", desk, lambda _: Draft()))) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc)
         connection.putrequest("POST", "/known/upload")
-        for name, value in {"X-Looktwice": "studio", "Content-Length": str(33 << 20)}.items():
+        for name, value in {"X-Looktwice": "studio", "Content-Length": str(2000)}.items():
             connection.putheader(name, value)
-        connection.endheaders(b"0" * (33 << 20))
+        connection.endheaders(b"0" * 2000)
         assert connection.getresponse().status == 413
         connection.close()

@@ -32,6 +32,16 @@ PACK = """page.talk.post('pack', { draft: page.draft }).then((blob) => blob.arra
   .then((data) => btoa(String.fromCharCode(...new Uint8Array(data))))"""
 
 
+DROP = """new Promise((resolve) => Object.assign(document.createElement('canvas'), {width: 7})
+  .toBlob((blob) => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([blob], 'small.png', { type: 'image/png' }));
+    const event = new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer });
+    document.querySelector('[data-slot=ask]').dispatchEvent(event);
+    resolve(event.defaultPrevented);
+  }))"""
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with open_browser(tmp_path_factory.mktemp("profile")) as opened:
@@ -102,6 +112,7 @@ def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene
     first = studio.drag((100, 80))
     studio.drag((100, 80), (120, 90), (140, 100))
     assert [(m["x"], m["y"]) for m in studio.draft["marks"]] == [(140, 100)]
+    studio.drag((140, 100))  # chosen, not moved
     studio.browser.click("#undo")
     assert studio.settle() == first
     studio.drag((20, 30), (60, 40), (90, 95))
@@ -187,11 +198,37 @@ def test_what_is_pasted_fills_the_forms(studio: OpenStudio, scene: Path) -> None
     assert studio.draft["stages"] == stages
     assert studio.browser.run("document.getElementById('stages.mark.radius').value") == "21"
     evil = "model: {use: pipelines.models.ChatAPI, model: m, url: http://evil/v1}\n" + copied
-    told = studio.browser.run(
+    faults = studio.browser.run(
         f"page.talk.post('read', {{draft: page.draft, text: {json.dumps(evil)}}})"
         ".catch((error) => error.faults)"
     )
-    assert "model" in told[0]
+    assert "model" in faults[0]
+
+
+def test_the_study_is_copied_or_selected(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    studio.browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    studio.browser.click("#copy")
+    studio.settle()
+    study = studio.browser.run("page.$('yaml').value")
+    assert studio.browser.run("window.copied") == study and study.startswith("task:")
+    studio.browser.run("navigator.clipboard.writeText = () => Promise.reject()")
+    studio.browser.click("#copy")
+    studio.settle("the browser lets no page copy here")
+    assert studio.browser.run("getSelection().toString()") == study
+
+
+def test_a_picture_dropped_on_a_card_is_the_next_one(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    studio.drag((100, 80))
+    slots = studio.slots
+    studio.browser.run(DROP)
+    studio.browser.wait("page.canvases[0].image.width === 7")
+    studio.settle()
+    assert studio.slots == slots
+    studio.browser.click("#undo")
+    studio.settle()
+    assert studio.draft["marks"] == []
 
 
 def test_the_slider_shows_what_there_is_after_each_stage(studio: OpenStudio, scene: Path) -> None:
@@ -264,8 +301,8 @@ def test_who_is_let_in(studio: OpenStudio, path: str, headers: dict[str, str], s
     request = urllib.request.Request(address, data, headers)
     try:
         with urllib.request.urlopen(request) as response:
-            told = response.status
+            code = response.status
     except urllib.error.HTTPError as exc:
-        told = exc.code
+        code = exc.code
         exc.close()
-    assert told == status
+    assert code == status

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -68,6 +69,17 @@ def test_a_study_begins_with_its_first_question(run: RunFolder, tmp_path: Path) 
     assert draft.stages[0].node["radius"] == 28 and draft.model in desk.models
 
 
+def test_two_pictures_are_two_pictures_of_one_question(tmp_path: Path) -> None:
+    files = [tmp_path / "left.png", tmp_path / "right.png"]
+    for size, file in enumerate(files, 8):
+        Image.new("RGB", (size, size)).save(file)
+    desk = Desk(tmp_path)
+    shown = desk.render(open_draft(desk, files))
+    assert [view["width"] for view in shown["views"]] == [8, 9]
+    with pytest.raises(RunError, match=r"none\.png: there is no such picture"):
+        open_draft(desk, [files[0], tmp_path / "none.png"])
+
+
 def test_what_is_not_there_is_told(run: RunFolder, tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     with pytest.raises(RunError, match="no sample 'nobody'; it has 2, such as shape"):
@@ -75,8 +87,11 @@ def test_what_is_not_there_is_told(run: RunFolder, tmp_path: Path) -> None:
     sample = next(iter(run.samples.values())).id
     with pytest.raises(RunError, match="no contestant 'zoomd'; did you mean 'zoomed'"):
         open_draft(desk, [run.path, Path(sample), Path("zoomd")])
-    for what, told in ((run.path, "name one of its 2 samples"), (Path("x.jpg"), "no such picture")):
-        with pytest.raises(RunError, match=told):
+    for what, sentence in (
+        (run.path, "name one of its 2 samples"),
+        (Path("x.jpg"), "no such picture"),
+    ):
+        with pytest.raises(RunError, match=sentence):
             open_draft(desk, [what])
     with pytest.raises(ConfigError, match="--model small: write a node"):
         open_draft(desk, [], ["small"])
@@ -110,4 +125,7 @@ def test_a_card_of_the_report_opens_in_the_studio(run: RunFolder, tmp_path: Path
 def test_show_names_the_studio(run: RunFolder) -> None:
     sample = next(iter(run.samples.values())).id
     shown = CliRunner().invoke(app, ["show", str(run.path), sample])
-    assert f"looktwice studio {run.path} {sample}" in shown.output
+    command = f"looktwice studio {run.path} {sample}"
+    assert command in shown.output
+    (page,) = (run.path / "show").glob("*.html")
+    assert command in page.read_text("utf-8")

@@ -123,6 +123,8 @@ def test_every_setting_of_every_class_has_a_form() -> None:
     forms = CATALOG["forms"]
     assert forms["specialists.maps.DepthAnything"]["weights"]
     assert not forms["specialists.maps.DepthCue"]["weights"]
+    assert forms["specialists.answers.MostSimilar"]["weights"]
+    assert not forms["specialists.answers.MatchedPoint"]["weights"]
     for form in forms.values():
         assert form["says"]
         assert {setting["kind"] for setting in form["settings"]} <= kinds
