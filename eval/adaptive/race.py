@@ -268,23 +268,28 @@ def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
     return path
 
 
+def read_races(run: RunScores) -> list[RaceNode]:
+    """The races that a run has on disk. Raises RunError for a damaged file."""
+    path = run.folder.path / FILE
+    try:
+        return read_as(list[RaceNode], read_file(path)) if path.exists() else []
+    except (OSError, ValueError) as exc:
+        raise RunError(
+            f"{path}: it cannot be read ({exc}); a run with `choose.by=race` writes it again"
+        ) from exc
+
+
 def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
     """The table of the races that runs have on disk, and what is said above it. Raises RunError for
     a damaged file."""
-    lines, sentences = list[tuple[str, ...]](), list[str]()
-    for run in runs:
-        path = run.folder.path / FILE
-        try:
-            races = read_as(list[RaceNode], read_file(path)) if path.exists() else []
-        except (OSError, ValueError) as exc:
-            raise RunError(
-                f"{path}: it cannot be read ({exc}); a run with `choose.by=race` writes it again"
-            ) from exc
-        for race in races:
-            for arm in race["arms"]:
-                lines.append((race["task"], *(arm.get(name, "") for name in HEADER[1:])))
-            sentences.append(race["said"])
-    return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
+    races = [race for run in runs for race in read_races(run)]
+    lines = [
+        (race["task"], *(arm.get(name, "") for name in HEADER[1:]))
+        for race in races
+        for arm in race["arms"]
+    ]
+    said = [race["said"] for race in races]
+    return TextTable(HEADER, lines, text_columns=2), "\n".join([*said, NOTE])
 
 
 def _lines(result: RaceResult, most: int = 0) -> list[tuple[str, ...]]:

@@ -17,6 +17,7 @@ from html import escape
 from random import Random
 from typing import Any
 
+from looktwice.eval.adaptive.race import read_races
 from looktwice.eval.analysis.factors import ALL_TASKS, BESIDE, LevelEffect, sweep_effects
 from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
 from looktwice.eval.display.table import Table, judge_lines
@@ -133,9 +134,13 @@ class Finding:
 
 def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
     """What the runs of a table found, from the analyses that the table has; `flips` samples are
-    drawn with the seed."""
+    drawn with the seed. A run that chose its questions is told by its races alone."""
     tasks, chosen, evidence = list[TaskFinding](), tuple[Flip, ...](), ""
+    notes = list[str]()
     for run in scored.scores:
+        if run.folder.facts.get("chosen_by"):  # its arms share no samples
+            notes += [f"{race['said']}." for race in read_races(run)]
+            continue
         study = OneChange(scored, run)
         for task in study.tables:
             without = task.without.label if task.without else ""
@@ -145,7 +150,7 @@ def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
         if not chosen:
             chosen, evidence = _flips(study, flips, seed)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
-    return Finding(tuple(tasks), tuple(_beside(scored)), chosen, evidence)
+    return Finding(tuple(tasks), (*notes, *_beside(scored)), chosen, evidence)
 
 
 def _beside(scored: Table) -> Iterator[str]:

@@ -189,25 +189,24 @@ def run(
 
 
 def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:
-    """Print the table of a run, write its report, and say who won where it was a race."""
+    """Print what a run found and its races, and write its report."""
     from looktwice.eval.adaptive.discovery import Discovery
-    from looktwice.eval.adaptive.race import NOTE, race_table, save_races, say_race
+    from looktwice.eval.adaptive.race import NOTE, race_table, save_races
     from looktwice.eval.adaptive.runs import Races
     from looktwice.eval.display.table import score_table
     from looktwice.eval.page.conversations import sample_images
     from looktwice.eval.report import write_report
 
-    scored, searched = score_table([run], plan=plan), isinstance(steering, Discovery)
-    if not searched:  # its arms were asked different samples, which the race compares
-        print_table(scored, kind)
+    races = save_races(run, steering.results) if isinstance(steering, Races) else None
+    scored = score_table([run], plan=plan)
+    print_table(scored, kind)
     images = sample_images({arm.task_id: arm.task for arm in plan.points})
     page = write_report(scored, run, images, again=False)
     say(f"report: {page}; with every picture: looktwice view")
-    if isinstance(steering, Races):
-        print_text_table(race_table(steering.results, 8 * searched), "the race", NOTE)
-        for result in steering.results:
-            say(say_race(result))
-        say(f"race: {save_races(run, steering.results)}")
+    if races:
+        most = 8 * isinstance(steering, Discovery)
+        print_text_table(race_table(steering.results, most), "the race", NOTE)
+        say(f"race: {races}")
 
 
 def allow(

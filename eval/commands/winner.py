@@ -20,14 +20,8 @@ def finish_discovery(study: Any, allow: Sequence[str]) -> None:
     steering, folder = study.steering, RunFolder(study.folder)
     for number, winner in enumerate(steering.winners):
         path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
-        more = "".join(
-            f"; {part}"
-            for part in (
-                _say_styles(study, winner, path, allow),
-                _say_cost(steering, folder, winner),
-            )
-            if part
-        )
+        parts = _say_styles(study, winner, path, allow), _say_cost(steering, folder, winner)
+        more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
         say(f"the winner of {winner.arm.task_name} as a study: {path}")
 

@@ -260,57 +260,51 @@ def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
 
 @dataclass(frozen=True)
 class JudgePass:
-    """One kind of question to a judge: of the points and cases that it covers it asks `ask`, and
-    `parse` reads the answer.
+    """One kind of question to a judge: of the tasks with this `scorer` (None: of all but
+    descriptions) it asks about the cases that it `covers`, and `parse` reads the answer.
 
     Raise `version` when the wording changes: the replies are then judged again. A pass that is
     `named` runs only where it is asked for by name.
     """
 
     name: str
-    covers_point: Callable[[PointRow], bool]
+    scorer: type | None
     covers: Callable[[JudgeCase], bool]
     ask: Callable[[JudgeCase], Message]
     parse: Callable[[str, JudgeCase], JudgeVerdict]
     version: int = 1
     named: bool = False
 
+    def covers_point(self, point: PointRow) -> bool:
+        """Whether the arm is of such a task."""
+        use = (point.facts.get("scorer") or {}).get("use")
+        if self.scorer is None:
+            return bool(use != public_path(VideoScorer))
+        return bool(use == public_path(self.scorer))
+
 
 PASSES: Mapping[str, JudgePass] = {
     judging.name: judging
     for judging in (
-        JudgePass(
-            DESCRIPTION_PASS,
-            lambda point: _is_scored_by(VideoScorer, point),
-            lambda case: True,
-            ask_video,
-            parse_video,
-        ),
+        JudgePass(DESCRIPTION_PASS, VideoScorer, lambda case: True, ask_video, parse_video),
         JudgePass(
             REASONING_PASS,
-            lambda point: _is_scored_by(TwiceScorer, point),
+            TwiceScorer,
             lambda case: bool(case.solution.get("clues") and case.solution.get("truth")),
             ask_reasoning,
             parse_reasoning,
         ),
         JudgePass(
             UNREADABLE_PASS,
-            lambda point: not _is_scored_by(VideoScorer, point),
+            None,
             lambda case: case.scored.verdict is Verdict.UNREADABLE,
             partial(ask_every, why=", and a program could not read its reply"),
             parse_unreadable,
         ),
-        JudgePass(
-            EVERY_PASS,
-            lambda point: not _is_scored_by(VideoScorer, point),
-            lambda case: True,
-            ask_every,
-            parse_unreadable,
-            named=True,
-        ),
+        JudgePass(EVERY_PASS, None, lambda case: True, ask_every, parse_unreadable, named=True),
         JudgePass(
             STEPS_PASS,
-            lambda point: _is_scored_by(TwiceScorer, point),
+            TwiceScorer,
             lambda case: bool(case.solution.get("steps")),
             ask_steps,
             parse_steps,
@@ -332,14 +326,10 @@ def choice_lines(sample: Sample) -> list[str]:
 
 
 def _prompt(lines: list[str], case: JudgeCase, end: str) -> str:
-    reply = case.reply.replace("</reply>", "</ reply>")
+    reply = re.sub(r"</(?=\s*reply)", "</ ", case.reply, flags=re.I)
     question = f"The question was: {case.sample.question}"
     return "\n".join((*lines, question, FENCE, f"<reply>\n{reply}\n</reply>", end))
 
 
 def _answer_kind(sample: Sample) -> str:
     return kind_of(sample.question, str(sample.meta.get("subtask", "")))
-
-
-def _is_scored_by(scorer: type, point: PointRow) -> bool:
-    return (point.facts.get("scorer") or {}).get("use") == public_path(scorer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import ceil, floor, sqrt
@@ -53,15 +53,9 @@ def stretched(size: Size, side: int, patch: int, tokens: int = 0, linear: bool =
 def cut(size: Size, side: int, patch: int) -> Layout:
     """The square in the middle, as high as the shorter side."""
     short, long = min(size), max(size)
-    resized = tuple(side if length == short else int(side * long / short) for length in size)
-    offset = tuple(-((length - side) // 2) for length in resized)
-    return Layout(
-        (resized[0], resized[1]),
-        (side, side),
-        (side // patch) ** 2,
-        patch,
-        offset=(offset[0], offset[1]),
-    )
+    width, height = (side if n == short else int(side * long / short) for n in size)
+    offset = -((width - side) // 2), -((height - side) // 2)
+    return Layout((width, height), (side, side), (side // patch) ** 2, patch, offset=offset)
 
 
 def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: bool) -> Layout:
@@ -106,8 +100,8 @@ def rows_of_patches(size: Size, patch: int, longest: int) -> Layout:
 
 def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
     """At its own size within bounds, and as many tokens for every size."""
-    scaled = _on_longest(size, longest) if max(size) > longest else size
-    whole = (max(shortest, scaled[0]), max(shortest, scaled[1]))
+    width, height = _on_longest(size, longest) if max(size) > longest else size
+    whole = max(shortest, width), max(shortest, height)
     return Layout(whole, whole, tokens, patch, filter="bilinear")
 
 
@@ -119,15 +113,7 @@ def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: i
         off, large = abs(ratio - across / down), size[0] * size[1] > tile**2 * across * down / 2
         if off < nearest or (off == nearest and large):
             nearest, best = off, (across, down)
-    several = best != (1, 1)
-    return Layout(
-        (tile * best[0], tile * best[1]),
-        (tile, tile),
-        tokens * (best[0] * best[1] + several),
-        patch,
-        best,
-        overview=(tile, tile) if several else None,
-    )
+    return _stretched_tiles(best, tile, tokens, patch)
 
 
 def tiles_of_list(
@@ -145,12 +131,7 @@ def tiles_of_list(
 
     grid = max(grids, key=worth)
     frame = (tile * grid[0], tile * grid[1])
-    by_width, by_height = frame[0] / width, frame[1] / height
-    whole = (
-        (frame[0], min(frame[1], ceil(height * by_width)))
-        if by_width < by_height
-        else (min(frame[0], ceil(width * by_height)), frame[1])
-    )
+    whole = _within(size, frame, ceil)
     cells = tile // patch
     across, down = cells * grid[0], cells * grid[1]
     if width / height > across / down:
@@ -181,42 +162,40 @@ def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: in
     else:
         down = ceil(via[1] / tile)
         grid = ceil(int(down * tile * ratio) / tile), down
-    several = grid != (1, 1)
-    return Layout(
-        (tile * grid[0], tile * grid[1]),
-        (tile, tile),
-        tokens * (grid[0] * grid[1] + several),
-        patch,
-        grid,
-        overview=(tile, tile) if several else None,
-        via=via,
-        filter="lanczos",
-    )
+    return replace(_stretched_tiles(grid, tile, tokens, patch), via=via, filter="lanczos")
 
 
 def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
     """In the upper left corner of the canvas of at most `most` tiles that enlarges least, or else
     shrinks least."""
-
-    def scale(grid: Grid) -> float:
-        return min(tile * grid[1] / size[1], tile * grid[0] / size[0])
-
-    grids = _grids(most)
-    larger = [scale(grid) for grid in grids if scale(grid) >= 1]
-    chosen = min(larger) if larger else max(map(scale, grids))
-    grid = min(
-        (grid for grid in grids if scale(grid) == chosen),
+    width, height = size
+    scales = {grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _grids(most)}
+    larger = (scale for scale in scales.values() if scale >= 1)
+    chosen = min(larger, default=max(scales.values()))
+    across, down = min(
+        (grid for grid, scale in scales.items() if scale == chosen),
         key=lambda grid: (grid[0] * grid[1], grid[1]),
     )
-    room = [min(max(side, tile), tile * count) for side, count in zip(size, grid, strict=True)]
+    room = min(max(width, tile), tile * across), min(max(height, tile), tile * down)
+    whole, count = _within(size, room, floor), tokens * across * down
+    return Layout(whole, (tile, tile), count, patch, (across, down), filter="bilinear")
+
+
+def _stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> Layout:
+    """All tiles of a grid and, where there are several, once more the whole."""
+    across, down = grid
+    square, several = (tile, tile), grid != (1, 1)
+    count = tokens * (across * down + several)
+    overview = square if several else None
+    return Layout((tile * across, tile * down), square, count, patch, grid, overview=overview)
+
+
+def _within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size:
+    """As large as there is room, in proportion; the side that does not fill it is `rounded`."""
     across, down = room[0] / size[0], room[1] / size[1]
-    whole = (
-        (room[0], min(floor(size[1] * across) or 1, room[1]))
-        if across < down
-        else (min(floor(size[0] * down) or 1, room[0]), room[1])
-    )
-    count = tokens * grid[0] * grid[1]
-    return Layout(whole, (tile, tile), count, patch, grid, filter="bilinear")
+    if across < down:
+        return room[0], min(room[1], rounded(size[1] * across) or 1)
+    return min(room[0], rounded(size[0] * down) or 1), room[1]
 
 
 def _grids(most: int) -> list[Grid]:

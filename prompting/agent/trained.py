@@ -7,6 +7,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -176,11 +177,15 @@ class CodeCalls(TaggedCalls):
             arguments = read_code(code)
             if not any(arguments.values()):
                 raise ValueError("no operation in it")
-        except (SyntaxError, ValueError, TypeError, RecursionError) as exc:
-            arguments = {"steps": [f"code (it is read, not run: {str(exc)[:80]})"]}
-        return ToolCall(name, self.tool, json.dumps(arguments))
+            written = json.dumps(arguments)
+        except UNREADABLE as exc:
+            why = str(exc) or type(exc).__name__
+            written = json.dumps({"steps": [f"code (it is read, not run: {why[:80]})"]})
+        return ToolCall(name, self.tool, written)
 
 
+UNREADABLE = SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError
+"""What `ast` raises for hostile code, such as a hundred thousand signs before a number."""
 TRANSPOSED = {
     "FLIP_LEFT_RIGHT": "mirror",
     "FLIP_TOP_BOTTOM": "flip",
@@ -193,8 +198,7 @@ TRANSPOSED = {
 def read_code(code: str) -> dict[str, Any]:
     """The arguments of `Edit` for which Python code stands. Raises SyntaxError, and ValueError for
     what is no operation of its vocabulary."""
-    numbers, steps = dict[str, Any](), list[str]()
-    box, enhancer = None, ""
+    numbers, steps, box, enhancer = dict[str, Any](), list[str](), None, ""
     nodes = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign | ast.Call))
     for node in sorted(nodes, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0)):
         if isinstance(node, ast.Assign):
@@ -220,14 +224,12 @@ def read_code(code: str) -> dict[str, Any]:
 def _bound(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The names to which an assignment gives constants, and these."""
     target = node.targets[0]
-    try:
+    with suppress(ValueError, TypeError):
         value = _value(node.value, numbers)
-    except (ValueError, TypeError):
-        return {}
-    if isinstance(target, ast.Tuple) and isinstance(value, list):
-        names = [ast.unparse(name) for name in target.elts]
-        return dict(zip(names, value, strict=False))
-    return {ast.unparse(target): value}
+        if isinstance(target, ast.Tuple) and isinstance(value, list):
+            return dict(zip(map(ast.unparse, target.elts), value, strict=False))
+        return {ast.unparse(target): value}
+    return {}
 
 
 def _value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from looktwice.pipelines.models.processors import Size
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.views.resize import resize_view
+from looktwice.prompting.views.resize import resize_view, scale_size
 
 STEPS = 64  # sizes that are tried of a view, each a 64th less of its sides
 
@@ -46,7 +46,7 @@ class TokenBudget(Ranged, WithoutModel):
         """The state with its views at these sizes."""
         rule, options = image_rule(self.model), list[list[Option]]()
         for view in state.views:
-            sizes = [_scaled(view.size, step / STEPS) for step in range(STEPS, 0, -1)]
+            sizes = [scale_size(view.size, step / STEPS) for step in range(STEPS, 0, -1)]
             options.append([Option(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
         chosen = self._within(options)
         with naming(state.sample):
@@ -72,8 +72,3 @@ class TokenBudget(Ranged, WithoutModel):
             if len(chosen) == len(options) and sum(o.tokens for o in chosen) <= self.tokens:
                 return chosen
         return []
-
-
-def _scaled(size: Size, scale: float) -> Size:
-    width, height = size
-    return max(1, round(width * scale)), max(1, round(height * scale))

@@ -79,7 +79,7 @@ class LongestSide(SizeRule):
 
     def size(self, width: int, height: int) -> Size:
         factor = self.pixels / max(width, height)
-        return _scale((width, height), factor if self.grow else min(1.0, factor))
+        return scale_size((width, height), factor if self.grow else min(1.0, factor))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Megapixels(SizeRule):
     def size(self, width: int, height: int) -> Size:
         now = width * height / 1e6
         wanted = min(max(now, self.least), self.most)
-        return _scale((width, height), math.sqrt(wanted / now))
+        return scale_size((width, height), math.sqrt(wanted / now))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class OpenAITiles(SizeRule):
         short = self.short / (min(width, height) * inside)
         if not self.grow:
             short = min(1.0, short)
-        return _scale((width, height), inside * short)
+        return scale_size((width, height), inside * short)
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class OpenAIPatches(SizeRule):
         factor = math.sqrt(self.budget * self.patch**2 / (width * height))
         sides = (width * factor / self.patch, height * factor / self.patch)
         whole = min((math.floor(n) / n for n in sides if n >= 1), default=1.0)
-        return _scale((width, height), factor * whole)
+        return scale_size((width, height), factor * whole)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class ClaudePatches(SizeRule):
         steps = range(1, math.ceil(self.edge / self.patch) + 1)
         whole = {n * self.patch / side for n in steps for side in (width, height)}
         for factor in sorted(whole | {most}, reverse=True):
-            size = _scale((width, height), factor)
+            size = scale_size((width, height), factor)
             if factor <= most and _count_patches(size, self.patch) <= self.budget:
                 return size
         return 1, 1
@@ -250,7 +250,8 @@ def resize_view(view: View, size: Size, pillow: Image.Resampling | None = None) 
     return view.transform(picture, Affine.resize(size[0] / view.size[0], size[1] / view.size[1]))
 
 
-def _scale(size: Size, factor: float) -> Size:
+def scale_size(size: Size, factor: float) -> Size:
+    """The size so many times as large, in whole pixels."""
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 

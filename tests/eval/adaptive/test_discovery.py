@@ -89,12 +89,16 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.dear
 def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) -> None:
     told = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     (race,) = json.loads(Path("runs/s/race.json").read_text())
     assert race["winner"].startswith("plain") and "no look" not in race["winner"]
     assert race["held_out"]["rival"] == "plain [no look]" and race["said"] in told
     assert "confirmed on " in told and "under 2 marker styles" in told
+    opening = Path("runs/s/report.md").read_text().partition("\n## ")[0]
+    assert "held-out samples" in opening  # arms that share no samples are not compared there
+    assert " is right on " not in opening and " variants " not in opening
     searched, styled = (RunFolder(Path("runs", name)) for name in ("s", "s-winner-styles"))
     number = len(searched.records()) + len(styled.records())
     assert 60 < number <= 150
@@ -110,6 +114,7 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert "few to tell" in looktwice("discover", study, "--budget", 40, "name=b", code=2)
 
 
+@pytest.mark.dear
 def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
     def end(out: str, *stops: int) -> tuple[str, int, int]:
         written = 0

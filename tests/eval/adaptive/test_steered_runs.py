@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from looktwice.eval.adaptive.runs import Races, Staircases
+from looktwice.eval.analysis.finding import find
 from looktwice.eval.cli import app
+from looktwice.eval.display.table import score_table
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import Study
@@ -103,6 +105,7 @@ def test_what_shares_a_group_is_not_held_out_from_it() -> None:
 def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path) -> None:
     summary = steered(study, Staircases(Along("size"), questions=12))
     assert summary.written == 24 == len(RunFolder(summary.folder).records())
+    assert not find(score_table([summary.folder])).tasks  # its arms share no samples
     wide = Staircases(Along("size"), questions=40, width=1000.0)
     assert steered(study, wide, out="wide").written == 20
     with pytest.raises(RunError, match="what a staircase asked, and a race chooses otherwise"):

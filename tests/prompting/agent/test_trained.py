@@ -51,6 +51,12 @@ def test_golden_conversations(case: dict[str, Any]) -> None:
     assert "K" in str(arm.read(after, NoModel()).answer)
 
 
+@pytest.mark.parametrize("code", [f"x = {'-' * 100_000}1", f"image.rotate({'9' * 400})"])
+def test_code_that_no_reader_bears_is_refused(code: str) -> None:
+    ((call,), _) = CodeCalls().read_calls(Reply(f"<code>{code}</code>"), 3)
+    assert "it is read, not run" in call.arguments
+
+
 @pytest.mark.parametrize(("code", "read"), CASES["code"])
 def test_code_is_read_and_never_run(code: str, read: dict[str, Any] | str) -> None:
     agent = Agent({"edit": Edit()}, protocol=CodeCalls())

@@ -79,6 +79,7 @@ def reference_tokens(counted: Any, processor: Any, made: Any, tiles: int, size: 
 
 
 @pytest.mark.parametrize(("model", "name", "settings", "counted"), PROCESSORS)
+@pytest.mark.dear
 def test_pixels_and_tokens_are_those_of_transformers(
     model: str, name: str, settings: dict[str, Any], counted: Any
 ) -> None:
