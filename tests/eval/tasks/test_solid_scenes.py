@@ -164,6 +164,7 @@ def test_published_rows_and_sidecars_follow_from_what_is_drawn_here(
         assert re.fullmatch(QUESTIONS_3D[kind.name], row["question"]), row["question"]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("official", [False, True])
 @pytest.mark.parametrize("name", FIVE)
 def test_keys_follow_from_the_sidecar(name: str, official: bool) -> None:
@@ -188,6 +189,7 @@ def view_of(scene: Scene) -> View:
 COARSE = 0.06  # a share of few pixels differs so much between sizes, at most
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", FIVE[:1])
 def test_identities_show_as_much_of_each_solid_as_is_promised(name: str) -> None:
     least, hidden = list[float](), list[float]()
@@ -203,6 +205,7 @@ def test_identities_show_as_much_of_each_solid_as_is_promised(name: str) -> None
     assert min(hidden) < 0.9 - COARSE
 
 
+@pytest.mark.dear
 def test_official_pairs_are_never_alike_and_ours_are_half_of_the_time() -> None:
     name = "form_constancy_3d"
     assert {scene.answer for scene in scenes(name, 24, official=True)} == {"No"}
@@ -317,6 +320,7 @@ SPECIALISTS: dict[str, tuple[int, Callable[[Truth], Stage]]] = {
 }
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("kind", SPECIALISTS)
 def test_a_specialist_that_is_given_the_truth_is_always_right(kind: str) -> None:
     n, stage = SPECIALISTS[kind]
