@@ -167,7 +167,7 @@ def studio(
     what: Annotated[
         list[Path],
         typer.Argument(
-            metavar="[IMAGE | RUN SAMPLE | STUDY]",
+            metavar="[IMAGE ... | RUN SAMPLE | STUDY]",
             help="What to begin with; without it, drop a picture on the page.",
             autocompletion=complete_config,
         ),

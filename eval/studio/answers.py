@@ -21,7 +21,8 @@ from looktwice.pipelines.json_input import CLOSED, read_as
 SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
 FAULTS = (ConfigError, RunError, TaskError, ValueError, LookupError, OSError)
 """What may be wrong with what is asked, which the page tells."""
-LINE = re.compile(r"[0-9a-f]{16}\.jsonl: .*\s+line 1: ")  # of a file that nobody wrote by hand
+LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")  # that nobody wrote by hand
+PLACE = re.compile("(?:`|the )?(question|choices|answer|draws)\\b")
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,12 @@ def answer(desk: Desk, what: str, data: bytes) -> Any:
 def say_faults(desk: Desk, exc: Exception) -> list[str]:
     """What is wrong, in sentences that begin with a place, without the folder's name."""
     faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
-    own = [printable(fault).replace(f"{desk.folder}/", "") for fault in faults]
-    return [LINE.sub("", fault) for fault in own]
+    sentences = list[str]()
+    for fault in faults:
+        sentence = LINE.sub("", printable(fault).replace(f"{desk.folder}/", ""))
+        place = PLACE.match(sentence)
+        sentences.append(f"{place[1]}: {sentence}" if place else sentence)
+    return sentences
 
 
 def read_file(name: str) -> str:

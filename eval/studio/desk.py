@@ -244,6 +244,7 @@ class Desk:
     def pack(self, draft: Draft) -> bytes:
         """A zip file of a folder with the study, its question and its pictures, which `looktwice
         run` takes. Raises ConfigError, ValueError."""
+        self.render(draft)  # tells what is wrong with it
         row = self._row(draft)
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:

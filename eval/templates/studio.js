@@ -126,6 +126,7 @@ class Studio {
   async changed() {
     this.moved ||= performance.now();
     this.isWanted = true;
+    this.$("strip").classList.add("past");
     if (this.isOnItsWay) return;
     this.isOnItsWay = true;
     this.count(1);
@@ -135,6 +136,7 @@ class Studio {
       this.moved = 0;
       if (!this.draft.images.length) continue;
       const shown = await this.try(() => this.talk.post("render", { draft: this.draft, after: this.after }));
+      this.root.dataset.stale = shown ? "" : "1"; // what was shown stays, and is of an earlier state
       if (shown) await this.show(shown, since);
     }
     this.isOnItsWay = false;
@@ -179,7 +181,8 @@ class Studio {
     this.$("sent-title").textContent = shown.sent ? "What is sent" : "What there is to be sent";
     this.$("words").replaceChildren(...shown.words.map(({ role, parts }) => el("div", { class: "turn", tabindex: "0" }, `[${role}]\n${parts.map((p) => (typeof p === "number" ? `[view ${p + 1}]` : p)).join("\n")}`)));
     this.$("notes").replaceChildren(...shown.notes.map((note) => el("li", {}, note)));
-    this.$("amount").textContent = `${shown.amount}${shown.answer ? `; the stages answer ${shown.answer}` : ""}`;
+    const answered = shown.answer ? `; the stages answer ${shown.answer}` : "";
+    this.$("amount").textContent = this.after === null ? `${shown.amount}; tokens by a rule of thumb${answered}` : "Ask sends what stands behind all stages";
     if (this.root.ownerDocument.activeElement !== this.$("yaml")) this.$("yaml").value = shown.yaml;
     Object.assign(this.$("after"), { max: stages.length, value: this.after ?? stages.length });
     this.$("after-name").textContent = this.after === null ? "all" : this.after ? stages[this.after - 1].slot : "none";
@@ -207,28 +210,30 @@ class Studio {
     this.$("each").hidden = this.variants().size < 2;
     this.$("rows").replaceChildren(...this.rows.map((row) => el("li", {}, ...row.shas.map((sha) => el("img", { src: this.talk.picture(sha), alt: sha.slice(0, 12), title: sha })),
       el("b", {}, row.answer ?? "no answer"), " ", el("span", { class: row.verdict }, row.verdict === "hidden" ? "(no key)" : row.verdict), row.why ? ` (${row.why})` : "", ` replied: ${row.reply} `,
-      el("span", { class: "soft" }, Object.entries(row.changes).map(([place, value]) => `${place}=${JSON.stringify(value)}`).join(", "), row.draw ? ` draw ${row.draw + 1}` : ""))));
+      el("span", { class: "soft" }, Object.entries({ ...this.changesFrom(this.rows[0].stages, row.stages), ...row.changes }).map(([place, value]) => `${place}=${JSON.stringify(value)}`).join(", "), row.draw ? ` draw ${row.draw + 1}` : ""))));
   }
 
   /** The stages of the rows that were asked as they stood, each once. */
   variants() { return new Set(this.rows.filter(({ changes }) => !Object.keys(changes).length).map(({ stages }) => JSON.stringify(stages))); }
 
-  /** The answers along one slider, for nine of its values. */
-  async askAlong(place, { min, max, step }) {
-    const values = [...new Set([...Array(9).keys()].map((n) => Number((Math.round((min + (max - min) * n / 8) / step) * step).toFixed(4))))].filter((value) => value > 0 || min < 0);
-    const sweep = { [place]: values };
+  /** The answers along one slider: for the value that it has, which a sweep begins with, and some over its range. */
+  async askAlong(place, { min, max, step, now }) {
+    const steps = [...Array(9).keys()].map((n) => Number((Math.round((min + (max - min) * n / 8) / step) * step).toFixed(4)));
+    const values = [...new Set([now, ...steps])].filter((value) => value > 0 || min < 0).sort((a, b) => a - b);
+    const sweep = { [place]: [...values.filter((value) => value === now), ...values.filter((value) => value !== now)] };
     const rows = await this.try(() => this.talk.post("ask", { draft: { ...this.draft, draws: 1, sweep, each: [] } }));
-    if (rows) this.drawStrip(place, values, rows, sweep);
+    if (rows) this.drawStrip(place, values, values.map((value) => rows[sweep[place].indexOf(value)]), sweep);
   }
 
   drawStrip(place, values, rows, sweep) {
+    this.$("strip").classList.remove("past");
     const answers = [...new Set(rows.map(({ answer }) => answer))], colors = ["#0072b2", "#d55e00", "#009e73", "#b0578f", "#8a6d00"];
     const cells = rows.map((row, n) => el("div", { style: `border-color: ${colors[answers.indexOf(row.answer) % colors.length]}`, title: `${row.reply} (${row.verdict})` },
-      el("b", {}, row.answer ?? "–"), el("br"), String(values[n])));
+      el("b", { class: row.verdict }, row.answer ?? "–"), el("br"), String(values[n])));
     const turns = rows.filter((row, n) => n && row.answer !== rows[n - 1].answer).length;
     this.$("strip").replaceChildren(el("h3", {}, `The answer along ${place}`), el("div", { class: "cells" }, ...cells),
       el("p", { class: "soft" }, turns ? `it changes ${turns === 1 ? "once" : `${turns} times`} over ${rows.length} values` : `the same answer at all ${rows.length} values`),
-      el("button", { type: "button", id: "sweep", click: () => { this.draft.sweep = sweep; this.changed(); } }, "as sweep:"));
+      el("button", { type: "button", id: "sweep", click: () => { this.draft.sweep = sweep; this.changed(); } }, "as sweep"));
   }
 
   /** What each asked variant changes in the first one, as `each` of a study takes it. */
@@ -236,23 +241,25 @@ class Studio {
     const [first, ...others] = [...this.variants()].map((text) => JSON.parse(text));
     this.draft.stages = structuredClone(first);
     this.redraw();
-    return others.map((stages) => {
-      const changes = {};
-      for (const { slot, node } of first) {
-        const changed = stages.find((stage) => stage.slot === slot)?.node;
-        if (!changed) changes[`stages.${slot}`] = null;
-        else if (changed.use !== node.use) changes[`stages.${slot}`] = changed;
-        else for (const setting of this.forms[node.use]?.settings ?? []) {
-          const { name } = setting;
-          if (!same(changed[name], node[name])) changes[`stages.${slot}.${name}`] = changed[name] ?? setting.default;
-        }
+    return others.map((stages) => this.changesFrom(first, stages));
+  }
+
+  changesFrom(first, stages) {
+    const changes = {};
+    for (const { slot, node } of first) {
+      const changed = stages.find((stage) => stage.slot === slot)?.node;
+      if (!changed) changes[`stages.${slot}`] = null;
+      else if (changed.use !== node.use) changes[`stages.${slot}`] = changed;
+      else for (const setting of this.forms[node.use]?.settings ?? []) {
+        const { name } = setting;
+        if (!same(changed[name], node[name])) changes[`stages.${slot}.${name}`] = changed[name] ?? setting.default;
       }
-      stages.forEach(({ slot, node }, number) => {
-        if (first.some((stage) => stage.slot === slot)) return;
-        changes[`stages.${slot}`] = number ? { ...node, after: stages[number - 1].slot } : { ...node, before: first[0].slot };
-      });
-      return changes;
+    }
+    stages.forEach(({ slot, node }, number) => {
+      if (first.some((stage) => stage.slot === slot)) return;
+      changes[`stages.${slot}`] = number ? { ...node, after: stages[number - 1].slot } : { ...node, before: first[0].slot };
     });
+    return changes;
   }
 
   // ---- the study

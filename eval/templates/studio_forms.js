@@ -50,14 +50,14 @@ function sliderOf(setting) {
 
 function number(setting, value, put, here, studio) {
   const { min, max, step } = sliderOf(setting);
-  const read = (text) => (text.trim() === "" ? (setting.null ? null : undefined) : Number(text));
+  const read = ({ value: text, validity }) => (validity.badInput ? "no number" : text.trim() === "" ? (setting.null ? null : undefined) : Number(text));
   const slider = el("input", { type: "range", min, max, step, "aria-label": `${setting.name}, slider`,
     input: () => { typed.value = slider.value; put(Number(slider.value)); } });
-  const typed = el("input", { type: "number", id: here, step: "any", placeholder: setting.null ? "null" : null,
-    input: () => { slider.value = typed.value; put(read(typed.value)); } });
+  const typed = el("input", { type: "number", id: here, step: "any", placeholder: setting.null ? "null" : setting.default,
+    input: () => { slider.value = typed.value; put(read(typed)); } });
   typed.value = slider.value = value ?? "";
   const along = el("button", { type: "button", title: "ask along this slider", "aria-label": `ask along ${setting.name}`,
-    click: () => studio.askAlong(here, { min, max, step }) }, "≈");
+    click: () => studio.askAlong(here, { min, max, step, now: Number(typed.value) }) }, "≈");
   return [slider, typed, along];
 }
 

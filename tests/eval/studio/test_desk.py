@@ -122,7 +122,13 @@ def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
     with pytest.raises(TaskError) as fault:
         desk.render(draft_of(desk, choices=("cat", "dog"), answer="Q"))
     (sentence,) = say_faults(desk, fault.value)
-    assert sentence.startswith("the answer 'Q' is none of the letters A, B")
+    assert sentence.startswith("answer: the answer 'Q' is none of the letters A, B")
+
+
+def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
+    far = Slot("zoom", {"use": "prompting.views.LongestSide", "pixels": 0})
+    with pytest.raises(ConfigError, match=r"stages\.zoom"):
+        desk.pack(draft_of(desk, stages=(far, *FIRST)))
 
 
 @pytest.mark.parametrize("text", ["", "stages:", "stages: {}", "stages: 3"])

@@ -141,7 +141,19 @@ def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, s
     fault = "stages.mark.radius: radius > 0 must hold"
     assert studio.set("stages.mark.radius", 0, fault) == marked
     assert studio.browser.text("[data-slot=mark] .fault").startswith(fault)
+    studio.browser.run("document.getElementById('stages.mark.radius').focus()")
+    studio.browser.press("e")
+    assert studio.settle("stages.mark.radius: ") == marked
     assert studio.set("stages.mark.radius", 10) == marked
+    for place, value, sentence in (
+        ("question", "", "question: `question` must be a text"),
+        ("draws", "-3", "draws: draws is -3"),
+    ):
+        before = studio.browser.run(f"page.$('{place}').value")
+        assert studio.set(place, value, sentence) == marked
+        assert studio.browser.text(f"[data-fault={sentence.partition(':')[0]}]")
+        assert studio.browser.run("page.root.dataset.stale") == "1"
+        studio.set(place, before)
     studio.set("stages.mark.color", "ret", "stages.mark: 'ret' is no colour; did you mean")
 
 
@@ -175,11 +187,11 @@ def test_it_asks_once_and_rows_become_a_study(
     studio.browser.click("#plain")
     studio.browser.click("[aria-label='ask along radius']")
     studio.settle()
-    assert len(studio.browser.run("[...document.querySelectorAll('.cells div')]")) == 8
+    assert len(studio.browser.run("[...document.querySelectorAll('.cells div')]")) == 9
     studio.browser.click("#sweep")
     studio.settle()
     values = studio.draft["sweep"]["stages.mark.radius"]
-    assert len(values) == 8 and values == sorted(values)
+    assert values[0] == 28 and len(values) == 9 and values[1:] == sorted(values[1:])
     assert "sweep:" in studio.browser.run("document.getElementById('yaml').value")
 
 
