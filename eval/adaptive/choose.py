@@ -14,7 +14,7 @@ from looktwice.eval.runs.steering import Steering
 
 def make_steering(config: Mapping[str, Any]) -> Steering | None:
     """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
-    RunError for a staircase that goes along nothing."""
+    RunError for a staircase that goes along nothing, and for styles that a search cannot try."""
     choose = dict(config.get("choose") or {})
     if not choose:
         return None
@@ -22,6 +22,14 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
     if by == "race":
         return Races(**choose)
     if by == "discovery":
+        from looktwice.prompting.markers.styles import DRAWINGS
+
+        styles = choose.get("styles", [])
+        if len(styles) == 1 or not DRAWINGS.keys() >= {*styles}:
+            raise RunError(
+                f"choose.styles are two or more of {', '.join(DRAWINGS)}, or [] for none; found"
+                f" {styles}"
+            )
         return Discovery(**choose)
     along = Along.of(config.get("thresholds") or {})
     if along is None:

@@ -254,10 +254,10 @@ class Races(Steering):
     def _compare(self, pair: Sequence[Arm], split: Split) -> Estimate | None:
         mine, theirs, shared = list[float](), list[float](), list[str]()
         for sample in split.kept:
-            value, other = (self.answers.get((arm.id, sample)) for arm in pair)
-            if value is not None and other is not None:
-                mine.append(value)
-                theirs.append(other)
+            first, second = (self.answers.get((arm.id, sample)) for arm in pair)
+            if first is not None and second is not None:
+                mine.append(first)
+                theirs.append(second)
                 shared.append(split.clusters[sample])
         return compare_paired(mine, theirs, shared) if shared else None
 

@@ -191,8 +191,8 @@ def tell_probes(asked: Asked) -> None:
     from looktwice.eval.records.records import RunError
     from looktwice.pipelines.disk import write_file
 
-    page, share = asked.page("probes.md"), float(asked.settings.get("held_out", 0.4))
-    if not 0.1 <= share <= 0.9:
+    page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
+    if not isinstance(share, float) or not 0.1 <= share <= 0.9:
         raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
     tell = partial(typer.echo, err=True)
     probed = probe_run(asked.run, asked.plugins, share, asked.settings.get("limit"), tell)
@@ -238,9 +238,10 @@ def tell_items(asked: Asked) -> None:
     from looktwice.pipelines.disk import dump_yaml, write_file
 
     values = response.item_values(asked.run)
-    n = int(asked.settings.get("n") or -(-len(values.units) // 10))
-    if not 1 <= n <= len(values.units):
-        raise RunError(f"n is 1 to {len(values.units)}, the items that all arms answered")
+    most = len(values.units)
+    n = asked.settings.get("n", -(-most // 10))
+    if not isinstance(n, int) or not 1 <= n <= most:
+        raise RunError(f"n is 1 to {most}, the items that all arms answered; found {n!r}")
     try:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:

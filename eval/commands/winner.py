@@ -90,7 +90,7 @@ def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str]) -> st
 def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
     """Tokens and money of an answer, of the winner and of the baseline; nothing for what asks no
     model."""
-    said = list[str]()
+    prices = list[str]()
     for arm in (winner.arm, winner.baseline):
         rows = folder.samples_of.get(arm.task_id, {})
         scored = [
@@ -102,5 +102,5 @@ def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
             return ""
         tokens = fmean(entry.tokens_in + entry.tokens_out for entry in scored)
         costs = [entry.cost for entry in scored if entry.cost is not None]
-        said.append(f"{tokens:,.0f} tokens" + (f", cost {fmean(costs):.2g}" if costs else ""))
-    return f"{said[0]} an answer (baseline {said[1]})"
+        prices.append(f"{tokens:,.0f} tokens" + (f", cost {fmean(costs):.2g}" if costs else ""))
+    return f"{prices[0]} an answer (baseline {prices[1]})"

@@ -134,12 +134,12 @@ def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iter
         scales.append(min(1.0, largest * layout.size[0] / view.size[0]))
     regions = [source_box(view, Box("", 0, 0, *view.size)) for view in views]
     for number, region in enumerate(regions):
-        for other, whole in enumerate(regions):
-            as_large = scales[number] <= scales[other] * AS_LARGE
+        for larger, whole in enumerate(regions):
+            as_large = scales[number] <= scales[larger] * AS_LARGE
             if region and whole and as_large and _is_part(region, whole):
                 yield (
                     f"view {number + 1} adds no pixels: as {model} sees them, it has no more of"
-                    f" what it shows than view {other + 1}"
+                    f" what it shows than view {larger + 1}"
                 )
                 break
 

@@ -15,6 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bench.bench_discover import BLANK, planted, search
+from looktwice.eval.adaptive.choose import make_steering
 from looktwice.eval.adaptive.discovery import Discovery, first_round
 from looktwice.eval.cli import app
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
@@ -139,6 +140,12 @@ def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) 
     assert {winner.arm.contestant for winner in ended.values()} == {"sees"}
     with pytest.raises(RunError, match="20 answers are too few to tell 4 arms apart on 80"):
         Study(load_plan(study), Path("b"), steering=Discovery(budget=30))()
+
+
+@pytest.mark.parametrize("styles", [["default", "nonsense"], ["default"]])
+def test_styles_that_cannot_be_tried_are_refused_before_anything_is_asked(styles: Any) -> None:
+    with pytest.raises(RunError, match=r"choose\.styles are two or more of default, "):
+        make_steering({"choose": {"by": "discovery", "styles": styles}})
 
 
 def failing(*names: str) -> Discovery:

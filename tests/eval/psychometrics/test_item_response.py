@@ -121,8 +121,9 @@ def test_the_command_writes_items_and_a_subset_of_them(tmp_path: Path) -> None:
     assert table["difficulty"].corr(table["right"]) < -0.95
     subset = yaml.safe_load((run / "subset.yaml").read_text())["tasks"]["pick"]["subset"]["ids"]
     assert len({*subset}) == 12 and {*subset} <= {f"s{number}" for number in range(60)}
-    refused = CliRunner().invoke(app, ["analyse", str(run), "items", "n=61"])
-    assert "n is 1 to 60" in refused.output
+    for n in ("61", "0", "abc"):
+        refused = CliRunner().invoke(app, ["analyse", str(run), "items", f"n={n}"])
+        assert "n is 1 to 60" in refused.output
     two = MadeRun(tmp_path / "runs" / "two")
     two.task("pick", ["A"] * 4)
     for name in ("one", "two"):
