@@ -7,7 +7,6 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -27,19 +26,14 @@ RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
 Form = dict[str, Any]
 
 
-@dataclass
 class Catalog:
     """The forms of all public stages and specialists, and of what may stand in their settings, by
     path."""
 
-    plugins: Sequence[str] = ()
-    forms: dict[str, Form] = field(default_factory=dict)
-    classes: dict[str, type] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.classes = {}
+    def __init__(self, plugins: Sequence[str] = ()) -> None:
+        self.forms, self.classes = dict[str, Form](), dict[str, type]()
         for kind in ("stages", "specialists", "tools"):
-            self.classes |= classes_of(kind, self.plugins)
+            self.classes |= classes_of(kind, plugins)
 
     def to_dict(self) -> dict[str, Any]:
         """As the page reads it: the forms, the stages by room, and the names of colours."""

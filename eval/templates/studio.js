@@ -20,7 +20,6 @@ class Studio {
     this.$("model").replaceChildren(...this.models.map((name) => el("option", {}, name)));
     this.listen();
     this.redrawAll();
-    this.changed();
   }
 
   listen() {
@@ -58,8 +57,7 @@ class Studio {
     for (let number = 2; taken.has(slot); number++) slot = `${name}_${number}`;
     const asking = this.draft.stages.findIndex((stage) => /\.(turns|agent)\./.test(stage.node.use));
     this.draft.stages.splice(asking < 0 ? this.draft.stages.length : asking, 0, { slot, node: { use }, on: true });
-    this.redraw();
-    this.changed();
+    this.restage();
   }
 
   /** Choices are told by a stage, which comes and goes with them unless there is one already. */
@@ -74,15 +72,13 @@ class Studio {
 
   async upload(file) {
     if (!file) return;
-    const taken = await this.try(async () => {
+    await this.try(async () => {
       const image = await this.talk.upload(file);
       this.images[image.name] = image;
       Object.assign(this.draft, { images: [image.name], marks: [] });
       this.undone = [];
       this.redrawAll();
-      return true;
     });
-    if (taken) this.changed();
   }
 
   // ---- marks
@@ -117,10 +113,15 @@ class Studio {
     this.$("key").value = draft.answer ?? "";
     this.$("draws").value = draft.draws;
     this.$("model").value = draft.model;
-    this.redraw();
+    this.restage();
   }
 
   redraw() { this.$("cards").replaceChildren(...stageCards(this)); }
+
+  restage() {
+    this.redraw();
+    this.changed();
+  }
 
   /** Something was moved: render it, or as soon as what is on its way has come. */
   async changed() {
@@ -278,15 +279,13 @@ class Studio {
 
   async read() {
     const text = this.$("yaml").value;
-    const read = await this.try(async () => {
+    await this.try(async () => {
       const { draft } = await this.talk.post("read", { draft: this.draft, text });
-      if (text !== this.$("yaml").value) return false; // more was typed since
+      if (text !== this.$("yaml").value) return; // more was typed since
       this.draft = draft;
       this.after = null;
       this.redrawAll();
-      return true;
     });
-    if (read) this.changed();
   }
 
   async pack() {

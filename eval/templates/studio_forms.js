@@ -128,19 +128,18 @@ function stageCards(studio) {
   const move = (from, to) => {
     if (!stages[from] || !stages[to] || from === to) return;
     stages.splice(to, 0, ...stages.splice(from, 1));
-    studio.redraw();
-    studio.changed();
+    studio.restage();
   };
   return stages.map((stage, number) => {
     const place = `stages.${stage.slot}`, form = studio.forms[stage.node.use];
-    const choose = (use) => { stage.node = { use }; studio.redraw(); studio.changed(); };
+    const choose = (use) => { stage.node = { use }; studio.restage(); };
     const on = el("input", { type: "checkbox", "aria-label": `${stage.slot} on`, change: () => { stage.on = on.checked; studio.changed(); } });
     on.checked = stage.on;
     const button = (sign, says, click) => el("button", { type: "button", "aria-label": `${stage.slot}: ${says}`, title: says, click }, sign);
     const head = el("header", { draggable: "true", dragstart: (event) => event.dataTransfer.setData("stage", number) },
       on, el("b", {}, stage.slot), select(classOptions(studio, stage.node.use), stage.node.use, choose, { "aria-label": `${stage.slot}: class` }),
       button("↑", "earlier", () => move(number, number - 1)), button("↓", "later", () => move(number, number + 1)),
-      button("×", "remove", () => { stages.splice(number, 1); studio.redraw(); studio.changed(); }));
+      button("×", "remove", () => { stages.splice(number, 1); studio.restage(); }));
     const says = form && el("details", {}, el("summary", {}, "what it does"), el("p", { class: "says" }, form.says));
     return el("article", { class: "card", "data-slot": stage.slot, drop: (event) => move(parseInt(event.dataTransfer.getData("stage")), number) },
     head, says, ...(form ? settingRows(stage.node.use, stage.node, place, studio) : []), el("p", { class: "fault", role: "alert", "data-fault": place }));
