@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, permutations, product
+from itertools import permutations, product
 from typing import Any
 
 import cv2
@@ -80,8 +80,7 @@ def random_view(
 
 def random_looks(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
     """So many different pairs of shape and colour."""
-    pairs = [(shape, color) for shape in SHAPES for color in COLORS]
-    return params.shuffled(pairs)[:count]
+    return params.shuffled(product(SHAPES, COLORS))[:count]
 
 
 def calm_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
@@ -94,28 +93,24 @@ def calm_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
     return np.stack([columns, rows], axis=1) + rim
 
 
-Drawn = Iterator[AskedViews | None]
-"""Questions, and None for each try that breaks a promise."""
-
 DEPTH = "Which point is closer to the camera?"
 BOTH = ((False, False), (False, True), (True, False), (True, True))
 
 
-def draw_depth(params: SceneParameters) -> Drawn:
+def draw_depth(params: SceneParameters) -> AskedViews | None:
     """Which of two points is closer, by `ratio` to 1.3 times that; it is the lower one in half of
     the questions, and the one farther from the middle in half."""
     letter, (lower, outer) = params.deal(list(product("AB", BOTH)))
     ratio = float(params.levels["ratio"])
-    while True:
-        view = random_view(params, random_looks(params, 8), float(params.rng.uniform(LOW, 5)))
-        points = calm_points(view)
-        near = np.asarray(1 / view.hits.distance[points[:, 1], points[:, 0]], np.float64)
-        for _ in range(20):
-            pair = near_and_far(params.rng, points.astype(float), near, SIZE, lower, outer, ratio)
-            if pair and pair[1] <= 1.3 * ratio:
-                marks = depth_marks(pair[0], letter)
-                yield AskedViews((view,), DEPTH, ("A is closer", "B is closer"), letter, marks)
-        yield None
+    view = random_view(params, random_looks(params, 8), float(params.rng.uniform(LOW, 5)))
+    points = calm_points(view)
+    near = np.asarray(1 / view.hits.distance[points[:, 1], points[:, 0]], np.float64)
+    for _ in range(20):
+        pair = near_and_far(params.rng, points.astype(float), near, SIZE, lower, outer, ratio)
+        if pair and pair[1] <= 1.3 * ratio:
+            marks = depth_marks(pair[0], letter)
+            return AskedViews((view,), DEPTH, ("A is closer", "B is closer"), letter, marks)
+    return None
 
 
 REFLECTANCE = "Which point has darker surface color, or the colors is about the same?"
@@ -123,30 +118,27 @@ SHADES = ("A is darker", "B is darker", "About the same")
 ALIKE, CLEAR = 1.08, 1.2  # light that comes back from two points: about the same, and not
 
 
-def draw_reflectance(params: SceneParameters) -> Drawn:
+def draw_reflectance(params: SceneParameters) -> AskedViews | None:
     """Which of two points on gray solids reflects less, or about the same.
 
     What comes back from them is dealt apart from what they reflect: in a third of the questions
     each, and whatever the answer, A, B or neither is the darker one in the picture.
     """
     letter, looks_like = params.deal(list(product("ABC", repeat=2)))
-    ratio = float(params.levels["ratio"])
-    while True:
-        pale = float(params.rng.uniform(0.5, 0.9))
-        grays = [pale / ratio ** (number % 2) for number in range(8)]
-        looks: list[tuple[str, str | XYZ]] = [(params.pick(SHAPES), (g, g, g)) for g in grays]
-        view = random_view(params, looks, 6.0)
-        points = params.rng.permutation(calm_points(view, solids_only=True))[:3000]
-        columns, rows = points[: len(points) // 2 * 2].reshape(-1, 2, 2).T
-        owner = view.hits.identity[rows, columns]
-        albedo, light = view.hits.albedo[rows, columns, 0], view.hits.radiance[rows, columns, 0]
-        fits = (owner[0] != owner[1]) & relates(albedo, letter) & relates(light, looks_like)
-        if fits.any():
-            number = int(np.flatnonzero(fits)[0])
-            places = zip("AB", columns[:, number], rows[:, number], strict=True)
-            marks = tuple(Point(label, float(x), float(y)) for label, x, y in places)
-            yield AskedViews((view,), REFLECTANCE, SHADES, letter, marks)
-        yield None
+    pale, ratio = float(params.rng.uniform(0.5, 0.9)), float(params.levels["ratio"])
+    grays = [(pale / ratio ** (number % 2),) * 3 for number in range(8)]
+    view = random_view(params, [(params.pick(SHAPES), gray) for gray in grays], 6.0)
+    points = params.rng.permutation(calm_points(view, solids_only=True))[:3000]
+    columns, rows = points[: len(points) // 2 * 2].reshape(-1, 2, 2).T
+    owner = view.hits.identity[rows, columns]
+    albedo, light = view.hits.albedo[rows, columns, 0], view.hits.radiance[rows, columns, 0]
+    fits = (owner[0] != owner[1]) & relates(albedo, letter) & relates(light, looks_like)
+    if not fits.any():
+        return None
+    number = int(fits.argmax())
+    places = zip("AB", columns[:, number], rows[:, number], strict=True)
+    marks = tuple(Point(label, float(x), float(y)) for label, x, y in places)
+    return AskedViews((view,), REFLECTANCE, SHADES, letter, marks)
 
 
 def relates(values: Floats, letter: str) -> NDArray[np.bool_]:
@@ -163,90 +155,83 @@ MOTION = (
 )
 
 
-def draw_motion(params: SceneParameters) -> Drawn:
+def draw_motion(params: SceneParameters) -> AskedViews:
     """To which side a camera moves around the middle, by `angle` degrees."""
     letter, angle = params.deal("AB"), float(params.levels["angle"])
-    while True:
-        start = float(params.rng.uniform(-20, 20))
-        first = random_view(params, random_looks(params, 8), 2.5, start)
-        second = View(first.world, orbit(start + angle * (1 if letter == "B" else -1), 2.5))
-        yield AskedViews((first, second), MOTION, ("left", "right"), letter)
+    start = float(params.rng.uniform(-20, 20))
+    first = random_view(params, random_looks(params, 8), 2.5, start)
+    second = View(first.world, orbit(start + angle * (1 if letter == "B" else -1), 2.5))
+    return AskedViews((first, second), MOTION, ("left", "right"), letter)
 
 
 SPOT = "Which point on the second image shows the same spot as the point REF on the first image?"
 
 
-def draw_correspondence(params: SceneParameters) -> Drawn:
+def draw_correspondence(params: SceneParameters) -> AskedViews | None:
     """REF on the first view, A to D on one that is `angle` degrees to a side; `rank` of the wrong
     points are nearer than the right one to where REF was, which is dealt."""
     letter, rank = params.deal(list(product("ABCD", range(4))))
     angle = float(params.levels["angle"]) * params.pick((-1, 1))
-    while True:
-        first = random_view(params, random_looks(params, 8), 6.0)
-        second = View(first.world, orbit(angle, 6.0))
-        calm, corners = calm_points(first), find_corners(first.pixels).astype(int)
-        mask = np.zeros(first.hits.identity.shape, bool)
-        mask[calm[:, 1], calm[:, 0]] = True
-        corners = corners[mask[corners[:, 1], corners[:, 0]]]
-        landed, seen = first.find_in(second, corners)
-        places = [corners[seen] * 1.0, landed[seen]]
-        chosen = choose_points(params.rng, places, SIZE, rank) if seen.sum() > 3 else None
-        if chosen is not None:
-            marks = make_marks(places[0][chosen[0]], places[1][chosen], letter)
-            names = tuple(f"Point {label}" for label in "ABCD")
-            yield AskedViews((first, second), SPOT, names, letter, marks)
-        yield None
+    first = random_view(params, random_looks(params, 8), 6.0)
+    second = View(first.world, orbit(angle, 6.0))
+    calm, corners = calm_points(first), find_corners(first.pixels).astype(int)
+    mask = np.zeros(first.hits.identity.shape, bool)
+    mask[calm[:, 1], calm[:, 0]] = True
+    corners = corners[mask[corners[:, 1], corners[:, 0]]]
+    landed, seen = first.find_in(second, corners)
+    places = [corners[seen] * 1.0, landed[seen]]
+    chosen = choose_points(params.rng, places, SIZE, rank) if seen.sum() > 3 else None
+    if chosen is None:
+        return None
+    marks = make_marks(places[0][chosen[0]], places[1][chosen], letter)
+    names = tuple(f"Point {label}" for label in "ABCD")
+    return AskedViews((first, second), SPOT, names, letter, marks)
 
 
 RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
 BESIDE, BEFORE = 1.2, 1.5  # units between two solids of which one is beside the other, or before
 
 
-def draw_relation(params: SceneParameters) -> Drawn:
+def draw_relation(params: SceneParameters) -> AskedViews | None:
     """Whether one solid is beside, before or behind another, as the camera sees them."""
-    letter, relation = params.deal("AB"), str(params.levels["relation"])
-    while True:
-        view = random_view(params, random_looks(params, 6), 6.0)
-        own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
-        sides = relation in RELATIONS[:2]
-        value, least = own[:, 0 if sides else 2], BESIDE if sides else BEFORE
-        sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
-        whole = view.visible_shares() > 0.6
-        pairs = params.shuffled(permutations(np.flatnonzero(whole).tolist(), 2))
-        for first, second in pairs:
-            if sign * (value[second] - value[first]) >= least:
-                names = (view.world.solids[number].name for number in (first, second))
-                question = f"Is the {next(names)} {relation} the {next(names)}?"
-                yield AskedViews((view,), question, ("yes", "no"), letter)
-        yield None
+    letter, relation = params.deal("AB"), params.levels["relation"]
+    view = random_view(params, random_looks(params, 6), 6.0)
+    own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
+    value, least = (own[:, 0], BESIDE) if relation in RELATIONS[:2] else (own[:, 2], BEFORE)
+    sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
+    whole = np.flatnonzero(view.visible_shares() > 0.6)
+    for first, second in params.shuffled(permutations(whole.tolist(), 2)):
+        if sign * (value[second] - value[first]) >= least:
+            names = [view.world.solids[number].name for number in (first, second)]
+            question = f"Is the {names[0]} {relation} the {names[1]}?"
+            return AskedViews((view,), question, ("yes", "no"), letter)
+    return None
 
 
 MOST_COUNTED = 6
 
 
-def draw_counting(params: SceneParameters) -> Drawn:
+def draw_counting(params: SceneParameters) -> AskedViews | None:
     """How many of so many solids have a colour; each is to be seen for the most part."""
-    letter, key = params.deal(list(product("ABCD", range(1, MOST_COUNTED + 1))))
-    low = max(0, key - "ABCD".index(letter))
+    place, key = params.deal(list(product(range(4), range(1, MOST_COUNTED + 1))))
+    low = max(0, key - place)
+    asked, *others = params.shuffled(COLORS)
+    count = max(params.levels["objects"], key)
+    colors = [asked if n < key else params.pick(others) for n in range(count)]
+    view = random_view(params, [(params.pick(SHAPES), color) for color in colors], 9.0)
+    if len(view.world.solids) < count or view.visible_shares().min() <= 0.5:
+        return None
     choices = tuple(str(low + number) for number in range(4))
-    letter = "ABCD"[choices.index(str(key))]
-    while True:
-        asked, *others = params.shuffled(COLORS)
-        count = max(int(params.levels["objects"]), key)
-        colors = [asked if n < key else params.pick(others) for n in range(count)]
-        looks: list[tuple[str, str | XYZ]] = [(params.pick(SHAPES), color) for color in colors]
-        view = random_view(params, looks, 9.0)
-        if len(view.world.solids) == count and (view.visible_shares() > 0.5).all():
-            yield AskedViews((view,), f"How many {asked} objects are there?", choices, letter)
-        yield None
+    return AskedViews((view,), f"How many {asked} objects are there?", choices, "ABCD"[key - low])
 
 
 @dataclass(frozen=True)
 class RenderedKind:
-    """BLINK's name of the task, how questions are drawn, and the control parameter."""
+    """BLINK's name of the task, how a question is drawn (None for a try that breaks a promise), and
+    the control parameter."""
 
     subtask: str
-    draw: Callable[[SceneParameters], Drawn]
+    draw: Callable[[SceneParameters], AskedViews | None]
     control: Control
 
 
@@ -321,8 +306,9 @@ class RenderedScenes(SweptTask):
         def deal(cards: Sequence[Any]) -> Any:
             return deal_evenly(number, cards, "answer", self.kind, self.seed)
 
-        for asked in islice(KINDS[self.kind].draw(SceneParameters(rng, plan, deal)), TRIES):
-            if asked is not None:
+        params = SceneParameters(rng, plan, deal)
+        for _ in range(TRIES):
+            if asked := KINDS[self.kind].draw(params):
                 return asked
         raise TaskError(
             f"{self.kind}: no scene with {plan} was found in {TRIES} tries; choose a milder level"

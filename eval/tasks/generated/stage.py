@@ -6,9 +6,9 @@ five tints. The fields of their sidecars are in each truth under `sidecar`, with
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,13 +70,12 @@ class Stage:
         """The scene. Marks are boxes around single solids, or around those that share one of the
         `labels`; their edges are up to a coarse pixel outside."""
         names = labels or list(number_labels(solid.name for solid in solids))
-        seen = defaultdict[str, list[Floats]](list)
+        masks = dict[str, Any]()
         for name, solid in zip(names, solids, strict=True):
-            rows, columns = np.nonzero(np.isfinite(self.distances(solid)))
-            seen[name].append(COARSE * np.stack([columns, rows], axis=1).astype(np.float64))
+            masks[name] = np.isfinite(self.distances(solid)) | masks.get(name, False)
         marks = []
-        for name, parts in seen.items():
-            places = np.concatenate(parts)
+        for name, mask in masks.items():
+            places = COARSE * np.argwhere(mask)[:, ::-1].astype(float)
             marks.append(Box(name, *places.min(0).tolist(), *(places.max(0) + COARSE).tolist()))
         truth = {
             "objects": [solid.to_dict() for solid in solids],
@@ -89,10 +88,22 @@ class Stage:
 
     def distances(self, solid: Solid) -> Floats:
         """How far it is to a solid alone at each coarse pixel."""
-        width, height = (side // COARSE for side in self.camera.size)
-        coarse = replace(self.camera, size=(width, height))
-        reach = solid.cast(np.array(coarse.eye), coarse.rays(coarse.pixels))
-        return reach.reshape(height, width)
+        return coarse_distances(self.camera, solid)
+
+
+@lru_cache(4)
+def coarse_view(camera: Camera) -> tuple[Camera, Floats]:
+    """A camera with coarse pixels in the place of another one, and the rays through them."""
+    width, height = (side // COARSE for side in camera.size)
+    coarse = replace(camera, size=(width, height))
+    return coarse, coarse.rays(coarse.pixels)
+
+
+@lru_cache(64)  # what was placed is asked for again
+def coarse_distances(camera: Camera, solid: Solid) -> Floats:
+    """How far it is to a solid alone at each coarse pixel of a camera's picture."""
+    coarse, rays = coarse_view(camera)
+    return solid.cast(np.array(coarse.eye), rays).reshape(coarse.size[::-1])
 
 
 def visible_shares(distances: Sequence[Floats]) -> Floats:

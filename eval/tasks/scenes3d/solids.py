@@ -1,4 +1,4 @@
-"""Five solids, how far they are along rays, and how far apart two points of them lie from rays.
+"""Five solids, and how far they are along rays.
 
 Space is right-handed: x to the right, y away from where cameras stand, z up; the ground is z = 0.
 Lengths are in units of which a solid of size 1 is two high. Written here and not taken from a
@@ -21,40 +21,27 @@ REACH = 3**0.5  # from the middle of a solid of size 1 to its farthest corner
 STEPS = 80  # at most, along a ray to a surface
 NEAR = 2e-4  # a ray that comes so near has hit, in the solid's size
 TUBE = 0.25  # of the torus' size is its tube's radius
-
-
-def _capped(radial: Floats, along: Floats) -> Floats:
-    """The distance to a profile from how far outside of it a point is in both directions."""
-    outside = np.hypot(np.maximum(radial, 0), np.maximum(along, 0))
-    return np.asarray(outside + np.minimum(np.maximum(radial, along), 0))
-
-
-def _cube(points: Floats) -> Floats:
-    over = np.abs(points) - 1
-    outside = np.linalg.norm(np.maximum(over, 0), axis=1)
-    return np.asarray(outside + np.minimum(over.max(axis=1), 0))
+PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # in which a turn about an axis goes
 
 
 def _radius(points: Floats) -> Floats:
     return np.hypot(points[:, 0], points[:, 1])
 
 
-def _torus(points: Floats) -> Floats:
-    tube = _radius(points) - (1 - TUBE)
-    return np.asarray(np.hypot(tube, points[:, 2]) - TUBE)
-
-
-def _cone(points: Floats) -> Floats:
-    side = (2 * _radius(points) + points[:, 2] - 1) / 5**0.5
-    return np.maximum(side, -1 - points[:, 2])
+def _box(over: Floats) -> Floats:
+    """The distance to a box or profile from how far (n, k) points are outside of its sides."""
+    outside = np.linalg.norm(np.maximum(over, 0), axis=1)
+    return np.asarray(outside + np.minimum(over.max(axis=1), 0))
 
 
 DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
-    "cube": _cube,
+    "cube": lambda points: _box(np.abs(points) - 1),
     "sphere": lambda points: np.linalg.norm(points, axis=1) - 1,
-    "cylinder": lambda points: _capped(_radius(points) - 1, np.abs(points[:, 2]) - 1),
-    "cone": _cone,
-    "torus": _torus,
+    "cylinder": lambda points: _box(np.column_stack([_radius(points), np.abs(points[:, 2])]) - 1),
+    "cone": lambda points: np.maximum(
+        (2 * _radius(points) + points[:, 2] - 1) / 5**0.5, -1 - points[:, 2]
+    ),
+    "torus": lambda points: np.hypot(_radius(points) - (1 - TUBE), points[:, 2]) - TUBE,
 }
 """How far points (n, 3) are from each solid of size 1 around the origin, below 0 inside: exact, or
 less than that beside a cone's rim and tip."""
@@ -114,12 +101,11 @@ class Solid:
     @property
     def turn(self) -> Floats:
         """The 3x3 matrix whose columns are the solid's own axes."""
-        cos, sin = np.cos(np.radians(self.degrees)), np.sin(np.radians(self.degrees))
-        first, second = [n for n in range(3) if n != "xyz".index(self.axis)]
+        angle, (first, second) = np.radians(self.degrees), PLANES[self.axis]
         matrix = np.eye(3)
-        matrix[first, first] = matrix[second, second] = cos
-        sign = -1 if self.axis == "y" else 1
-        matrix[second, first], matrix[first, second] = sign * sin, -sign * sin
+        matrix[first, first] = matrix[second, second] = np.cos(angle)
+        matrix[second, first] = np.sin(angle)
+        matrix[first, second] = -matrix[second, first]
         return matrix
 
     def cast(self, origin: Floats, directions: Floats) -> Floats:
@@ -154,5 +140,5 @@ class Solid:
     def to_dict(self) -> dict[str, Any]:
         """As truths hold it."""
         numbers = {"size": round(self.size, 4), "degrees": self.degrees}
-        center = [round(part, 4) for part in self.center]
-        return {"name": self.name, "center": center, "axis": self.axis, **numbers}
+        center, albedo = ([round(part, 4) for part in v] for v in (self.center, self.albedo))
+        return {"name": self.name, "center": center, "axis": self.axis, "albedo": albedo, **numbers}

@@ -203,14 +203,3 @@ class View:
             shown = (self.hits.identity == number).sum()
             shares.append(0.0 if cut else float(shown / alone.sum()))
         return np.array(shares)
-
-    def boxes(self) -> dict[int, tuple[float, float, float, float]]:
-        """The upright box around what is visible of each solid, in edges."""
-        boxes = {}
-        for number in range(len(self.world.solids)):
-            rows, columns = np.nonzero(self.hits.identity == number)
-            if len(rows):
-                edges = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-                x0, y0, x1, y1 = map(float, edges)
-                boxes[number] = x0, y0, x1, y1
-        return boxes
