@@ -194,8 +194,10 @@ def tell_probes(asked: Asked) -> None:
     page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
         raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
-    tell = partial(typer.echo, err=True)
-    probed = probe_run(asked.run, asked.plugins, share, asked.settings.get("limit"), tell)
+    limit, tell = asked.settings.get("limit"), partial(typer.echo, err=True)
+    if not isinstance(limit, int | None):
+        raise RunError(f"limit is a number of questions, found {limit!r}")
+    probed = probe_run(asked.run, asked.plugins, share, limit, tell)
     for why in dict.fromkeys(probed.left_out.values()):
         names = "; ".join(name for name, reason in probed.left_out.items() if reason == why)
         say(f"not probed: {names} ({why})")
@@ -214,12 +216,19 @@ def tell_probes(asked: Asked) -> None:
 def tell_thresholds(asked: Asked) -> None:
     """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
     run's."""
+    from pydantic import TypeAdapter, ValidationError
+
     from looktwice.eval.psychometrics.thresholds import NOTE, Along, say_no_levels, threshold_table
     from looktwice.eval.records.records import RunError
+    from looktwice.pipelines.config.entries import Thresholds
 
-    direction, along = asked.settings.get("direction"), asked.settings.get("along")
-    if direction not in (None, "rising", "falling"):
-        raise RunError(f"direction is rising or falling, found {direction!r}")
+    along = asked.settings.get("along")
+    try:
+        TypeAdapter(Thresholds).validate_python({**asked.settings})
+    except ValidationError as exc:
+        fault = exc.errors()[0]
+        place = fault["loc"][0]
+        raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
     table = threshold_table(asked.scored.scores, Along.of(asked.settings))
     if not table.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]

@@ -124,6 +124,11 @@ def test_the_command_writes_items_and_a_subset_of_them(tmp_path: Path) -> None:
     for n in ("61", "0", "abc"):
         refused = CliRunner().invoke(app, ["analyse", str(run), "items", f"n={n}"])
         assert "n is 1 to 60" in refused.output
+    for wrong in ("target=5", "target=abc", "scale=cubic", "direction=up"):
+        words = ["analyse", str(run), "thresholds", "along=size", wrong]
+        assert (
+            f"{wrong.partition('=')[0]}: input should be" in CliRunner().invoke(app, words).output
+        )
     two = MadeRun(tmp_path / "runs" / "two")
     two.task("pick", ["A"] * 4)
     for name in ("one", "two"):
