@@ -233,6 +233,7 @@ def test_the_study_is_copied_or_selected(studio: OpenStudio, scene: Path) -> Non
 def test_a_picture_dropped_on_a_card_is_the_next_one(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((100, 80))
+    studio.drag((200, 150))
     slots = studio.slots
     studio.browser.run(DROP)
     studio.browser.wait("page.canvases[0].image.width === 7")
