@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
@@ -166,6 +167,7 @@ def test_processes_are_begun_where_a_run_is_busy_and_kept_where_they_pay(
     pays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(SETTING, raising=False)
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # by another test
     monkeypatch.setattr(runtime, "WINDOW", 0.0)
     monkeypatch.setattr(runtime, "BUSY", 0.0)
     monkeypatch.setattr(runtime, "PAYS", 0.0 if pays else 1e9)
@@ -176,7 +178,7 @@ def test_processes_are_begun_where_a_run_is_busy_and_kept_where_they_pay(
     drawers, came = Drawers(runtime.FEWEST, print), list[int]()
     for _ in range(3):
         came.append(len(drawers(build_tree([arm]), state, lambda node: True)))
-    assert drawers.ready.wait(60)
+    assert drawers.ready.wait(20)
     begun = [*drawers.drawers]
     for _ in range(runtime.WINDOWS + 1):
         came.append(len(drawers(build_tree([arm]), state, lambda node: True)))
