@@ -288,8 +288,8 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
         for race in races
         for arm in race["arms"]
     ]
-    said = [race["said"] for race in races]
-    return TextTable(HEADER, lines, text_columns=2), "\n".join([*said, NOTE])
+    sentences = [race["said"] for race in races]
+    return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
 
 
 def _lines(result: RaceResult, most: int = 0) -> list[tuple[str, ...]]:

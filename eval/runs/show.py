@@ -109,11 +109,11 @@ class ShownRun(RecordedRun):
         self.present, older = self.folder.present_and_older
         self.names = labels([*self.present, *older])
         by_id = {point.id: {point.contestant, self.names[point.id][0]} for point in self.present}
-        known = set().union(*by_id.values())
+        arms = set().union(*by_id.values())
         for name in only:
-            if name not in known:
+            if name not in arms:
                 who = ", ".join(dict.fromkeys(point.contestant for point in self.present))
-                near = did_you_mean(name, known) or f"; there are {who}"
+                near = did_you_mean(name, arms) or f"; there are {who}"
                 raise RunError(f"--arm {name}: no arm of this name{near}")
         if only:
             self.present = [point for point in self.present if by_id[point.id] & {*only}]

@@ -43,8 +43,8 @@ def yes_or_no(reply: str) -> str:
     for mark in dict.fromkeys(PARTED.findall(text)):
         touches = f"{mark} " in text or f" {mark}" in text or NUMBER_COMMA.search(text)
         text = text.replace(mark, "" if touches else " ")
-    said = {"yes", "no"} & {*PERIOD.sub("", text).split()}
-    return said.pop() if len(said) == 1 else ""
+    answers = {"yes", "no"} & {*PERIOD.sub("", text).split()}
+    return answers.pop() if len(answers) == 1 else ""
 
 
 def first_letter(reply: str) -> str:

@@ -91,8 +91,8 @@ class MarkQuestions:
         if self.aspect not in QUESTIONS:
             raise TaskError(f"aspect is one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
         if self.aspect == "shape" and not self._shape:
-            known = ", ".join(DRAWN)
-            raise TaskError(f"{type(self.mark).__name__} draws no one shape; known are {known}")
+            markers = ", ".join(DRAWN)
+            raise TaskError(f"{type(self.mark).__name__} draws no one shape; known are {markers}")
 
     @property
     def facts(self) -> Facts:
