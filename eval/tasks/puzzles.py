@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some
+from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
 from looktwice.eval.tasks.generated.canvas import SQUARE, blank, stroke, write
 from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters, SweptTask
@@ -127,10 +127,6 @@ class Puzzles(SweptTask):
     seed: int = 0
     controls: Mapping[str, Any] = field(default_factory=dict)
     subset: Subset = field(default_factory=Subset)
-
-    def __post_init__(self) -> None:
-        require_some(self.n)
-        self.levels  # noqa: B018  controls that cannot be are said at once
 
     @property
     def facts(self) -> Facts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import permutations, product
 from typing import Any
 
@@ -12,10 +13,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters, SweptTask
 from looktwice.eval.tasks.marked_scenes.task import SceneScorer
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import (
     MARGIN,
     choose_points,
@@ -285,8 +286,7 @@ class RenderedScenes(SweptTask):
             raise TaskError(
                 f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}"
             )
-        require_some(self.n)
-        self.levels  # noqa: B018  controls that cannot be are said at once
+        super().__post_init__()
 
     @property
     def facts(self) -> Facts:
@@ -303,10 +303,7 @@ class RenderedScenes(SweptTask):
         plan = self._plan(number)
         rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
 
-        def deal(cards: Sequence[Any]) -> Any:
-            return deal_evenly(number, cards, "answer", self.kind, self.seed)
-
-        params = SceneParameters(rng, plan, deal)
+        params = SceneParameters(rng, plan, partial(self._deal, number))
         for _ in range(TRIES):
             if asked := KINDS[self.kind].draw(params):
                 return asked

@@ -65,7 +65,8 @@ class _Zoom(Where):
 
 @dataclass(frozen=True)
 class ZoomOnMarks(_Zoom, OnMarks):
-    """Zooms on the sample's marks, or on those in `labels`: `Look` at `prompting.where.OnMarks`.
+    """Zooms on the sample's marks, or on those in `labels`, in place of the whole view, which
+    `crop.show` keeps: `Look` at `prompting.where.OnMarks`.
 
     It applies to every view of one of `images`. `missing` applies if no image has such a mark or a
     view does not show it.
@@ -88,8 +89,8 @@ class ZoomOnCells(_Zoom, InCells):
 
 @dataclass(frozen=True)
 class Look(AsksAsWhere):
-    """Crops what any source of `prompting.where` says is worth looking at; `crop` says how it is
-    cut and shown.
+    """Crops what any source of `prompting.where` says is worth looking at, in place of the whole
+    view; `crop` says how it is cut, and its `show` keeps the view too.
 
     With `prompting.where.Sized` around each, and one `crop.upscale`, different sources give
     pictures of one size, which cost the same tokens; `prompting.where.Elsewhere` is the placebo of

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import MadeTask, TaskError, suggest_name
+from looktwice.eval.tasks.base import MadeTask, TaskError, require_some, suggest_name
 from looktwice.eval.tasks.photographs import deal_evenly
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Pixels
@@ -129,6 +129,11 @@ class SweptTask(MadeTask):
     seed: int
     controls: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        """Raises TaskError for no questions, and for controls that cannot be."""
+        require_some(self.n)
+        _ = self.levels
+
     @property
     @abstractmethod
     def _sort(self) -> tuple[str, tuple[Control, ...]]:
@@ -164,6 +169,10 @@ class SweptTask(MadeTask):
         """The levels of question `number`."""
         levels = deal_evenly(number, self._combinations, "levels", self._sort[0], self.seed)
         return dict(zip(self.levels, levels, strict=True))
+
+    def _deal(self, number: int, cards: Sequence[Any]) -> Any:
+        """The card of question `number`, apart from its levels."""
+        return deal_evenly(number, cards, "answer", self._sort[0], self.seed)
 
     def _known(self, number: int) -> Mapping[str, Any]:
         return self._plan(number)

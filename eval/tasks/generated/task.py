@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
 from looktwice.eval.tasks.generated import closure, counting, grids, sheets
 from looktwice.eval.tasks.generated.scene import (
@@ -73,8 +73,7 @@ class GeneratedDoYouSeeMe(SweptTask):
     def __post_init__(self) -> None:
         if self.name not in KINDS:
             raise TaskError(f"no subtask is named {self.name!r}{suggest_among(self.name, KINDS)}")
-        require_some(self.n)
-        self.levels  # noqa: B018  controls that cannot be are said at once
+        super().__post_init__()
         if self.official and not self.kind.flaws:
             raise TaskError(
                 f"official: the code of {self.name} was not published, so there is nothing to"

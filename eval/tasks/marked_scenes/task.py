@@ -6,17 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import accuracy_along
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Verdict
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.generated.scene import Control, SweptTask
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, seeded_rng
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -67,8 +68,7 @@ class MarkedScenes(SweptTask):
             raise TaskError(
                 f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}"
             )
-        require_some(self.n)
-        self.levels  # noqa: B018  controls that cannot be are said at once
+        super().__post_init__()
 
     @property
     def facts(self) -> Facts:
@@ -85,10 +85,9 @@ class MarkedScenes(SweptTask):
         words = ("marked scenes", self.kind, self.ground, self.seed, number)
         rng = seeded_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
 
-        def deal(cards: Sequence[Any]) -> Any:
-            return deal_evenly(number, cards, "answer", self.kind, self.seed)
-
-        asked = KINDS[self.kind].make(MarkedSceneParameters(rng, plan, deal, style=style))
+        asked = KINDS[self.kind].make(
+            MarkedSceneParameters(rng, plan, partial(self._deal, number), style=style)
+        )
         marks: list[Mark] = []
         for label, thing in zip("AB", asked.marked, strict=False):
             point = Point(label, thing.x - 0.5, thing.y - 0.5)
