@@ -137,10 +137,18 @@ def _cut(page: Page, level: int, deepest: int, folder: str) -> Iterator[Page]:
     # Navigation lists rooms; a class is reached from its room and by search, and leads back.
     yield Page(page.name, page.source, text, tuple(part.name for part in parts) * (level == 2))
     if level > 2:
-        back = f"\nOne of [{page.title}]({_site(page.name)}).\n"
-        parts = [replace(part, text=part.text + back, is_listed=False) for part in parts]
+        back = f"One of [{page.title}]({_site(page.name)}).\n"
+        parts = [replace(part, text=_with_back(part, back), is_listed=False) for part in parts]
     for part in parts:
         yield from _cut(part, level + 1, deepest, folder)
+
+
+def _with_back(part: Page, back: str) -> str:
+    """The Markdown of a part with the way back: at its end, or as the opening of a bare list."""
+    if part.opening:
+        return f"{part.text}\n{back}"
+    title, _, body = part.text.partition("\n")
+    return f"{title}\n\n{back}{body}"
 
 
 def _raised(lines: list[str]) -> Iterator[str]:
