@@ -47,10 +47,11 @@ class Ending:
 
     @property
     def sentences(self) -> Sequence[str]:
-        """Those of the first task, after whose first two come the notes, then of other tasks."""
+        """Those of the first task, after whose first three, the third being the largest
+        interaction where one is sure, come the notes, then those of other tasks."""
         first, notes = self.finding.tasks[0].sentences, self.finding.notes
         rest = [line for line in self.finding.sentences if line not in (*first, *notes)]
-        return (*first[:2], *notes, *first[2:], *rest)
+        return (*first[:3], *notes, *first[3:], *rest)
 
 
 def _folded(text: str, room: int) -> list[Text]:

@@ -119,6 +119,11 @@ def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Stu
         "Radius and style interact (+50 points [31, 64]): radius 9 does -50 with style Circles, +0"
         " with style Crosshairs.",
     )
+    console = Console(width=80, file=StringIO())
+    console.print(Ending(replace(finding, notes=("Nothing. " * 100,))))
+    assert "Radius and style interact" in console.file.getvalue()  # type: ignore[attr-defined]
+    crowded = Ending(replace(finding, notes=("Some answers failed.",))).sentences
+    assert [sentence.split()[0] for sentence in crowded[2:]] == ["Radius", "Some"]
 
 
 def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) -> None:
