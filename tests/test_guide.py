@@ -23,10 +23,9 @@ from looktwice.eval.cli import app
 from looktwice.eval.statistics.intervals import resampled_means
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.own_questions import KEYS
-from looktwice.pipelines.config.load import load
 from looktwice.pipelines.picture import Picture, thumbnail
 from tests.chat_server import ChatServer, chat_server
-from tests.paths import CONFIGS, DOCS
+from tests.paths import DOCS
 
 URL = "http://127.0.0.1:8000/v1"
 PAGES = (
@@ -207,15 +206,3 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
     assert missing("plain 10.0 [2.8–30.1] 20 2/18/0 +5.0\n", said) == [
         "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"
     ]
-
-
-def test_the_table_of_papers_names_every_configuration_that_has_published_rows() -> None:
-    section = (DOCS / "papers.md").read_text(encoding="utf-8")
-    first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    named = {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
-    shipped = {path.stem: load(path) for path in CONFIGS.glob("*.yaml")}
-    assert (
-        {name for name, config in shipped.items() if config.get("published")}
-        <= named
-        <= shipped.keys()
-    )

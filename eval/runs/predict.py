@@ -231,10 +231,10 @@ class Run:
                 raise TaskError(
                     f"{name}: the id {item.sample.id!r} comes twice; ids must be unique"
                 )
-            if self.options.limit is not None and len(seen) >= self.options.limit:
-                return
             seen.add(item.sample.id)
             yield item
+            if len(seen) == self.options.limit:  # the next one may take long to make
+                return
         if not seen:
             raise TaskError(f"{name}: the set is empty; check its path, split and subset")
 

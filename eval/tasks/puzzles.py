@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import product
+from itertools import product, repeat
 from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, Subset
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
 from looktwice.eval.tasks.generated.canvas import SQUARE, blank, stroke, write
-from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters, SweptTask
+from looktwice.eval.tasks.generated.scene import Control, SceneParameters, SweptTask, first_kept
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
@@ -142,11 +142,8 @@ class Puzzles(SweptTask):
         plan = self._plan(number)
         rng = seeded_rng("puzzle", self.seed, number, *map(str, plan.values()))
         right = deal_evenly(number, range(4), "right", self.seed)
-        for _ in range(TRIES):
-            puzzle = draw_puzzle(SceneParameters(rng, plan, lambda cards: cards[0]), right)
-            if puzzle is not None:
-                return puzzle
-        raise TaskError(f"no puzzle with {plan} was found in {TRIES} tries")
+        params = SceneParameters(rng, plan, lambda cards: cards[0])
+        return first_kept(map(draw_puzzle, repeat(params), repeat(right)), "puzzle", plan)
 
     @cached_property
     def _chosen(self) -> Sequence[int]:

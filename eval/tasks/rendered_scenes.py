@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import permutations, product
+from functools import lru_cache, partial
+from itertools import permutations, product, repeat
 from typing import Any
 
 import cv2
@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters, SweptTask
+from looktwice.eval.tasks.generated.scene import (
+    Control,
+    Level,
+    SceneParameters,
+    SweptTask,
+    first_kept,
+)
 from looktwice.eval.tasks.marked_scenes.task import SceneScorer
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import (
@@ -302,32 +308,31 @@ class RenderedScenes(SweptTask):
         """Question `number` with its views; the same at every call."""
         plan = self._plan(number)
         rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
-
         params = SceneParameters(rng, plan, partial(self._deal, number))
-        for _ in range(TRIES):
-            if asked := KINDS[self.kind].draw(params):
-                return asked
-        raise TaskError(
-            f"{self.kind}: no scene with {plan} was found in {TRIES} tries; choose a milder level"
-            " in `controls`"
-        )
+        return first_kept(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
 
     def views(self, number: int) -> tuple[View, ...]:
         """What question `number` shows, with the truth of every pixel."""
         return self.asked(number).views
 
     def _item(self, number: int) -> Item:
-        asked, name = self.asked(number), self._id(number)
-        pictures = tuple(
-            Picture(view.pixels, f"{name} image {place}")
-            for place, view in enumerate(asked.views, 1)
-        )
-        meta = {"kind": self.kind, "subtask": KINDS[self.kind].subtask, **self._plan(number)}
-        sample = Sample(name, asked.question, pictures, asked.choices, asked.marks, meta)
-        world = asked.views[0].world
-        truth = {
-            "objects": [solid.to_dict() for solid in world.solids],
-            "light": [round(part, 4) for part in world.light],
-            "cameras": [view.camera.to_dict() for view in asked.views],
-        }
-        return Item(sample, asked.answer, truth)
+        return make_item(self.kind, self.seed, number, tuple(self._plan(number).items()))
+
+
+@lru_cache(192)  # the page of a run shows what was asked
+def make_item(kind: str, seed: int, number: int, levels: tuple[tuple[str, Level], ...]) -> Item:
+    """Question `number` of a kind, dealt these levels of its control."""
+    task = RenderedScenes(kind, seed=seed, controls=dict(levels))
+    asked, name = task.asked(number), f"{kind}_{number:05}"
+    pictures = tuple(
+        Picture(view.pixels, f"{name} image {place}") for place, view in enumerate(asked.views, 1)
+    )
+    meta = {"kind": kind, "subtask": KINDS[kind].subtask, **dict(levels)}
+    sample = Sample(name, asked.question, pictures, asked.choices, asked.marks, meta)
+    world = asked.views[0].world
+    truth = {
+        "objects": [solid.to_dict() for solid in world.solids],
+        "light": [round(part, 4) for part in world.light],
+        "cameras": [view.camera.to_dict() for view in asked.views],
+    }
+    return Item(sample, asked.answer, truth)

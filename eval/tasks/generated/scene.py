@@ -181,14 +181,15 @@ class SweptTask(MadeTask):
         return f"{self._sort[0]}_{number:05}"
 
 
-def draw_scene(kind: SceneType, params: SceneParameters) -> Scene:
-    """The first scene that keeps every promise. Raises TaskError where no try does."""
-    for scene in islice(kind.draw(params), TRIES):
-        if scene is not None:
-            return scene
-    levels = ", ".join(f"{control}={value}" for control, value in params.levels.items())
+def first_kept(tries: Iterable[T | None], name: str, levels: Mapping[str, object]) -> T:
+    """The first try that keeps every promise. Raises TaskError where none of the first `TRIES`
+    does."""
+    for kept in islice(tries, TRIES):
+        if kept is not None:
+            return kept
+    asked = ", ".join(f"{control}={value}" for control, value in levels.items())
     raise TaskError(
-        f"{kind.name}: no scene with {levels} was found in {TRIES} tries; choose milder levels in"
+        f"{name}: no scene with {asked} was found in {TRIES} tries; choose milder levels in"
         " `controls`"
     )
 

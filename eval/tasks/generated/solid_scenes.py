@@ -21,9 +21,9 @@ from looktwice.eval.tasks.generated.scene import (
     SceneType,
     number_labels,
 )
-from looktwice.eval.tasks.generated.stage import GROUNDS, SIZE, Stage, visible_shares
+from looktwice.eval.tasks.generated.stage import GROUNDS, SIZE, Stage
 from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, Floats, Solid
-from looktwice.eval.tasks.scenes3d.view import Camera
+from looktwice.eval.tasks.scenes3d.view import Camera, lies_within, visible_shares
 
 # ---- solids that are counted
 
@@ -47,11 +47,9 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
             if any(gap < room for gap, room in zip(gaps, rooms, strict=True)):
                 continue
             reach = stage.distances(solid)
-            rim = np.concatenate([reach[0], reach[-1], reach[:, 0], reach[:, -1]])
-            if np.isfinite(rim).any() or not np.isfinite(reach).any():
-                continue
             shares = visible_shares([*reaches, reach])
-            if (shares[-1] if params.official else shares.min()) >= least:
+            share = shares[-1] if params.official else shares.min()
+            if share >= least and lies_within(reach):
                 placed.append(solid)
                 reaches.append(reach)
                 break

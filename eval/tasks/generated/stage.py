@@ -104,11 +104,3 @@ def coarse_distances(camera: Camera, solid: Solid) -> Floats:
     """How far it is to a solid alone at each coarse pixel of a camera's picture."""
     coarse, rays = coarse_view(camera)
     return solid.cast(np.array(coarse.eye), rays).reshape(coarse.size[::-1])
-
-
-def visible_shares(distances: Sequence[Floats]) -> Floats:
-    """Which share of its own pixels shows each of several things, of which each alone is so far
-    away, infinitely where it is not."""
-    alone = np.isfinite(distances)
-    first = np.argmin(distances, axis=0) == np.arange(len(distances))[:, None, None]
-    return np.asarray((alone & first).sum(axis=(1, 2)) / alone.sum(axis=(1, 2)))

@@ -16,7 +16,7 @@ from looktwice.eval.tasks.generated.scene import (
     SceneParameters,
     SceneType,
     SweptTask,
-    draw_scene,
+    first_kept,
 )
 from looktwice.eval.tasks.generated.solid_scenes import SOLID_SCENES
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
@@ -121,7 +121,8 @@ class GeneratedDoYouSeeMe(SweptTask):
         plan = self._plan(number)
         levels = (f"{name}={level}" for name, level in plan.items())
         rng = seeded_rng("scene", number, *words, *levels)
-        return draw_scene(self.kind, SceneParameters(rng, plan, deal, self.official))
+        tries = self.kind.draw(SceneParameters(rng, plan, deal, self.official))
+        return first_kept(tries, self.name, plan)
 
     def _item(self, number: int) -> Item:
         scene, name = self.scene(number), self._id(number)

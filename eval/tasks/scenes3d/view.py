@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -196,10 +197,21 @@ class View:
         """Which share each solid shows of the pixels that it would show alone; 0 where it is cut
         by the rim."""
         eye, rays = np.array(self.camera.eye), self.camera.rays(self.camera.pixels)
-        shares = list[float]()
-        for number, solid in enumerate(self.world.solids):
-            alone = np.isfinite(solid.cast(eye, rays)).reshape(self.hits.identity.shape)
-            cut = alone[[0, -1]].any() or alone[:, [0, -1]].any() or not alone.any()
-            shown = (self.hits.identity == number).sum()
-            shares.append(0.0 if cut else float(shown / alone.sum()))
-        return np.array(shares)
+        width, height = self.camera.size
+        alone = [solid.cast(eye, rays).reshape(height, width) for solid in self.world.solids]
+        return visible_shares(alone) * [*map(lies_within, alone)]
+
+
+def lies_within(distances: Floats) -> bool:
+    """Whether something that is so far away at each pixel, infinitely where it is not, shows and
+    is not cut by the rim."""
+    shown = np.isfinite(distances)
+    return bool(shown[1:-1, 1:-1].any() and shown[1:-1, 1:-1].sum() == shown.sum())
+
+
+def visible_shares(distances: Sequence[Floats]) -> Floats:
+    """Which share of its own pixels shows each of several things, of which each alone is so far
+    away, infinitely where it is not."""
+    alone = np.isfinite(distances)
+    first = np.argmin(distances, axis=0) == np.arange(len(distances))[:, None, None]
+    return np.asarray((alone & first).sum(axis=(1, 2)) / alone.sum(axis=(1, 2)).clip(1))
