@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,8 +20,9 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from looktwice.eval.tasks import Puzzles, RenderedScenes
+from looktwice.eval.tasks import MarkedScenes, MarkQuestions, Puzzles, RenderedScenes
 from looktwice.eval.tasks.letters_and_shapes import LettersAndShapes
+from looktwice.eval.tasks.marked_scenes.kinds import KINDS as MARKED
 from looktwice.eval.tasks.photographs import photograph
 from looktwice.eval.tasks.rendered_scenes import KINDS as RENDERED
 from looktwice.pipelines.config import build
@@ -30,10 +31,11 @@ from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.markers.styles import BlinkReleasedStyle
+from looktwice.prompting.markers import BlinkReleasedStyle, Circles
+from looktwice.specialists.answers.matrices import RULES
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "gallery.yaml"
@@ -178,26 +180,25 @@ def _burnt() -> Sample:
     )
 
 
-def _letters() -> Sample:
-    """A page of letters and shapes, of which the question is about one."""
-    return next(iter(LettersAndShapes(n=1))).sample
+def _first(make: Callable[..., Iterable[Item]], *words: Any, **settings: Any) -> Sample:
+    """The first question of a made task."""
+    return next(iter(make(*words, n=1, **settings))).sample
 
 
-def _rendered(kind: str) -> Sample:
-    """The first question of a kind about rendered solids."""
-    (item,) = RenderedScenes(kind, n=1)
-    return item.sample
-
-
-def _puzzle() -> Sample:
-    """A question of perception about a matrix."""
-    controls = {"rule": "rotation", "size": 72, "moved": 1}
-    return next(iter(Puzzles(n=1, controls=controls))).sample
+def _mark_question() -> Sample:
+    """A question about a mark, which its marker has drawn."""
+    mark = Circles(radius=28, thickness=3, color="magenta", label=None)
+    return next(iter(MarkQuestions(MarkedScenes("shape", n=1), mark, "where"))).sample
 
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
-    **{f"rendered-{kind}": partial(_rendered, kind) for kind in RENDERED},
-    "puzzle": _puzzle,
+    **{f"rendered-{kind}": partial(_first, RenderedScenes, kind) for kind in RENDERED},
+    **{f"marked-{kind}": partial(_first, MarkedScenes, kind, ground="plain") for kind in MARKED},
+    **{
+        f"puzzle-{rule}": partial(_first, Puzzles, controls={"rule": rule, "size": 72, "moved": 1})
+        for rule in RULES
+    },
+    "mark-question": _mark_question,
     "points": _points,
     "regions": _regions,
     "eyes": _eyes,
@@ -205,7 +206,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "rocket": _rocket,
     "stereo": _stereo,
     "burnt": _burnt,
-    "letters": _letters,
+    "letters": partial(_first, LettersAndShapes),  # the question is about one of many
 }
 
 

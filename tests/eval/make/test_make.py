@@ -20,7 +20,21 @@ import pytest
 from looktwice.eval.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
 from looktwice.eval.make.command import build_tasks, make_questions, save
 from looktwice.eval.make.points import read_homography, read_map
-from looktwice.eval.tasks import Blink, Columns, Folder, PairScorer, Task, TaskError
+from looktwice.eval.tasks import (
+    Blink,
+    Columns,
+    Folder,
+    GeneratedDoYouSeeMe,
+    MarkedScenes,
+    MarkQuestions,
+    PairScorer,
+    Puzzles,
+    RenderedScenes,
+    Task,
+    TaskError,
+    rendered_scenes,
+)
+from looktwice.eval.tasks.generated import solid_scenes
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
 from looktwice.eval.tasks.photos.correspondence import APART
 from looktwice.pipelines.config import ConfigError
@@ -29,6 +43,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.markers import Circles
 from looktwice.specialists.answers import MatchedPoint, SeamMatcher
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.matching import SIFT
@@ -570,6 +585,45 @@ def test_what_cannot_be_used_is_said(
 ) -> None:
     with pytest.raises(TaskError, match=said):
         list(faulty(tmp_path))
+
+
+# ---- tasks that are made without files
+
+DRAWN: Mapping[str, tuple[Task, str]] = {  # and whether they are closed questions
+    "views": (RenderedScenes("motion", n=2, seed=77), "closed"),
+    "solids": (
+        GeneratedDoYouSeeMe("letter_disambiguation_3d", n=1, controls={"dot_size": 0.14}),
+        "open",
+    ),
+    "puzzles": (Puzzles(n=1), "closed"),
+    "scenes": (MarkedScenes("larger", n=2), "closed"),
+    "marks": (MarkQuestions(MarkedScenes("shape", n=2), Circles(), "where"), "closed"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_drawn_questions_are_the_same_when_saved(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On small pictures, as large ones take seconds to render."""
+    monkeypatch.setattr(rendered_scenes, "SIZE", (96, 72))
+    monkeypatch.setattr(solid_scenes, "LEVEL", replace(solid_scenes.LEVEL, size=(200, 150)))
+    task, form = DRAWN[name]
+    save(task, name, tmp_path)
+    saved = [*Folder(tmp_path / name)]
+    for made, read in zip(task, saved, strict=True):
+        first, second = made.sample, read.sample
+        assert (second.question, second.choices, read.answer) == (
+            first.question,
+            first.choices,
+            made.answer,
+        )
+        assert second.marks == first.marks and second.meta["made_as"] == first.id
+        for before, after in zip(first.images, second.images, strict=True):
+            assert (before.pixels == after.pixels).all()
+    if form == "closed":
+        assert [item.answer for item in Blink(tmp_path, name)] == [item.answer for item in saved]
+    assert any((tmp_path / name).glob("*.parquet")) == (form == "closed")
 
 
 # ---- the command
