@@ -589,12 +589,10 @@ def test_what_cannot_be_used_is_said(
 
 # ---- tasks that are made without files
 
+LARGE = {"dot_size": 0.14}
 DRAWN: Mapping[str, tuple[Task, str]] = {  # and whether they are closed questions
     "views": (RenderedScenes("motion", n=2, seed=77), "closed"),
-    "solids": (
-        GeneratedDoYouSeeMe("letter_disambiguation_3d", n=1, controls={"dot_size": 0.14}),
-        "open",
-    ),
+    "solids": (GeneratedDoYouSeeMe("letter_disambiguation_3d", n=1, controls=LARGE), "open"),
     "puzzles": (Puzzles(n=1), "closed"),
     "scenes": (MarkedScenes("larger", n=2), "closed"),
     "marks": (MarkQuestions(MarkedScenes("shape", n=2), Circles(), "where"), "closed"),

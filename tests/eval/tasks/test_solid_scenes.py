@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from looktwice.eval.tasks import GeneratedDoYouSeeMe, RenderedScenes
+from looktwice.eval.tasks import GeneratedDoYouSeeMe, RenderedScenes, rendered_scenes
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, read_controls
 from looktwice.eval.tasks.generated.scene import Scene
 from looktwice.eval.tasks.generated.solid_scenes import SOLID_SCENES
@@ -293,6 +293,17 @@ def asked(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
         patch.setattr(RenderedScenes, "asked", lambda self, number: drawn[number])
         items = tuple(task)
     return items, Truth({v.pixels.tobytes(): v for question in drawn for v in question.views})
+
+
+def test_a_question_is_made_once_for_all_that_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run and its page have a task each."""
+    monkeypatch.setattr(rendered_scenes, "SIZE", (96, 72))
+    (item,) = RenderedScenes("motion", n=1, seed=78)
+    again, milder = (
+        RenderedScenes("motion", n=3, seed=78, controls={"angle": angle}).item(item.sample.id)
+        for angle in ((3, 8, 15), 30)
+    )
+    assert again is item is not milder
 
 
 def right(stage: Stage, items: Sequence[Item]) -> float:
