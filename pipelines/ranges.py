@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar
 
 __all__: list[str] = []
 
-SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "is": lambda value, _: value % 2 == 1,  # odd, as the side of a square
+}
 
 
 def check_ranges(settings: Any, *rules: str, prefix: str = "") -> None:
     """Raise ValueError for settings that break a rule such as "padding, margin >= 0" or
-    "low < high", and TypeError for one that is no number; null breaks none."""
+    "low < high" or "window is odd", and TypeError for one that is no number; null breaks none."""
     for rule in rules:
         *names, sign, bound = rule.replace(",", "").split()
-        limit = getattr(settings, bound) if hasattr(settings, bound) else float(bound)
+        limit = float(bound) if bound[-1].isdigit() else getattr(settings, bound, bound)
         for name in names:
             value = getattr(settings, name)
             if not isinstance(value, Real | None):

@@ -1,8 +1,8 @@
 """Protocols of specialists: what a detector, matcher, depth estimator ... takes and returns.
 
 To add a specialist: write a frozen dataclass whose `__call__` has the signature of one of these
-protocols and returns its class of `results`. Without weights, inherit nothing, or
-`networks.ranges.Checked`, which refuses settings outside of their `ranges`. A network inherits
+protocols and returns its class of `results`. Without weights, inherit nothing, or `Checked`, which
+refuses settings outside of their `ranges`. A network inherits
 `networks.HubNetwork` where Hugging Face transformers opens it (`maps/depth_anything.py` shows all
 of it), else `networks.Network`, for which you write `open_network` and `forward`; both bring
 devices, batches over threads, and stored results. An ONNX file that OpenCV reads needs neither:
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.ranges import Ranged
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
 
 __all__ = [
@@ -47,6 +48,10 @@ __all__ = [
 class NoEvidence(Exception):
     """A specialist or rule lacks what it needs to decide; the stage abstains with the message as
     its reason."""
+
+
+class Checked(Ranged):
+    """A specialist that has settings, whose numbers hold the rules in its `ranges`."""
 
 
 class DepthEstimator(Protocol):

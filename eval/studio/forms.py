@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -18,7 +18,6 @@ from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
 from looktwice.specialists.networks.network import Network
-from looktwice.specialists.networks.ranges import Range
 
 LONG = 48  # characters of a text that has an area of its own
 BOUND = 1000  # a limit from here on is none for a slider
@@ -122,11 +121,7 @@ def ranges_of(cls: type) -> dict[str, dict[str, float]]:
 
 def _limits(cls: type) -> Iterator[tuple[str, str, float]]:
     for base in cls.__mro__:
-        rules = vars(base).get("ranges", ())
-        for rule in rules:
-            if isinstance(rules, Mapping):
-                bounds = rules[rule] if isinstance(rules[rule], Range) else Range(rules[rule])
-                yield from ((rule, "min", bounds.low), (rule, "max", bounds.high))
-            elif matched := RULE.fullmatch(rule):
+        for rule in vars(base).get("ranges", ()):
+            if matched := RULE.fullmatch(rule):
                 for name in matched["names"].split(", "):
                     yield name, "min" if matched["sign"] == ">" else "max", float(matched["bound"])

@@ -14,8 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.specialists.networks.ranges import Checked
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.protocols import Checked, NoEvidence
 
 LABEL = re.compile(r"(?<![\w'])[A-H](?![\w'])")
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")

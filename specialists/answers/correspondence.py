@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Point
+from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
@@ -23,7 +24,6 @@ from looktwice.specialists.answers.choices import (
 )
 from looktwice.specialists.features.similarity import cosines
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
-from looktwice.specialists.networks.ranges import POSITIVE, require
 from looktwice.specialists.protocols import (
     FeatureExtractor,
     GeneratedImageDetector,
@@ -64,9 +64,9 @@ class MatchedPoint(AnswerRule):
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        require(self, min_matches=MIN_MATCHES[self.transfer], tolerance=POSITIVE)
+        check_ranges(self, f"min_matches >= {MIN_MATCHES[self.transfer]}", "tolerance > 0")
         if self.transfer == "affine":
-            require(self, neighbors=self.min_matches)
+            check_ranges(self, "neighbors >= min_matches")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         reference, candidates = find_reference_and_candidates(sample, self.reference)
@@ -195,7 +195,8 @@ class CameraMotion(AnswerRule):
     tolerance: float = 1.0
 
     def __post_init__(self) -> None:
-        require(self, min_matches=8 if self.flow == "inliers" else 1, tolerance=POSITIVE)
+        least = 8 if self.flow == "inliers" else 1
+        check_ranges(self, f"min_matches >= {least}", "tolerance > 0")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         left, right = find_choice(sample, r"\bleft\b"), find_choice(sample, r"\bright\b")

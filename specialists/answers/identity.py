@@ -23,7 +23,6 @@ from looktwice.specialists.answers.choices import (
     true_or_false,
 )
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.ranges import POSITIVE
 from looktwice.specialists.protocols import (
     Detector,
     FaceDetector,
@@ -96,7 +95,7 @@ class IdentityRule(AnswerRule):
     identity: IdentityEmbedder
     threshold: float = 0.6
 
-    ranges: ClassVar = {"threshold": POSITIVE}
+    ranges: ClassVar = ("threshold > 0",)
 
     def embed(self, sample: Sample, words: str) -> list[Vectors]:
         """The identities (n, d) in each image. Raises NoEvidence."""

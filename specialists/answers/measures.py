@@ -23,7 +23,6 @@ from looktwice.specialists.answers.choices import (
     find_choice,
     marks_by_letter,
 )
-from looktwice.specialists.networks.ranges import ODD
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ReflectanceEstimator
 from looktwice.specialists.results import Floats, patch_around
 from looktwice.specialists.sharing import look_once
@@ -41,7 +40,7 @@ class ColorAtMark(AnswerRule):
 
     window: int = 5
 
-    ranges: ClassVar = {"window": ODD}
+    ranges: ClassVar = ("window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         from skimage.color import deltaE_ciede2000, rgb2lab
@@ -123,7 +122,7 @@ class DarkerPoint(AnswerRule):
     tolerance: float = 0.10
     window: int = 5
 
-    ranges: ClassVar = {"tolerance": 0, "window": ODD}
+    ranges: ClassVar = ("tolerance >= 0", "window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
@@ -180,7 +179,7 @@ class NearerPoint(AnswerRule):
     window: int = 5
 
     version: ClassVar[int] = 3
-    ranges: ClassVar = {"window": ODD}
+    ranges: ClassVar = ("window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
@@ -223,7 +222,7 @@ class SeamMatcher(AnswerRule):
     color: float = 1.0
     gradient: float = 1.0
 
-    ranges: ClassVar = {"color": 0, "gradient": 0}
+    ranges: ClassVar = ("color, gradient >= 0",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

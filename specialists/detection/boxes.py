@@ -22,7 +22,6 @@ from looktwice.pipelines.runtime.networks import (
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import normalize, resize, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork, require_numbers
-from looktwice.specialists.networks.ranges import BELOW_1
 from looktwice.specialists.protocols import NoEvidence, Segmenter
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
@@ -112,7 +111,7 @@ class Florence2(WordDetector):
 
     model_class = "Florence2ForConditionalGeneration"
     processor_class = "AutoProcessor"
-    ranges: ClassVar = {"beams": 1, "longest": 1}
+    ranges: ClassVar = ("beams, longest >= 1",)
 
     def check(self, words: Words) -> Words:
         """The words; text is read without. Raises NoEvidence for phrases without words."""
@@ -196,7 +195,7 @@ class RFDETR(WordDetector):
 
     model_class = "AutoModelForObjectDetection"
     half_is_safe = False
-    ranges: ClassVar = {"threshold": BELOW_1}
+    ranges: ClassVar = ("threshold >= 0", "threshold < 1")
 
     def check(self, words: Words) -> Words:
         """The words. Raises NoEvidence for one that is no label of the network."""

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
 from looktwice.specialists.networks.checkpoints import say_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import PackageFile, open_onnx
-from looktwice.specialists.networks.ranges import BELOW_1, Checked, Range, require
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.protocols import Checked, NoEvidence
 from looktwice.specialists.results import Faces
 
 # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
@@ -56,9 +56,9 @@ class MTCNN:
     models: Path | None = None
 
     def __post_init__(self) -> None:
-        if len(self.thresholds) != 3 or not all(t in BELOW_1 for t in self.thresholds):
-            raise ValueError(f"thresholds are three numbers {BELOW_1}, found {self.thresholds}")
-        require(self, smallest=WINDOW, longest=self.smallest)
+        if len(self.thresholds) != 3 or not all(0 <= t < 1 for t in self.thresholds):
+            raise ValueError(f"thresholds are three numbers >= 0 and < 1, found {self.thresholds}")
+        check_ranges(self, f"smallest >= {WINDOW}", "longest >= smallest")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
@@ -180,7 +180,13 @@ class YuNet(Checked):
     overlap: float = 0.3
     longest: int = 1280
 
-    ranges: ClassVar = {"threshold": BELOW_1, "overlap": Range(0, 1, above=True), "longest": 32}
+    ranges: ClassVar = (
+        "threshold >= 0",
+        "threshold < 1",
+        "overlap > 0",
+        "overlap <= 1",
+        "longest >= 32",
+    )
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises

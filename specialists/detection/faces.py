@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import find_package_file, import_package
-from looktwice.specialists.networks.ranges import POSITIVE, Checked, Range, require
-from looktwice.specialists.protocols import FaceDetector
+from looktwice.specialists.protocols import Checked, FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 from looktwice.specialists.sharing import look_once
 
@@ -152,13 +152,13 @@ class FaceCascade(Checked):
     mirrored: bool = True
     longest: int = 640
 
-    ranges: ClassVar = {
-        "scale": Range(1, above=True),
-        "step": POSITIVE,
-        "smallest": Range(0, 1, above=True),
-        "windows": 1,
-        "longest": WINDOW,
-    }
+    ranges: ClassVar = (
+        "scale > 1",
+        "step, smallest > 0",
+        "smallest <= 1",
+        "windows >= 1",
+        f"longest >= {WINDOW}",
+    )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
@@ -233,7 +233,7 @@ class FaceRecognition:
     package: bool = False
 
     def __post_init__(self) -> None:
-        require(self, upsample=Range(0, 4))
+        check_ranges(self, "upsample >= 0", "upsample <= 4")
         if self.package and (self.threshold or self.models is not None):
             raise ValueError(
                 "the package face_recognition takes neither a threshold nor models; leave them out"

@@ -41,7 +41,6 @@ from looktwice.specialists.networks.packages import (
     import_package,
     require_float32,
 )
-from looktwice.specialists.networks.ranges import BELOW_1
 from looktwice.specialists.results import Boxes
 
 
@@ -72,7 +71,7 @@ class GroundingDINO(WordDetector):
     processor_class = "AutoProcessor"
     half_is_safe = False
     opens = (*WordDetector.opens, "tokenizer", "package")
-    ranges: ClassVar = {"threshold": BELOW_1, "text_threshold": BELOW_1}
+    ranges: ClassVar = ("threshold, text_threshold >= 0", "threshold, text_threshold < 1")
 
     def __post_init__(self) -> None:
         super().__post_init__()

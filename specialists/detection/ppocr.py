@@ -27,7 +27,7 @@ from looktwice.specialists.networks.image_size import (
     to_numbers,
 )
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx, read_metadata
-from looktwice.specialists.networks.ranges import SHARE, Checked
+from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
 
@@ -173,7 +173,11 @@ class PPOCR(Checked):
     detector: Path | None = None
     recognizer: Path | None = None
 
-    ranges: ClassVar = {"threshold": SHARE, "box_threshold": SHARE, "longest": STRIDE}
+    ranges: ClassVar = (
+        "threshold, box_threshold >= 0",
+        "threshold, box_threshold <= 1",
+        f"longest >= {STRIDE}",
+    )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises

@@ -30,8 +30,7 @@ from looktwice.pipelines.transforms import resample
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork
-from looktwice.specialists.networks.ranges import POSITIVE, Checked
-from looktwice.specialists.protocols import ScalarMap
+from looktwice.specialists.protocols import Checked, ScalarMap
 from looktwice.specialists.sharing import look_once
 
 NAME = "looktwice_received"
@@ -270,7 +269,7 @@ class AttentionShare(WithoutModel, Checked):
     radius: float = 10
     labels: tuple[str, ...] = ()
 
-    ranges: ClassVar = {"radius": POSITIVE}
+    ranges: ClassVar = ("radius > 0",)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with a note for each image that has marks."""

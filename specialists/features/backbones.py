@@ -35,7 +35,6 @@ from looktwice.specialists.networks.network import (
     batch_norm,
 )
 from looktwice.specialists.networks.packages import find_package_file
-from looktwice.specialists.networks.ranges import Range
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels]
@@ -67,7 +66,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     min_side, max_ratio = 1, math.inf
     version: ClassVar[int] = 2
     unused = ("mask_token", "pooler", "classifier")  # of training, and of classifying
-    ranges: ClassVar = {"longest": 32}
+    ranges: ClassVar = ("longest >= 32",)
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
@@ -242,7 +241,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
     result = FeatureGrid
     kind = "EfficientNet-lite0"
     images = 1
-    ranges: ClassVar = {"block": Range(0, BLOCKS - 1), "longest": 32}
+    ranges: ClassVar = ("block >= 0", f"block < {BLOCKS}", "longest >= 32")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""

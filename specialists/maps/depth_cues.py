@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.ranges import ODD, POSITIVE, Checked
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.protocols import Checked, NoEvidence
 from looktwice.specialists.results import DepthMap
 
 Floats = NDArray[np.float64]
@@ -174,7 +173,7 @@ class SGBM(Checked):
     smooth_jump: float = 32
     mode: Literal["sgbm", "hh", "3way"] = "sgbm"
 
-    ranges: ClassVar = {"disparities": 16, "block": ODD, "smooth_step": POSITIVE}
+    ranges: ClassVar = ("disparities >= 16", "block >= 1", "block is odd", "smooth_step > 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()

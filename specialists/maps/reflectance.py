@@ -21,7 +21,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.networks.image_size import InputSize, require_pixels
 from looktwice.specialists.networks.network import Network, open_diffusion
-from looktwice.specialists.networks.ranges import Checked
+from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import FeatureGrid
 
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ class ColorRetinex(Checked):
     color: float = 0.05
     longest: int = 512
 
-    ranges: ClassVar = {"brightness": 0, "color": 0, "longest": 16}
+    ranges: ClassVar = ("brightness, color >= 0", "longest >= 16")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured
@@ -145,7 +145,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     needs_colors = True
     extra = "diffusion"
     squares = True  # as it were: images are looked at one after the other
-    ranges: ClassVar = {"steps": 1, "longest": 1, "ensemble": 1}
+    ranges: ClassVar = ("steps, longest, ensemble >= 1",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,7 +25,6 @@ from looktwice.specialists.networks.packages import (
     import_kornia,
     import_package,
 )
-from looktwice.specialists.networks.ranges import BELOW_1
 from looktwice.specialists.results import Matches
 
 Pair = tuple[Pixels, Pixels]
@@ -102,7 +101,7 @@ class LoFTR(PairNetwork):
     version: ClassVar[int] = 2
 
     opens = ("preset", "model", "threshold")  # the threshold is built in
-    ranges: ClassVar = {"threshold": BELOW_1}
+    ranges: ClassVar = ("threshold >= 0", "threshold < 1")
 
     def open_network(self, place: Place) -> Any:
         """The network. Raises WeightsError."""
@@ -180,7 +179,7 @@ class RoMa(PairNetwork):
     half_is_safe = True
     mixed = False
     opens = ("preset", "model", "dinov2")
-    ranges: ClassVar = {"matches": 1}
+    ranges: ClassVar = ("matches >= 1",)
 
     def open_network(self, place: Place) -> Any:
         """The package's matcher. Raises WeightsError."""

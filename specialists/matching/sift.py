@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import turned_size
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
-from looktwice.specialists.networks.ranges import Checked, Range
-from looktwice.specialists.protocols import Matcher
+from looktwice.specialists.protocols import Checked, Matcher
 from looktwice.specialists.results import Features, Matches
 from looktwice.specialists.sharing import look_once
 
@@ -31,7 +30,7 @@ class SIFT(Checked):
     ratio: float = 0.8
     mutual: bool = True
 
-    ranges: ClassVar = {"features": 2, "ratio": Range(0, 1, above=True)}
+    ranges: ClassVar = ("features >= 2", "ratio > 0", "ratio <= 1")
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8 each; the strongest confidence first."""

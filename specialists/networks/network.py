@@ -39,7 +39,7 @@ from looktwice.specialists.networks.checkpoints import (
     refuse_file,
 )
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.ranges import Checked, require
+from looktwice.specialists.protocols import Checked
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Result = TypeVar("Result")
@@ -82,9 +82,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
     squares: ClassVar[bool] = False
     extra: ClassVar[str] = "torch"
     opens: ClassVar[tuple[str, ...]] = ("model", "revision")
-
-    def __post_init__(self) -> None:
-        require(self, batch=1, **self.ranges)
+    ranges: ClassVar[tuple[str, ...]] = ("batch >= 1",)
 
     @abstractmethod
     def open_network(self, place: Place) -> Any:

@@ -15,7 +15,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, shrink
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
-from looktwice.specialists.networks.ranges import BELOW_1, POSITIVE, Checked, Range
+from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Masks
 
 
@@ -36,7 +36,7 @@ class Felzenszwalb(Checked):
     longest: int = 512
     most: int = 64
 
-    ranges: ClassVar = {"scale": POSITIVE, "sigma": 0, "min_size": 0, "longest": 1, "most": 1}
+    ranges: ClassVar = ("scale > 0", "sigma, min_size >= 0", "longest, most >= 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The regions at the size of the image, the largest first."""
@@ -62,7 +62,7 @@ class Slic(Checked):
     longest: int = 512
     most: int = 64
 
-    ranges: ClassVar = {"segments": 1, "compactness": POSITIVE, "sigma": 0, "longest": 1, "most": 1}
+    ranges: ClassVar = ("compactness > 0", "sigma >= 0", "segments, longest, most >= 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The regions at the size of the image, the largest first."""
@@ -110,7 +110,7 @@ class U2Net(Checked):
     smallest: float = 0.001
     model: Path | None = None
 
-    ranges: ClassVar = {"threshold": Range(0, 1, above=True, below=True), "smallest": BELOW_1}
+    ranges: ClassVar = ("threshold > 0", "smallest >= 0", "threshold, smallest < 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image. Raises WeightsError."""

@@ -20,7 +20,7 @@ from looktwice.specialists.networks.checkpoints import is_weights_file
 from looktwice.specialists.networks.image_size import normalize, require_pixels, resize, to_batch
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.networks.packages import require_float32
-from looktwice.specialists.networks.ranges import Checked
+from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation.sam3 import see_square
 from looktwice.specialists.segmentation.sam_files import (
@@ -186,7 +186,7 @@ class SAM(Network[Item, Masks]):
     squares = True
     opens = (*Network.opens, "package")
     version: ClassVar[int] = 2
-    ranges: ClassVar = {"prompts": 1}
+    ranges: ClassVar = ("prompts >= 1",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -301,7 +301,7 @@ class SegmentEverything(Checked):
     side: int = 32
     filter: MaskFilter = field(default_factory=MaskFilter)
 
-    ranges: ClassVar = {"side": 1}
+    ranges: ClassVar = ("side >= 1",)
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of the image. Raises NoEvidence for a single-coloured image,

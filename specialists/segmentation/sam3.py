@@ -13,7 +13,6 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.networks.image_size import resize, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork, require_numbers
-from looktwice.specialists.networks.ranges import BELOW_1
 from looktwice.specialists.protocols import BoxSegmenter, Detector, NoEvidence
 from looktwice.specialists.results import Masks
 from looktwice.specialists.sharing import look_once
@@ -45,7 +44,7 @@ class SAM3(HubNetwork[Item, Masks]):
     half_is_safe = False
     images = 1
     squares = True
-    ranges: ClassVar = {"threshold": BELOW_1}
+    ranges: ClassVar = ("threshold >= 0", "threshold < 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image, with words as labels. Raises NoEvidence,

@@ -28,7 +28,7 @@ from looktwice.specialists.networks.checkpoints import (
     rename,
 )
 from looktwice.specialists.networks.packages import import_package
-from looktwice.specialists.networks.ranges import SHARE, Checked
+from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Masks
 
 Floats = NDArray[np.float64]
@@ -241,10 +241,11 @@ class MaskFilter(Checked):
     smallest: float = 0.0
     most: int = 64
 
-    ranges: ClassVar = {
-        **dict.fromkeys(("iou", "stability", "overlap", "smallest"), SHARE),
-        "most": 1,
-    }
+    ranges: ClassVar = (
+        "iou, stability, overlap, smallest >= 0",
+        "iou, stability, overlap, smallest <= 1",
+        "most >= 1",
+    )
 
 
 # the package's names, by the channels of the encoder
