@@ -126,7 +126,7 @@ def common_rect(
 
 def overlaps(one: Rect, other: Rect) -> bool:
     """Whether two boxes share any area; boxes that only touch do not."""
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+    return common_rect(one, other) is not None
 
 
 def overlap(one: XYXY, other: XYXY) -> float:

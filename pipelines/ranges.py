@@ -23,7 +23,9 @@ def check_ranges(settings: Any, *rules: str, prefix: str = "") -> None:
     "low < high" or "window is odd", and TypeError for one that is no number; null breaks none."""
     for rule in rules:
         *names, sign, bound = rule.replace(",", "").split()
-        limit = float(bound) if bound[-1].isdigit() else getattr(settings, bound, bound)
+        limit = getattr(settings, bound, bound)
+        if isinstance(limit, str) and limit != "odd":
+            limit = float(limit)
         for name in names:
             value = getattr(settings, name)
             if not isinstance(value, Real | None):

@@ -181,18 +181,13 @@ class FeatureGrid:
     def at(self, xy: ArrayLike) -> Floats:
         """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between cells; outer cells
         are extended."""
-        points = np.reshape(np.asarray(xy, np.float64), (-1, 2))
-        rows, columns = self.values.shape[:2]
-        x = np.clip((points[:, 0] + 0.5) * columns / self.width - 0.5, 0, columns - 1)
-        y = np.clip((points[:, 1] + 0.5) * rows / self.height - 0.5, 0, rows - 1)
-        left = np.minimum(x.astype(int), max(0, columns - 2))
-        top = np.minimum(y.astype(int), max(0, rows - 2))
-        right, bottom = np.minimum(left + 1, columns - 1), np.minimum(top + 1, rows - 1)
-        across, down = (x - left)[:, None], (y - top)[:, None]
-        upper = self.values[top, left] * (1 - across) + self.values[top, right] * across
-        lower = self.values[bottom, left] * (1 - across) + self.values[bottom, right] * across
-        vectors: Floats = upper * (1 - down) + lower * down
-        return vectors
+        from scipy.ndimage import map_coordinates
+
+        points, (rows, columns, channels) = np.reshape(xy, (-1, 2)) + 0.5, self.values.shape
+        x = points[:, :1] * columns / self.width - 0.5
+        y = points[:, 1:] * rows / self.height - 0.5
+        places = np.broadcast_arrays(y, x, np.arange(channels))
+        return np.asarray(map_coordinates(self.values, places, order=1, mode="nearest"))
 
     def centers(self) -> Floats:
         """The centres of the cells in pixels, (rows, columns, 2)."""

@@ -52,23 +52,24 @@ class Faults(list[str]):
                 self.append(fault)
 
 
-ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "eval.readers.Vlm2Count": ("eval.readers.Vlm2", {"form": "count"}),
-    "eval.readers.Vlm2Exact": ("eval.readers.Vlm2", {"form": "exact"}),
-    "eval.readers.Vlm2Grouping": ("eval.readers.Vlm2", {"form": "grouping"}),
-    "eval.readers.Vlm2Official": ("eval.readers.Vlm2", {"form": "official"}),
-    "eval.readers.Vlm2TrueFalse": ("eval.readers.Vlm2", {"form": "true_false"}),
-    "eval.readers.Vlm2Vlmevalkit": ("eval.readers.Vlm2", {"form": "vlmevalkit"}),
-    "specialists.maps.Brightness": ("specialists.maps.DepthCue", {"kind": "brightness"}),
-    "specialists.maps.Haze": ("specialists.maps.DepthCue", {"kind": "haze"}),
-    "specialists.maps.LocalContrast": ("specialists.maps.DepthCue", {"kind": "local_contrast"}),
-    "specialists.maps.Saturation": ("specialists.maps.DepthCue", {"kind": "saturation"}),
-    "specialists.maps.Sharpness": ("specialists.maps.DepthCue", {"kind": "sharpness"}),
-    "specialists.maps.TextureSize": ("specialists.maps.DepthCue", {"kind": "texture_size"}),
-    "specialists.maps.VerticalPosition": (
-        "specialists.maps.DepthCue",
-        {"kind": "vertical_position"},
+MERGED = (  # the beginning of the old paths, the class now, its setting, and what it became
+    (
+        "eval.readers.Vlm2",
+        "eval.readers.Vlm2",
+        "form",
+        "count exact grouping official true_false vlmevalkit",
     ),
+    (
+        "specialists.maps.",
+        "specialists.maps.DepthCue",
+        "kind",
+        "brightness haze local_contrast saturation sharpness texture_size vertical_position",
+    ),
+)
+ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    f"{beginning}{value.title().replace('_', '')}": (path, {setting: value})
+    for beginning, path, setting, values in MERGED
+    for value in values.split()
 }
 """Paths that a configuration may still name although their class has become another one: its path
 now, and the settings that the old one stood for, as the object holds them.

@@ -352,14 +352,11 @@ def expand_fragility(config: dict[str, Any], faults: Faults) -> dict[str, Any]:
     ]
     place = {"before": asking[0]} if asking else {"after": slot}
     coded = [_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
-    drawn = [{"use": STYLE_STAGE, "style": style} for style in wanted.get("styles") or _styles()]
+    # the styles of VPBench's paper: those "no marker" are in its code alone
+    every = get_args(type_hints(locate(STYLE_STAGE))["style"])
+    styles = wanted.get("styles") or [name for name in every if not name.startswith("no marker")]
+    drawn = [{"use": STYLE_STAGE, "style": style} for style in styles]
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}
-
-
-def _styles() -> list[str]:
-    """The styles of VPBench's paper: those "no marker" are in its code alone."""
-    names = get_args(type_hints(locate(STYLE_STAGE))["style"])
-    return [name for name in names if not name.startswith("no marker")]
 
 
 def _encoder(name: str, place: Node) -> Node:

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -252,9 +251,4 @@ def _folder() -> Path:
 
 
 def _sha256(file: Path) -> str:
-    return _hash(file, file.stat().st_mtime_ns, file.stat().st_size)
-
-
-@lru_cache(maxsize=64)
-def _hash(file: Path, written: int, size: int) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -33,7 +33,6 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.png import bytes_as_before
 from looktwice.pipelines.runtime.stores import Blobs
 
-Result = TypeVar("Result")
 VERSION = 1
 OF_FPNG = 1  # `application_id` of a cache that no version before fpng began
 INLINE = 16 * 1024
@@ -129,7 +128,7 @@ class Store:
             with self._named():
                 row = (None, self.blobs.put(data))
         insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)"
-        if self._change(insert, key, model, *row, time.time()):
+        if self._execute(insert, key, model, *row, time.time())[1]:
             self._claimed.discard(key)  # the trigger has ended the claim
             return reply
         return self.get(key) or reply
@@ -161,7 +160,7 @@ class Store:
 
     def _claim(self, key: str) -> bool:
         """Whether this caller is to ask now. The claims of a process that has ended are dropped."""
-        if self._change(CLAIM, key, self._owner):
+        if self._execute(CLAIM, key, self._owner)[1]:
             self._claimed.add(key)
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
@@ -216,24 +215,20 @@ class Store:
             self._connection = None
 
     def _run(self, statement: str, *values: object) -> list[Any]:
-        """What a statement gives, once it is on the disk as far as SQLite says. Raises
+        """What a statement gives. Raises CacheError."""
+        return self._execute(statement, *values)[0]
+
+    def _execute(self, statement: str, *values: object) -> tuple[list[Any], int]:
+        """What a statement gives, and how many rows it changes, which RETURNING would tell for one
+        more hand-over between threads, once it is on the disk as far as SQLite says. Raises
         CacheError."""
-        return self._execute(statement, values, sqlite3.Cursor.fetchall)
-
-    def _change(self, statement: str, *values: object) -> int:
-        """How many rows a statement changes, as `_run`; what RETURNING would tell takes one more
-        hand-over between threads."""
-        return self._execute(statement, values, lambda cursor: cursor.rowcount)
-
-    def _execute(
-        self, statement: str, values: Sequence[object], read: Callable[[sqlite3.Cursor], Result]
-    ) -> Result:
         if self._process != os.getpid():  # a forked child must not use its parent's connection
             self._begin()
         with spend("cache"), self._lock, self._named():
             if self._connection is None:
                 self._connection = self._open()
-            return read(self._connection.execute(statement, values))
+            cursor = self._connection.execute(statement, values)
+            return cursor.fetchall(), cursor.rowcount
 
     @contextmanager
     def _named(self) -> Iterator[None]:

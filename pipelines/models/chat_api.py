@@ -30,7 +30,7 @@ from looktwice.pipelines.models.keys import (
     mask_keys,
     refuse_keys,
 )
-from looktwice.pipelines.models.limits import SERVERS, check_limits
+from looktwice.pipelines.models.limits import LIMITS, SERVERS
 from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesAs,
@@ -95,7 +95,7 @@ class ChatAPI(Ranged):
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
-    ranges: ClassVar[tuple[str, ...]] = (*SAMPLING, "timeout > 0")
+    ranges: ClassVar[tuple[str, ...]] = (*SAMPLING, *LIMITS, "timeout > 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,7 +106,6 @@ class ChatAPI(Ranged):
                 " it out"
             )
         refuse_keys(model=self.model, system=self.system, extra=self.extra)
-        check_limits(self.in_flight, self.per_minute)
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         if len(set(self.urls)) < len(self.urls):

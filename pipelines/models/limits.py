@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped, Usage
 from looktwice.pipelines.models.http_client import STOPPING
+from looktwice.pipelines.ranges import Ranged
 
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
+LIMITS = ("in_flight >= 1", "per_minute > 0")
+"""The ranges of what limits a model's calls."""
 # seconds for which a server that cannot be reached is not asked, unless no other can be
 ASIDE = 30.0
 CROWDED = (429, 503)  # statuses of a server that had too many requests
@@ -64,14 +67,6 @@ def stop_if(stopped: bool) -> None:
     """Raises Stopped."""
     if stopped:
         raise Stopped("stopped while waiting for the endpoint")
-
-
-def check_limits(in_flight: int, per_minute: float | None) -> None:
-    """Raises ValueError for limits with which nothing could be asked."""
-    if in_flight < 1 or (per_minute is not None and per_minute <= 0):
-        raise ValueError(
-            f"in_flight is 1 or more and per_minute above 0; found {in_flight} and {per_minute}"
-        )
 
 
 @dataclass(eq=False)
@@ -214,7 +209,6 @@ class RateLimiter:
     spaced."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
-        check_limits(in_flight, per_minute)
         self._in_flight = self._most = in_flight
         self._per_second = per_minute / 60 if per_minute else math.inf
         self.pace = Pace(self._per_second)
@@ -349,7 +343,7 @@ class Ration:
 
 
 @dataclass(frozen=True)
-class Limited(Around):
+class Limited(Ranged, Around):
     """Allows `in_flight` calls at a time and `per_minute` a minute; others wait. `ration` bounds
     those of a whole run.
 
@@ -361,8 +355,10 @@ class Limited(Around):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     ration: Ration = field(default_factory=Ration, repr=False)
     limiter: RateLimiter = field(init=False, repr=False)
+    ranges: ClassVar[tuple[str, ...]] = LIMITS
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         limiter = RateLimiter(self.in_flight, self.per_minute)
         endpoint = getattr(self.model, "endpoint", None)
         if isinstance(endpoint, str):  # models of one URL with equal limits share it

@@ -343,4 +343,4 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
 def _letters(file: Path) -> tuple[str, ...]:
     """What the outputs of a recognizer stand for: none, the letters that its file names, a
     space."""
-    return ("", *read_metadata(file).get("character", "").splitlines(), " ")
+    return ("", *read_metadata(file, "character").splitlines(), " ")

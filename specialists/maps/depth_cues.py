@@ -173,17 +173,18 @@ class SGBM(Checked):
     smooth_jump: float = 32
     mode: Literal["sgbm", "hh", "3way"] = "sgbm"
 
-    ranges: ClassVar = ("disparities >= 16", "block >= 1", "block is odd", "smooth_step > 0")
+    ranges: ClassVar = (
+        "disparities >= 16",
+        "block >= 1",
+        "block is odd",
+        "smooth_step > 0",
+        "smooth_step < smooth_jump",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.disparities % 16:
             raise ValueError(f"disparities is a multiple of 16, found {self.disparities}")
-        if not self.smooth_step < self.smooth_jump:
-            raise ValueError(
-                f"smooth_jump must be larger than smooth_step, found {self.smooth_jump} and"
-                f" {self.smooth_step}"
-            )
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """Disparity of the left view `image` in pixels, given the right view. Raises NoEvidence."""

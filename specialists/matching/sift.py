@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.transforms import turned_size
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.transforms import rotate
+from looktwice.pipelines.view import View
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
 from looktwice.specialists.protocols import Checked, Matcher
 from looktwice.specialists.results import Features, Matches
@@ -34,29 +34,21 @@ class SIFT(Checked):
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8 each; the strongest confidence first."""
-        found0, found1 = self.detect(pixels0), self.detect(pixels1)
-        if len(found0) < 2 or len(found1) < 2:
+        first, second = self.detect(pixels0), self.detect(pixels1)
+        if min(len(first), len(second)) < 2:
             return Matches.none()
-        vectors0, vectors1 = found0.vectors.astype(np.float32), found1.vectors.astype(np.float32)
+        vectors0, vectors1 = first.vectors.astype(np.float32), second.vectors.astype(np.float32)
         matcher = cv2.BFMatcher(cv2.NORM_L2)
-        back = (
-            {m.queryIdx: m.trainIdx for m in matcher.match(vectors1, vectors0)}
-            if self.mutual
-            else {}
-        )
+        back = {m.queryIdx: m.trainIdx for m in matcher.match(vectors1, vectors0)}
         kept = []
-        for first, second in matcher.knnMatch(vectors0, vectors1, k=2):
-            quotient = first.distance / second.distance if second.distance > 0 else 1.0
-            if quotient < self.ratio and (
-                not self.mutual or back[first.trainIdx] == first.queryIdx
-            ):
-                kept.append((first.queryIdx, first.trainIdx, 1 - quotient))
-        if not kept:
-            return Matches.none()
-        rows0, rows1, confidence = (
-            np.array(column) for column in zip(*sorted(kept, key=lambda row: -row[2]), strict=True)
-        )
-        return Matches(found0.xy[rows0], found1.xy[rows1], confidence)
+        for best, next_best in matcher.knnMatch(vectors0, vectors1, k=2):
+            quotient = best.distance / next_best.distance if next_best.distance > 0 else 1.0
+            is_mutual = not self.mutual or back[best.trainIdx] == best.queryIdx
+            if is_mutual and quotient < self.ratio:
+                kept.append((best.queryIdx, best.trainIdx, 1 - quotient))
+        surest = sorted(kept, key=lambda row: -row[2])
+        rows0, rows1, confidence = np.reshape(surest, (-1, 3)).T
+        return Matches(first.xy[rows0.astype(int)], second.xy[rows1.astype(int)], confidence)
 
     def detect(self, pixels: Pixels) -> Features:
         """Keypoints of one image, with descriptors (n, 128); scores are the keypoints' contrast."""
@@ -100,22 +92,8 @@ class RotationSearch:
     def _at(self, pixels0: Pixels, pixels1: Pixels, turn: float) -> Matches:
         if turn == 0:
             return look_once(self.matcher, pixels0, pixels1)
-        matrix, size = _turn(pixels1.shape[1], pixels1.shape[0], turn)
-        matches = look_once(
-            self.matcher, pixels0, np.asarray(cv2.warpAffine(pixels1, matrix, size), np.uint8)
-        )
-        back = cv2.invertAffineTransform(matrix)
-        xy1 = matches.xy1 @ back[:, :2].T + back[:, 2]
+        turned = rotate(View.of(Picture(pixels1)), turn)
+        matches = look_once(self.matcher, pixels0, turned.pixels)
+        xy1 = turned.parts[0].affine.inverse(matches.xy1)
         inside = ((xy1 >= -0.5) & (xy1 <= np.array(pixels1.shape[1::-1]) - 0.5)).all(1)
         return Matches(matches.xy0, xy1, matches.confidence)[np.flatnonzero(inside)]
-
-
-def _turn(width: int, height: int, degrees: float) -> tuple[NDArray[np.float64], tuple[int, int]]:
-    """The map from an image to the whole of it turned, 2x3 in pixel centres, and that one's (width,
-    height)."""
-    matrix = np.asarray(
-        cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0), np.float64
-    )
-    wide, high = turned_size((width, height), degrees)
-    matrix[:, 2] += np.array([wide - width, high - height]) / 2
-    return matrix, (wide, high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import threading
 import warnings
@@ -118,8 +119,6 @@ def import_kornia() -> Any:
 
 Floats = NDArray[np.float32]
 
-METADATA = 14  # number of the field of an ONNX model that holds pairs of key and value
-
 
 class PackageFile(NamedTuple):
     """A file of weights in a package that is never imported: its name on the index, its folder, the
@@ -162,53 +161,31 @@ class OnnxNetwork:
 def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork:
     """The network of a file, opened once per process; `edit` may change its bytes first. Raises
     WeightsError."""
-    return open_shared(("onnx", str(file), edit), lambda: _open(file, edit(file.read_bytes())))
 
+    def opened() -> OnnxNetwork:
+        content = np.frombuffer(edit(file.read_bytes()), np.uint8)
+        try:
+            return OnnxNetwork(file, cv2.dnn.readNetFromONNX(content))
+        except cv2.error as exc:
+            raise WeightsError(
+                f"{file} is no ONNX network that OpenCV {cv2.__version__} reads ({_said(exc)});"
+                " fetch it again"
+            ) from exc
 
-def _open(file: Path, content: bytes) -> OnnxNetwork:
-    try:
-        return OnnxNetwork(file, cv2.dnn.readNetFromONNX(np.frombuffer(content, np.uint8)))
-    except cv2.error as exc:
-        raise WeightsError(
-            f"{file} is no ONNX network that OpenCV {cv2.__version__} reads ({_said(exc)}); fetch"
-            " it again"
-        ) from exc
+    return open_shared(("onnx", str(file), edit), opened)
 
 
 def _said(exc: cv2.error) -> str:
     return first_line(exc).rpartition("error: ")[2]
 
 
-def read_metadata(file: Path) -> dict[str, str]:
-    """The texts by key that an ONNX file carries beside its network, which OpenCV does not tell."""
-    pairs = [
-        dict(_fields(value)) for number, value in _fields(file.read_bytes()) if number == METADATA
-    ]
-    return {pair[1].decode(): pair.get(2, b"").decode() for pair in pairs}
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the fields of a protobuf message that have a length; numbers are passed
-    over."""
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
-        kind = tag & 7
-        if kind == 2:
-            size, place = _varint(message, place)
-            yield tag >> 3, message[place : place + size]
-            place += size
-        elif kind == 0:
-            _, place = _varint(message, place)
-        else:
-            place += 8 if kind == 1 else 4
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """The number that begins at a place, and the place behind it."""
-    value = shift = 0
-    while True:
-        byte = message[place]
-        place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-        if byte < 128:
-            return value, place
+def read_metadata(file: Path, key: str) -> str:
+    """The text that an ONNX file carries under a key beside its network, which OpenCV does not
+    tell; empty where there is none."""
+    # a pair of protobuf: of each text its field (1, 2) and kind (2), its length, and its bytes
+    pair, content = b"\x0a%c%b\x12" % (len(key), key.encode()), file.read_bytes()
+    match = re.search(re.escape(pair) + rb"([\x80-\xff]*[\x00-\x7f])", content)
+    if match is None:
+        return ""
+    size = sum((byte & 127) << 7 * place for place, byte in enumerate(match[1]))
+    return content[match.end() :][:size].decode()

@@ -36,6 +36,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch, BatchServer, key_of
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_api import ChatAPI
+from looktwice.pipelines.ranges import Ranged
 
 HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
 
@@ -45,7 +46,7 @@ ATTEMPTS = 3  # batches in which a request may come before it has failed
 
 
 @dataclass(frozen=True)
-class Batched:
+class Batched(Ranged):
     """The model `chat`, asked through the batch endpoints of its server, which take half the price
     and up to a day.
 
@@ -69,12 +70,10 @@ class Batched:
     )
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
+    ranges: ClassVar[tuple[str, ...]] = ("look > 0", "requests >= 1")
 
     def __post_init__(self) -> None:
-        if self.look <= 0 or self.requests < 1:
-            raise ValueError(
-                f"look is above 0 and requests 1 or more, found {self.look} and {self.requests}"
-            )
+        super().__post_init__()
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         if len(self.chat.urls) > 1:
