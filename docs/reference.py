@@ -279,20 +279,19 @@ def keys_of(entry: Any) -> Iterator[tuple[str, Any, entries.Entry]]:
     """Key, type and what is said of it, for every key of a mapping that a study may hold. Raises
     ValueError."""
     for key, hint in get_type_hints(entry, include_extras=True).items():
-        said = [
-            word for word in getattr(hint, "__metadata__", ()) if isinstance(word, entries.Entry)
-        ]
-        if not said:
+        said = [word for word in getattr(hint, "__metadata__", ()) if isinstance(word, str)]
+        if len(said) != 2:
             raise ValueError(
-                f"{entry.__name__}.{key} has no Entry; describe it in pipelines/config/entries.py"
+                f"{entry.__name__}.{key} has no meaning and example; describe it in"
+                " pipelines/config/entries.py"
             )
-        yield key, hint, said[0]
+        yield key, hint, (said[0], said[1])
 
 
 def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
-    key, hint, entry = said
+    key, hint, (meaning, example) = said
     kind = f" ({type_words(hint)})" if hint is not None else ""
-    return f"- **`{key}`**{kind}: {entry.meaning} Example: `{entry.example}`"
+    return f"- **`{key}`**{kind}: {meaning} Example: `{example}`"
 
 
 def _commands_page() -> str:

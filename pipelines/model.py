@@ -9,7 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal, NotRequired, Protocol
+from typing import Any, Literal, NotRequired, Protocol
 
 from pydantic import with_config
 from typing_extensions import TypedDict
@@ -110,7 +110,7 @@ class CallOptions(Ranged):
     effort: str | None = None
     top_k: int | None = None
     tool_choice: str | None = None
-    ranges: ClassVar[tuple[str, ...]] = (*SAMPLING, "top_k >= 1")
+    ranges = (*SAMPLING, "top_k >= 1")
 
     def filled_from(self, model: Any) -> CallOptions:
         """The same with what is None taken from the model's settings of the same names, where it

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Boxes", "DepthMap", "Faces", "FeatureGrid", "Features", "Masks", "Matches"]
+__all__ = ["Boxes", "DepthMap", "Faces", "FeatureGrid", "Masks", "Matches"]
 
 Floats = NDArray[np.float64]
 Texts = NDArray[np.str_]
@@ -17,7 +17,7 @@ Pick = slice | int | NDArray[Any] | list[int] | list[bool]
 
 ROWS: dict[str, tuple[Any, ...]] = {
     "xyxy": (np.float64, 4),
-    **dict.fromkeys(("xy", "xy0", "xy1"), (np.float64, 2)),
+    **dict.fromkeys(("xy0", "xy1"), (np.float64, 2)),
     **dict.fromkeys(("scores", "confidence"), (np.float64,)),
     "vectors": (np.float64, None),
     "labels": (str,),
@@ -141,15 +141,6 @@ class Matches(_Rows):
     def none(cls) -> Matches:
         """No match at all."""
         return cls(np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
-
-
-@dataclass(frozen=True, eq=False)
-class Features(_Rows):
-    """n keypoints: `xy` (n, 2) pixel centres; `vectors` (n, d) descriptors; `scores` (n,)."""
-
-    xy: Floats
-    vectors: Floats
-    scores: Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,19 +198,19 @@ def wrapped(mapping: str, node: Any) -> Any:
 
 @pytest.mark.parametrize("mapping", ["StudyConfig", "Contestant", "Needs", "Gap", "Published"])
 def test_every_key_has_a_description_and_an_example_that_fits(mapping: str) -> None:
-    for key, _, entry in reference.keys_of(getattr(entries, mapping)):
-        assert entry.meaning.endswith(".") and f"- **`{key}`**" in PAGES["reference/study.md"]
-        node = yaml.safe_load(entry.example)
+    for key, _, (meaning, example) in reference.keys_of(getattr(entries, mapping)):
+        assert meaning.endswith(".") and f"- **`{key}`**" in PAGES["reference/study.md"]
+        node = yaml.safe_load(example)
         assert list(node) == [key]
         assert shape_faults(wrapped(mapping, node)) == ([], [])
 
 
 def test_a_key_without_a_description_is_told() -> None:
-    with pytest.raises(ValueError, match=r"Odd\.strange has no Entry"):
+    with pytest.raises(ValueError, match=r"Odd\.strange has no meaning"):
         list(reference.keys_of(type("Odd", (), {"__annotations__": {"strange": int}})))
 
 
 @pytest.mark.parametrize("word", ["use", "ref", "before", "after", "include", "null", "${...}"])
 def test_every_word_of_overlays_is_there(word: str) -> None:
     assert f"- **`{word}`**: " in PAGES["reference/study.md"]
-    assert isinstance(yaml.safe_load(entries.WORDS[word].example), dict)
+    assert isinstance(yaml.safe_load(entries.WORDS[word][1]), dict)

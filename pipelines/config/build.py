@@ -102,9 +102,11 @@ class Binder:
             self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")
         for name, f in own_fields.items():
             if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
-                wanted = (
-                    _one_of(hints.get(name)) or f"; `looktwice list {cls.__name__}` tells of it"
-                )
+                wanted = f"; `looktwice list {cls.__name__}` tells of it"
+                if hints.get(name) is Path:
+                    wanted = ", a path"
+                elif get_origin(hints.get(name)) is Literal:
+                    wanted = f", one of {', '.join(map(str, get_args(hints[name])))}"
                 self.fault(place, f"{cls.__name__} needs the setting {name!r}{wanted}")
         values = {
             k: self.value(
@@ -240,14 +242,6 @@ def _shown(hint: Any) -> str:
         if isinstance(hint, type)
         else str(hint).replace("typing.", "").replace("collections.abc.", "")
     )
-
-
-def _one_of(hint: Any) -> str:
-    """Ends a sentence about a setting with the words that it takes, where these are few, or with
-    the word for a path."""
-    if hint is Path:
-        return ", a path"
-    return f", one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
 
 
 def _has_node(value: Any) -> bool:

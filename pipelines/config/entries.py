@@ -4,7 +4,7 @@ written from here."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
+from typing import Annotated, Any, Literal, NotRequired, Required
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
@@ -12,14 +12,9 @@ from typing_extensions import TypedDict
 Node = dict[str, Any]
 Nodes = dict[str, Node | None]
 Words = str | list[str]
+Entry = tuple[str, str]
+"""What an entry is for, and an example as it stands in a file."""
 CLOSED = ConfigDict(extra="forbid")
-
-
-class Entry(NamedTuple):
-    """What an entry is for, and an example as it stands in a file."""
-
-    meaning: str
-    example: str
 
 
 class Needs(TypedDict, total=False):
@@ -29,22 +24,21 @@ class Needs(TypedDict, total=False):
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     env: Annotated[
         Words | None,
-        Entry(
-            "Environment variables that must be set, one or a list; `A|B` means one of the two.",
-            "env: OPENAI_API_KEY|OPENAI_BASE_URL",
-        ),
+        "Environment variables that must be set, one or a list; `A|B` means one of the two.",
+        "env: OPENAI_API_KEY|OPENAI_BASE_URL",
     ]
     file: Annotated[
         Words | None,
-        Entry("Files or folders that must be there, one or a list.", "file: data/replies.jsonl"),
+        "Files or folders that must be there, one or a list.",
+        "file: data/replies.jsonl",
     ]
 
 
 Gap = TypedDict(
     "Gap",
     {
-        "from": Annotated[str, Entry("The contestant to begin with.", "from: as_official")],
-        "to": Annotated[str, Entry("The contestant to end with.", "to: as_vlmevalkit")],
+        "from": Annotated[str, "The contestant to begin with.", "from: as_official"],
+        "to": Annotated[str, "The contestant to end with.", "to: as_vlmevalkit"],
     },
 )
 Gap.__doc__ = """Two contestants; each setting in which they differ is changed alone, and the \
@@ -58,39 +52,33 @@ class Contestant(TypedDict, total=False):
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     stages: Annotated[
         Nodes,
-        Entry(
-            "Slots that this contestant changes, adds or drops; the file's others stay.",
-            "stages: {mark: {radius: 20}, think: null}",
-        ),
+        "Slots that this contestant changes, adds or drops; the file's others stay.",
+        "stages: {mark: {radius: 20}, think: null}",
     ]
     replace: Annotated[
         bool,
-        Entry(
-            "Whether `stages` stand alone; without it they are laid over the file's.",
-            "replace: true",
-        ),
+        "Whether `stages` stand alone; without it they are laid over the file's.",
+        "replace: true",
     ]
     model: Annotated[
         str | Node | None,
-        Entry("The model that it asks: a name under `models`, or a node.", "model: chat"),
+        "The model that it asks: a name under `models`, or a node.",
+        "model: chat",
     ]
     only: Annotated[
-        list[str], Entry("The tasks that it is given; without it, all of them.", "only: [jigsaw]")
+        list[str], "The tasks that it is given; without it, all of them.", "only: [jigsaw]"
     ]
     needs: Annotated[
         Needs | None,
-        Entry(
-            "What must be there for it to take part; else it is left out, and the run says so.",
-            "needs: {env: OPENAI_API_KEY}",
-        ),
+        "What must be there for it to take part; else it is left out, and the run says so.",
+        "needs: {env: OPENAI_API_KEY}",
     ]
-    read: Annotated[
-        Node, Entry("The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}")
-    ]
+    read: Annotated[Node, "The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}"]
     draws: Annotated[
         int,
         Field(ge=1, le=9_999),
-        Entry("How often it answers each sample, in place of the file's `draws`.", "draws: 5"),
+        "How often it answers each sample, in place of the file's `draws`.",
+        "draws: 5",
     ]
 
 
@@ -99,22 +87,18 @@ class Fragility(TypedDict, total=False):
     by the report."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
-    slot: Annotated[str, Entry("The slot of the marker, `mark` without it.", "slot: mark")]
+    slot: Annotated[str, "The slot of the marker, `mark` without it.", "slot: mark"]
     styles: Annotated[
         list[str],
         Field(min_length=2),
-        Entry(
-            "The styles, the one to compare with first; without it, all seventeen.",
-            "styles: [default, color blue]",
-        ),
+        "The styles, the one to compare with first; without it, all seventeen.",
+        "styles: [default, color blue]",
     ]
     codecs: Annotated[
         list[str],
         Field(min_length=1),
-        Entry(
-            "The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.",
-            "codecs: [png, jpeg80]",
-        ),
+        "The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.",
+        "codecs: [png, jpeg80]",
     ]
 
 
@@ -125,57 +109,47 @@ class Choose(TypedDict, total=False):
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     by: Annotated[
         Required[Literal["race", "staircase", "discovery"]],
-        Entry(
-            "`race` asks arms that can no longer win no more, and confirms the winner on other"
-            " samples; `staircase` looks for the level of `thresholds` at which each arm passes"
-            " its target; `discovery` looks for the best arm on a budget.",
-            "by: race",
-        ),
+        "`race` asks arms that can no longer win no more, and confirms the winner on other"
+        " samples; `staircase` looks for the level of `thresholds` at which each arm passes"
+        " its target; `discovery` looks for the best arm on a budget.",
+        "by: race",
     ]
     level: Annotated[
         float,
         Field(ge=0.001, le=0.5),
-        Entry(
-            "race: the chance of dropping the best arm, and the level of its confirmation and of a"
-            " discovery's; 0.05 without it.",
-            "level: 0.01",
-        ),
+        "race: the chance of dropping the best arm, and the level of its confirmation and of a"
+        " discovery's; 0.05 without it.",
+        "level: 0.01",
     ]
     held_out: Annotated[
         float,
         Field(ge=0, le=0.9),
-        Entry(
-            "race, discovery: the share of samples to confirm on; 0.3 without it.", "held_out: 0.5"
-        ),
+        "race, discovery: the share of samples to confirm on; 0.3 without it.",
+        "held_out: 0.5",
     ]
     budget: Annotated[
         int,
         Field(ge=1),
-        Entry(
-            "discovery: the most answers; without it 30 % of those of all arms on all samples.",
-            "budget: 2000",
-        ),
+        "discovery: the most answers; without it 30 % of those of all arms on all samples.",
+        "budget: 2000",
     ]
     styles: Annotated[
         list[str],
-        Entry(
-            "discovery: the styles of VPBench under which the winner is tried where it draws marks;"
-            " without it the six of its result tables.",
-            "styles: [default, radius 3]",
-        ),
+        "discovery: the styles of VPBench under which the winner is tried where it draws marks;"
+        " without it the six of its result tables.",
+        "styles: [default, radius 3]",
     ]
     questions: Annotated[
         int,
         Field(ge=2),
-        Entry("staircase: the most questions of each arm; 60 without it.", "questions: 40"),
+        "staircase: the most questions of each arm; 60 without it.",
+        "questions: 40",
     ]
     width: Annotated[
         float,
         Field(ge=0),
-        Entry(
-            "staircase: stop at an interval this wide; on a log scale, the ratio of its ends.",
-            "width: 1.5",
-        ),
+        "staircase: stop at an interval this wide; on a log scale, the ratio of its ends.",
+        "width: 1.5",
     ]
 
 
@@ -185,24 +159,21 @@ class Thresholds(TypedDict, total=False):
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     along: Annotated[
-        str, Entry("A field of the samples' meta with numbers, such as a size.", "along: size")
+        str, "A field of the samples' meta with numbers, such as a size.", "along: size"
     ]
     target: Annotated[
-        float,
-        Field(gt=0, lt=1),
-        Entry("The accuracy at the threshold; 0.75 without it.", "target: 0.8"),
+        float, Field(gt=0, lt=1), "The accuracy at the threshold; 0.75 without it.", "target: 0.8"
     ]
     scale: Annotated[
         Literal["linear", "log"],
-        Entry("How levels count: `linear`, as without it, or `log`.", "scale: log"),
+        "How levels count: `linear`, as without it, or `log`.",
+        "scale: log",
     ]
     direction: Annotated[
         Literal["rising", "falling"],
-        Entry(
-            "Whether accuracy rises with the level or falls; without it, what fits ten times as"
-            " well, and of a staircase `rising`.",
-            "direction: falling",
-        ),
+        "Whether accuracy rises with the level or falls; without it, what fits ten times as"
+        " well, and of a staircase `rising`.",
+        "direction: falling",
     ]
 
 
@@ -211,34 +182,29 @@ class Published(TypedDict):
     beside, never run."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
-    source: Annotated[str, Entry("Where the numbers stand.", "source: Table 3 of the paper")]
+    source: Annotated[str, "Where the numbers stand.", "source: Table 3 of the paper"]
     accuracy: Annotated[
         dict[str, float],
-        Entry(
-            "Percent by the name of the task in this file, by `task.metric`, or by the metric of a"
-            " total.",
-            "accuracy: {depth: 59.7, blink_macro: 51.1}",
-        ),
+        "Percent by the name of the task in this file, by `task.metric`, or by the metric of a"
+        " total.",
+        "accuracy: {depth: 59.7, blink_macro: 51.1}",
     ]
     people: Annotated[
         NotRequired[bool],
-        Entry("Whether these are people, with whom every table compares.", "people: true"),
+        "Whether these are people, with whom every table compares.",
+        "people: true",
     ]
     split: Annotated[
         NotRequired[str],
-        Entry(
-            "The split they are of: beside a run on another one, the row says so and is compared"
-            " with nothing.",
-            "split: test",
-        ),
+        "The split they are of: beside a run on another one, the row says so and is compared"
+        " with nothing.",
+        "split: test",
     ]
     n: Annotated[
         NotRequired[dict[str, int]],
-        Entry(
-            "Of how many questions each number is, by the same names: then the run is compared with"
-            " it as with another sample.",
-            "n: {depth: 124}",
-        ),
+        "Of how many questions each number is, by the same names: then the run is compared with"
+        " it as with another sample.",
+        "n: {depth: 124}",
     ]
 
 
@@ -248,176 +214,137 @@ class StudyConfig(TypedDict, total=False):
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     name: Annotated[
         str,
-        Entry(
-            "The name of the run's folder below `--out`; without it, the file's name.",
-            "name: depth_markers",
-        ),
+        "The name of the run's folder below `--out`; without it, the file's name.",
+        "name: depth_markers",
     ]
     note: Annotated[
         str,
-        Entry(
-            "A remark for whoever reads the file; nothing depends on it.",
-            "note: pilot of the marker study",
-        ),
+        "A remark for whoever reads the file; nothing depends on it.",
+        "note: pilot of the marker study",
     ]
     task: Annotated[
         Node | None,
-        Entry(
-            "The only task; its name in tables is its `name` or `kind`, or `task`.",
-            "task: {use: eval.tasks.Photos, kind: jigsaw}",
-        ),
+        "The only task; its name in tables is its `name` or `kind`, or `task`.",
+        "task: {use: eval.tasks.Photos, kind: jigsaw}",
     ]
     tasks: Annotated[
         Nodes | None,
-        Entry(
-            "Tasks by name, in place of `task`; null drops one.",
-            "tasks: {mine: {use: eval.tasks.Folder, path: questions}}",
-        ),
+        "Tasks by name, in place of `task`; null drops one.",
+        "tasks: {mine: {use: eval.tasks.Folder, path: questions}}",
     ]
     model: Annotated[
         str | Node | None,
-        Entry(
-            "The model that stages ask: a node, or a name under `models`; "
-            "a model that stands alone under `models` need not be named.",
-            "model: {use: pipelines.models.ChatAPI, model: some-vlm}",
-        ),
+        "The model that stages ask: a node, or a name under `models`; "
+        "a model that stands alone under `models` need not be named.",
+        "model: {use: pipelines.models.ChatAPI, model: some-vlm}",
     ]
     models: Annotated[
         Nodes | None,
-        Entry(
-            "Models by name, for `model`, for contestants, and for `{ref: NAME}` in a setting.",
-            "models: {chat: {use: pipelines.models.ChatAPI, model: some-vlm}}",
-        ),
+        "Models by name, for `model`, for contestants, and for `{ref: NAME}` in a setting.",
+        "models: {chat: {use: pipelines.models.ChatAPI, model: some-vlm}}",
     ]
     prices: Annotated[
         dict[str, dict[str, Any]] | None,
-        Entry(
-            "A price list: the `prices` of every `ChatAPI` that has none, by the `model` that it"
-            " asks for; a file of its own that studies include keeps them in one place.",
-            "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its"
-            " price page}}",
-        ),
+        "A price list: the `prices` of every `ChatAPI` that has none, by the `model` that it"
+        " asks for; a file of its own that studies include keeps them in one place.",
+        "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its"
+        " price page}}",
     ]
     stages: Annotated[
         Nodes | None,
-        Entry(
-            "Named slots that are called in order, each a stage; null drops one.",
-            "stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}}",
-        ),
+        "Named slots that are called in order, each a stage; null drops one.",
+        "stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}}",
     ]
     read: Annotated[
         Node | None,
-        Entry(
-            "The reader that finds the answer in a reply; without it, `eval.readers.Robust`.",
-            "read: {use: eval.readers.Strict}",
-        ),
+        "The reader that finds the answer in a reply; without it, `eval.readers.Robust`.",
+        "read: {use: eval.readers.Strict}",
     ]
     seed: Annotated[
-        int, Entry("The seed of every random choice that a stage makes; 0 without it.", "seed: 1")
+        int, "The seed of every random choice that a stage makes; 0 without it.", "seed: 1"
     ]
     draws: Annotated[
         int,
         Field(ge=1, le=9_999),
-        Entry(
-            "How often every sample is answered; 1 without it. Above temperature 0 the answers may"
-            " differ.",
-            "draws: 5",
-        ),
+        "How often every sample is answered; 1 without it. Above temperature 0 the answers may"
+        " differ.",
+        "draws: 5",
     ]
     sweep: Annotated[
         dict[str, Annotated[list[Any], Field(min_length=1)]] | None,
-        Entry(
-            "Values by place; every combination of them is an arm.",
-            "sweep: {stages.mark.radius: [5, 10], stages.mark.color: [red, white]}",
-        ),
+        "Values by place; every combination of them is an arm.",
+        "sweep: {stages.mark.radius: [5, 10], stages.mark.color: [red, white]}",
     ]
     each: Annotated[
         list[Node] | None,
-        Entry(
-            "Changes that are made one at a time: the file as it is, then each entry alone is an"
-            " arm.",
-            "each: [{stages.think: null}, {stages.mark.color: gray}]",
-        ),
+        "Changes that are made one at a time: the file as it is, then each entry alone is an arm.",
+        "each: [{stages.think: null}, {stages.mark.color: gray}]",
     ]
     contestants: Annotated[
         dict[str, Contestant | None] | None,
-        Entry(
-            "Named variants of the file; without it, there is one, `plain`. Null drops one.",
-            "contestants: {plain: {}, unmarked: {stages: {mark: null}}}",
-        ),
+        "Named variants of the file; without it, there is one, `plain`. Null drops one.",
+        "contestants: {plain: {}, unmarked: {stages: {mark: null}}}",
     ]
     baseline: Annotated[
         str | None,
-        Entry(
-            "The contestant that all others are compared with; without it, the first.",
-            "baseline: plain",
-        ),
+        "The contestant that all others are compared with; without it, the first.",
+        "baseline: plain",
     ]
     gap: Annotated[
         Gap | None,
-        Entry(
-            "Two contestants whose difference is taken apart, one setting at a time.",
-            "gap: {from: as_official, to: as_vlmevalkit}",
-        ),
+        "Two contestants whose difference is taken apart, one setting at a time.",
+        "gap: {from: as_official, to: as_vlmevalkit}",
     ]
     fragility: Annotated[
         Fragility | None,
-        Entry(
-            "Sweeps the marker in VPBench's styles under several codecs, and tells how far the"
-            " results hang on them.",
-            "fragility: {slot: mark, codecs: [png]}",
-        ),
+        "Sweeps the marker in VPBench's styles under several codecs, and tells how far the"
+        " results hang on them.",
+        "fragility: {slot: mark, codecs: [png]}",
     ]
     choose: Annotated[
         Choose | None,
-        Entry(
-            "Asks what tells most, in place of everything: a race between the arms, or a staircase"
-            " for each.",
-            "choose: {by: race, level: 0.05}",
-        ),
+        "Asks what tells most, in place of everything: a race between the arms, or a staircase"
+        " for each.",
+        "choose: {by: race, level: 0.05}",
     ]
     thresholds: Annotated[
         Thresholds | None,
-        Entry(
-            "Fits accuracy along a control parameter, and tells the level at which it passes a"
-            " target.",
-            "thresholds: {along: size, target: 0.75, scale: log}",
-        ),
+        "Fits accuracy along a control parameter, and tells the level at which it passes a target.",
+        "thresholds: {along: size, target: 0.75, scale: log}",
     ]
     published: Annotated[
         dict[str, Published] | None,
-        Entry(
-            "Numbers that others published, by name; shown beside the results, never run.",
-            'published: {paper: {source: "Table 3", accuracy: {depth: 59.7}}}',
-        ),
+        "Numbers that others published, by name; shown beside the results, never run.",
+        'published: {paper: {source: "Table 3", accuracy: {depth: 59.7}}}',
     ]
 
 
 WORDS: Mapping[str, Entry] = {
-    "use": Entry(
+    "use": (
         "The class of a node, `folder.room.Class` or, of a plugin, `file.Class`; the other keys are"
         " its settings. Over a node with another `use` it replaces the whole node; with the same"
         " one, or none, settings are merged.",
         "mark: {use: prompting.markers.Circles, radius: 5}",
     ),
-    "ref": Entry(
-        "A model of `models`, where a setting of a stage wants a model.", "captioner: {ref: chat}"
+    "ref": (
+        "A model of `models`, where a setting of a stage wants a model.",
+        "captioner: {ref: chat}",
     ),
-    "before": Entry(
+    "before": (
         "The slot before which a slot of an overlay stands.",
         "zoom: {use: prompting.views.ZoomOnMarks, before: ask}",
     ),
-    "after": Entry(
+    "after": (
         "The slot after which a slot of an overlay stands.",
         "think: {use: prompting.wording.ChainOfThought, after: mark}",
     ),
-    "include": Entry(
+    "include": (
         "Configurations, one or a list, that lie below this file as if it were laid over them; at"
         " the top alone.",
         "include: quickstart.yaml",
     ),
-    "null": Entry("Drops what stands here: a slot, a task, a model, a contestant.", "mark: null"),
-    "${...}": Entry(
+    "null": ("Drops what stands here: a slot, a task, a model, a contestant.", "mark: null"),
+    "${...}": (
         "The value at another place of the configuration, overrides included.",
         'path: "${tasks.depth.path}"',
     ),

@@ -346,8 +346,10 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
                 message = error["msg"][0].lower() + error["msg"][1:]
                 message = message.replace("valid dictionary", "mapping")
-                entry = get_type_hints(StudyConfig, include_extras=True)[words[0]].__metadata__[-1]
-                wrong.note(f"{place}: {message}, found {shown}; such as `{entry.example}`")
+                example = get_type_hints(StudyConfig, include_extras=True)[words[0]].__metadata__[
+                    -1
+                ]
+                wrong.note(f"{place}: {message}, found {shown}; such as `{example}`")
     return strange, wrong
 
 

@@ -95,7 +95,7 @@ class ChatAPI(Ranged):
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
-    ranges: ClassVar[tuple[str, ...]] = (*SAMPLING, *LIMITS, "timeout > 0")
+    ranges = (*SAMPLING, *LIMITS, "timeout > 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()

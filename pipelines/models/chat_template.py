@@ -46,7 +46,14 @@ def chat_of(
     PictureError."""
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
-    images = [_shrunk(view.picture.pixels, most) for message in messages for view in message.views]
+    images = [view.picture.pixels for message in messages for view in message.views]
+    for number, pixels in enumerate(images):
+        height, width = pixels.shape[:2]
+        if most is not None and height * width > most:
+            share = (most / (height * width)) ** 0.5
+            size = max(1, int(width * share)), max(1, int(height * share))
+            small = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+            images[number] = np.asarray(small, np.uint8)
     offered = [{"type": "function", "function": asdict(tool)} for tool in tools or ()]
     return Chat(list(map(_turn, messages)), images, offered)
 
@@ -103,15 +110,6 @@ def _turn(message: Message) -> dict[str, Any]:
         function = {"name": call.name, "arguments": arguments}
         turn.setdefault("tool_calls", []).append({"type": "function", "function": function})
     return turn
-
-
-def _shrunk(pixels: Pixels, most: int | None) -> Pixels:
-    height, width = pixels.shape[:2]
-    if most is None or height * width <= most:
-        return pixels
-    share = (most / (height * width)) ** 0.5
-    size = max(1, int(width * share)), max(1, int(height * share))
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 WITHOUT_VIDEO = (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
@@ -355,7 +355,7 @@ class Limited(Ranged, Around):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     ration: Ration = field(default_factory=Ration, repr=False)
     limiter: RateLimiter = field(init=False, repr=False)
-    ranges: ClassVar[tuple[str, ...]] = LIMITS
+    ranges = LIMITS
 
     def __post_init__(self) -> None:
         super().__post_init__()

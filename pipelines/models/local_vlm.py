@@ -202,11 +202,7 @@ class LocalVLM(Ranged):
     remote: ClassVar[bool] = (
         True  # its replies are worth keeping, and go through the same wrappers as a server's
     )
-    ranges: ClassVar[tuple[str, ...]] = (
-        "temperature, top_p >= 0",
-        "top_p <= 1",
-        "batch, max_tokens, max_pixels >= 1",
-    )
+    ranges = ("temperature, top_p >= 0", "top_p <= 1", "batch, max_tokens, max_pixels >= 1")
 
     @cached_property
     def identity(self) -> str:

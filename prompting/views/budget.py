@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import image_rule
-from looktwice.pipelines.models.processors import Size
+from looktwice.pipelines.models.image_tokens import Size, image_rule
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel

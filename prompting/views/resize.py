@@ -21,7 +21,7 @@ from PIL import Image
 from looktwice.pipelines import transforms
 from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.processors import Size, whole_patches_size
+from looktwice.pipelines.models.image_tokens import Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import naming

@@ -131,7 +131,7 @@ class Count(AnswerRule):
         return answer, min(1.0, sure) / 2**off
 
 
-def choose_number(sample: Sample, number: int, nearest: bool = True) -> tuple[str, int]:
+def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]:
     """The choice with a number, or the nearest to it, and how far off it is; without choices the
     number itself.
 

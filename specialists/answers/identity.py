@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ from looktwice.specialists.protocols import (
 from looktwice.specialists.sharing import look_once
 
 Vectors = NDArray[np.float64]
-Linkage = Literal["single", "average", "complete"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class IdentityRule(AnswerRule):
     identity: IdentityEmbedder
     threshold: float = 0.6
 
-    ranges: ClassVar = ("threshold > 0",)
+    ranges = ("threshold > 0",)
 
     def embed(self, sample: Sample, words: str) -> list[Vectors]:
         """The identities (n, d) in each image. Raises NoEvidence."""
@@ -149,16 +148,19 @@ class CountIdentities(IdentityRule):
     `identity`, and where no choice says the number.
     """
 
-    linkage: Linkage = "average"
+    linkage: Literal["single", "average", "complete"] = "average"
     words: str | None = None
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter or number, and the confidence. Raises NoEvidence."""
+        from scipy.cluster.hierarchy import linkage
+
         if not sample.images:
             raise NoEvidence("there is no image")
         words = _parse_name(sample) if self.words is None else self.words
         vectors = np.concatenate(self.embed(sample, words))
-        joins = merge_distances(vectors, self.linkage)
+        # the distances at which the vectors join into one cluster, step by step
+        joins = linkage(vectors, self.linkage)[:, 2] if len(vectors) > 1 else np.empty(0)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
         answer, off = choose_number(sample, number, nearest=False)
@@ -208,16 +210,6 @@ class GroupIdentities(IdentityRule):
             elif not members or first in members or second in members:
                 outside.append(distance)
         return min(self.threshold - max(inside), min(outside) - self.threshold)
-
-
-def merge_distances(vectors: Vectors, linkage: Linkage) -> Vectors:
-    """The distances (n - 1,) at which n vectors (n, d) join into one cluster, step by step."""
-    from scipy.cluster.hierarchy import linkage as tree
-
-    if len(vectors) < 2:
-        return np.empty(0)
-    heights: Vectors = tree(vectors, linkage)[:, 2]
-    return heights
 
 
 def _parse_name(sample: Sample) -> str:

@@ -40,7 +40,7 @@ class ColorAtMark(AnswerRule):
 
     window: int = 5
 
-    ranges: ClassVar = ("window >= 1", "window is odd")
+    ranges = ("window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         from skimage.color import deltaE_ciede2000, rgb2lab
@@ -122,7 +122,7 @@ class DarkerPoint(AnswerRule):
     tolerance: float = 0.10
     window: int = 5
 
-    ranges: ClassVar = ("tolerance >= 0", "window >= 1", "window is odd")
+    ranges = ("tolerance >= 0", "window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
@@ -179,7 +179,7 @@ class NearerPoint(AnswerRule):
     window: int = 5
 
     version: ClassVar[int] = 3
-    ranges: ClassVar = ("window >= 1", "window is odd")
+    ranges = ("window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
@@ -222,7 +222,7 @@ class SeamMatcher(AnswerRule):
     color: float = 1.0
     gradient: float = 1.0
 
-    ranges: ClassVar = ("color, gradient >= 0",)
+    ranges = ("color, gradient >= 0",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -238,29 +238,26 @@ class SeamMatcher(AnswerRule):
     def costs(self, sample: Sample) -> list[float]:
         """The cost of each candidate, in the order of the choices. Raises NoEvidence."""
         pieces = _candidates(sample)
-        board = sample.images[0].pixels
-        height, width = board.shape[:2]
+        width, height = sample.images[0].size
         # mirrored so that the gap is always at the lower right: then the seams are its left and its
         # top edge
         flips = slice(None, None, -1), slice(None)
-        down, across = _missing(board)
-        board = board[flips[down], flips[across]]
+        down, across = _missing(sample.images[0].pixels)
+        board = sample.images[0].pixels[flips[down], flips[across]].astype(np.float64)
         costs = []
         for piece in pieces:
             pixels = piece.pixels
             # of a board of odd size the gap may be the smaller or the larger half
             if max(abs(2 * np.subtract(pixels.shape[:2], (height / 2, width / 2)))) > 1:
                 pixels = resample(pixels, width - width // 2, height - height // 2)
-            costs.append(self._cost(board, pixels[flips[down], flips[across]]))
+            inside = pixels[flips[down], flips[across]].astype(np.float64)
+            top, left = height - inside.shape[0], width - inside.shape[1]
+            above = board[top - 2 : top, left:]
+            beside = board[top:, left - 2 : left].swapaxes(0, 1)
+            inner = inside[:, :2].swapaxes(0, 1)
+            seams = [self._seam(above, inside[:2]), self._seam(beside, inner)]
+            costs.append(float(np.concatenate(seams).mean()))
         return costs
-
-    def _cost(self, board: Pixels, piece: Pixels) -> float:
-        top, left = board.shape[0] - piece.shape[0], board.shape[1] - piece.shape[1]
-        outside, inside = board.astype(np.float64), piece.astype(np.float64)
-        above = outside[top - 2 : top, left:]
-        beside = outside[top:, left - 2 : left].swapaxes(0, 1)
-        seams = [self._seam(above, inside[:2]), self._seam(beside, inside[:, :2].swapaxes(0, 1))]
-        return float(np.concatenate(seams).mean())
 
     def _seam(self, outer: Floats, inner: Floats) -> Floats:
         """Cost of each pixel along a seam; `outer` and `inner` are the two lines (2, n, 3) on

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Florence2(WordDetector):
 
     model_class = "Florence2ForConditionalGeneration"
     processor_class = "AutoProcessor"
-    ranges: ClassVar = ("beams, longest >= 1",)
+    ranges = ("beams, longest >= 1",)
 
     def check(self, words: Words) -> Words:
         """The words; text is read without. Raises NoEvidence for phrases without words."""
@@ -195,7 +195,7 @@ class RFDETR(WordDetector):
 
     model_class = "AutoModelForObjectDetection"
     half_is_safe = False
-    ranges: ClassVar = ("threshold >= 0", "threshold < 1")
+    ranges = ("threshold >= 0", "threshold < 1")
 
     def check(self, words: Words) -> Words:
         """The words. Raises NoEvidence for one that is no label of the network."""

@@ -6,7 +6,7 @@ import math
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -180,13 +180,7 @@ class YuNet(Checked):
     overlap: float = 0.3
     longest: int = 1280
 
-    ranges: ClassVar = (
-        "threshold >= 0",
-        "threshold < 1",
-        "overlap > 0",
-        "overlap <= 1",
-        "longest >= 32",
-    )
+    ranges = ("threshold >= 0", "threshold < 1", "overlap > 0", "overlap <= 1", "longest >= 32")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,7 +152,7 @@ class FaceCascade(Checked):
     mirrored: bool = True
     longest: int = 640
 
-    ranges: ClassVar = (
+    ranges = (
         "scale > 1",
         "step, smallest > 0",
         "smallest <= 1",

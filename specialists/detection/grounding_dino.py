@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class GroundingDINO(WordDetector):
     processor_class = "AutoProcessor"
     half_is_safe = False
     opens = (*WordDetector.opens, "tokenizer", "package")
-    ranges: ClassVar = ("threshold, text_threshold >= 0", "threshold, text_threshold < 1")
+    ranges = ("threshold, text_threshold >= 0", "threshold, text_threshold < 1")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -173,7 +173,7 @@ class PPOCR(Checked):
     detector: Path | None = None
     recognizer: Path | None = None
 
-    ranges: ClassVar = (
+    ranges = (
         "threshold, box_threshold >= 0",
         "threshold, box_threshold <= 1",
         f"longest >= {STRIDE}",

@@ -1,7 +1,10 @@
-from .dot_letters import DotLetterReader as DotLetterReader
 from .shapes import (
     ColoredShapeCounter as ColoredShapeCounter,
     MarkAskedShapes as MarkAskedShapes,
     OutlineCounter as OutlineCounter,
 )
-from .sheets import PatternMatcher as PatternMatcher, ShapeGridReader as ShapeGridReader
+from .sheets import (
+    DotLetterReader as DotLetterReader,
+    PatternMatcher as PatternMatcher,
+    ShapeGridReader as ShapeGridReader,
+)

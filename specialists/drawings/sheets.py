@@ -1,11 +1,12 @@
-"""Grids of small shapes: read cell by cell, and questions about a row or a column answered from
-them."""
+"""Drawn sheets: grids of small shapes, read cell by cell; patterns among which one is looked for;
+and letters of dots, read dot by dot and compared with the letterforms of five by seven dots."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Literal
 
 import cv2
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, nearest_choice
-from looktwice.specialists.drawings.shapes import color_distance
+from looktwice.specialists.drawings.shapes import Floats, background_color, color_distance
 from looktwice.specialists.protocols import NoEvidence
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
@@ -126,7 +127,6 @@ def classify_cell(ink: Ink) -> tuple[str, str] | None:
     return "black" if black else "white", shape
 
 
-XY = NDArray[np.float64]
 Panel = tuple[float, float, float, float]
 """Left, top, right, bottom in shares of the sheet."""
 Sheet = tuple[Panel, ...]
@@ -183,7 +183,7 @@ class PatternMatcher(AnswerRule):
         return far
 
 
-def _points(ink: NDArray[np.bool_], panel: Panel) -> XY:
+def _points(ink: NDArray[np.bool_], panel: Panel) -> Floats:
     """The ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence where it is
     empty."""
     height, width = ink.shape
@@ -198,7 +198,7 @@ def _points(ink: NDArray[np.bool_], panel: Panel) -> XY:
     return points
 
 
-def _chamfer_distance(points: XY, others: XY) -> float:
+def _chamfer_distance(points: Floats, others: Floats) -> float:
     """The mean distance from each point to the nearest of the others, at most `FAR` each."""
     from scipy.spatial import cKDTree
 
@@ -206,13 +206,15 @@ def _chamfer_distance(points: XY, others: XY) -> float:
     return float(np.minimum(away, FAR).mean())
 
 
-def _fit(points: XY, target: XY) -> XY:
+def _fit(points: Floats, target: Floats) -> Floats:
     """Points moved and scaled to lie on the target's, from the middle of both on (iterated closest
     points)."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(target)
-    moved: XY = points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
+    moved: Floats = (
+        points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
+    )
     for _ in range(ROUNDS):
         away, nearest = (np.asarray(values) for values in tree.query(moved))
         # bent parts have no say in where the rest lies
@@ -222,3 +224,131 @@ def _fit(points: XY, target: XY) -> XY:
         scale = float((apart * (nearby - nearby.mean(0))).sum() / max(1e-9, (apart**2).sum()))
         moved = (moved - source.mean(0)) * np.clip(scale, 0.8, 1.25) + nearby.mean(0)
     return moved
+
+
+# A to Z, as displays of five by seven dots commonly show them
+FORMS = (
+    "01110 10001 10001 11111 10001 10001 10001",
+    "11110 10001 10001 11110 10001 10001 11110",
+    "01110 10001 10000 10000 10000 10001 01110",
+    "11110 10001 10001 10001 10001 10001 11110",
+    "11111 10000 10000 11110 10000 10000 11111",
+    "11111 10000 10000 11110 10000 10000 10000",
+    "01110 10001 10000 10111 10001 10001 01110",
+    "10001 10001 10001 11111 10001 10001 10001",
+    "01110 00100 00100 00100 00100 00100 01110",
+    "00111 00010 00010 00010 00010 10010 01100",
+    "10001 10010 10100 11000 10100 10010 10001",
+    "10000 10000 10000 10000 10000 10000 11111",
+    "10001 11011 10101 10101 10001 10001 10001",
+    "10001 11001 10101 10011 10001 10001 10001",
+    "01110 10001 10001 10001 10001 10001 01110",
+    "11110 10001 10001 11110 10000 10000 10000",
+    "01110 10001 10001 10001 10101 10010 01101",
+    "11110 10001 10001 11110 10100 10010 10001",
+    "01111 10000 10000 01110 00001 00001 11110",
+    "11111 00100 00100 00100 00100 00100 00100",
+    "10001 10001 10001 10001 10001 10001 01110",
+    "10001 10001 10001 10001 10001 01010 00100",
+    "10001 10001 10001 10101 10101 11011 10001",
+    "10001 10001 01010 00100 01010 10001 10001",
+    "10001 10001 01010 00100 00100 00100 00100",
+    "11111 00001 00010 00100 01000 10000 11111",
+)
+# letters that some displays show another way
+OTHERS = {
+    "I": "11111 00100 00100 00100 00100 00100 11111",
+    "S": "01110 10001 10000 01110 00001 10001 01110",
+}
+
+
+LETTERS = []
+for letter, rows in (*zip(ascii_uppercase, FORMS, strict=True), *OTHERS.items()):
+    dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
+    LETTERS.append((letter, dots[:, dots.any(0)]))
+APART = 0.3  # of the letters' height: dots of one letter lie closer than that, letters do not
+FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
+
+
+@dataclass(frozen=True)
+class DotLetterReader(AnswerRule):
+    """Answers with the letters of a line, from left to right (Do You See Me's letter
+    disambiguation).
+
+    Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn
+    in one piece, by its height, and is the one with the letterform that correlates best with the
+    ink in them. Confidence is the least lead over the second letter. Abstains where nothing stands
+    out from the ground by two grey levels, and where a letter's dots lie in more than five columns.
+    """
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The letters and the confidence. Raises NoEvidence."""
+        if len(sample.images) != 1:
+            raise NoEvidence(f"letters are read in one image, found {len(sample.images)}")
+        ink = find_ink(sample.images[0].pixels)
+        # a line of letters, each in one part of its columns
+        rows = np.flatnonzero(ink.any(1))
+        line = ink[rows[0] : rows[-1] + 1]
+        columns = np.flatnonzero(line.any(0))
+        gaps = np.flatnonzero(np.diff(columns) > APART * len(line)) + 1
+        text, least = "", 1.0
+        for part in np.split(columns, gaps):
+            letter, lead = read_letter(to_cells(line[:, part[0] : part[-1] + 1]))
+            text, least = text + letter, min(least, lead)
+        return text, least
+
+
+def find_ink(pixels: Pixels) -> Ink:
+    """What differs from the ground by at least half as much as the most different thing, without
+    the picture's rim.
+
+    Pale dots may differ less than rounded corners do, so what hangs together with the rim is put
+    away first.
+    """
+    away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    differs = away > FAINTEST
+    _, labels = cv2.connectedComponents(differs.astype(np.uint8), connectivity=8)
+    rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))
+    inner = np.where(np.isin(labels, rim[rim > 0]), 0.0, away)
+    if not (inner > FAINTEST).any():
+        raise NoEvidence("nothing stands out from the ground")
+    ink: Ink = inner > inner.max() / 2
+    return ink
+
+
+def to_cells(ink: Ink) -> Floats:
+    """One letter as shares of ink (7, 5 or fewer columns). Raises NoEvidence."""
+    height, width = ink.shape
+    _, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
+    dot = float(np.median(stats[1:, cv2.CC_STAT_HEIGHT]))
+    dotted = len(stats) > 5 and dot < height / 6
+    pitch = (height - dot) / 6 if dotted else height / 7
+    count = round((width - dot) / pitch) + 1 if dotted else 5
+    if not 1 <= count <= 5:
+        raise NoEvidence(
+            f"a letter of {count} columns of dots is seen, of which there are five at most"
+        )
+    if not dotted:
+        return np.asarray(cv2.resize(ink.astype(np.float64), (5, 7), interpolation=cv2.INTER_AREA))
+    # the middle of each dot
+    down, across = (
+        np.round((dot - 1) / 2 + pitch * np.arange(number)).astype(int) for number in (7, count)
+    )
+    near = cv2.blur(ink.astype(np.float64), (2 * max(1, int(dot / 4)) + 1,) * 2)
+    return np.asarray(near[np.ix_(down.clip(0, height - 1), across.clip(0, width - 1))])
+
+
+def read_letter(cells: Floats) -> tuple[str, float]:
+    """The letter whose form correlates best with the cells, and its lead over the second, 0..1.
+    Raises NoEvidence."""
+    alike: dict[str, float] = {}
+    inked = cells - cells.mean()
+    for letter, form in LETTERS:
+        if form.shape == cells.shape:
+            dots = form - form.mean()
+            product = max(1e-12, float(np.linalg.norm(inked) * np.linalg.norm(dots)))
+            alike[letter] = max(alike.get(letter, -1.0), float((inked * dots).sum() / product))
+    if not alike:
+        raise NoEvidence(f"no letter has {cells.shape[1]} columns of dots")
+    best, *others = sorted(alike, key=lambda letter: -alike[letter])
+    return best, float(np.clip(alike[best] - alike[others[0]], 0, 1)) if others else 1.0

@@ -269,7 +269,7 @@ class AttentionShare(WithoutModel, Checked):
     radius: float = 10
     labels: tuple[str, ...] = ()
 
-    ranges: ClassVar = ("radius > 0",)
+    ranges = ("radius > 0",)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with a note for each image that has marks."""

@@ -66,7 +66,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     min_side, max_ratio = 1, math.inf
     version: ClassVar[int] = 2
     unused = ("mask_token", "pooler", "classifier")  # of training, and of classifying
-    ranges: ClassVar = ("longest >= 32",)
+    ranges = ("longest >= 32",)
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
@@ -241,7 +241,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
     result = FeatureGrid
     kind = "EfficientNet-lite0"
     images = 1
-    ranges: ClassVar = ("block >= 0", f"block < {BLOCKS}", "longest >= 32")
+    ranges = ("block >= 0", f"block < {BLOCKS}", "longest >= 32")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""

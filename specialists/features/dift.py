@@ -50,7 +50,7 @@ class DIFT(Network[Item, FeatureGrid]):
     squares = True
     extra = "diffusion"
     version: ClassVar[int] = 2
-    ranges: ClassVar = ("timestep, up_block >= 0", "ensemble >= 1", "size >= 64")
+    ranges = ("timestep, up_block >= 0", "ensemble >= 1", "size >= 64")
 
     def __post_init__(self) -> None:
         super().__post_init__()

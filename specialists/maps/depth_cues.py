@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import cv2
 import numpy as np
@@ -173,7 +173,7 @@ class SGBM(Checked):
     smooth_jump: float = 32
     mode: Literal["sgbm", "hh", "3way"] = "sgbm"
 
-    ranges: ClassVar = (
+    ranges = (
         "disparities >= 16",
         "block >= 1",
         "block is odd",

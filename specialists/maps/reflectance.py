@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -46,7 +46,7 @@ class ColorRetinex(Checked):
     color: float = 0.05
     longest: int = 512
 
-    ranges: ClassVar = ("brightness, color >= 0", "longest >= 16")
+    ranges = ("brightness, color >= 0", "longest >= 16")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured
@@ -145,7 +145,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     needs_colors = True
     extra = "diffusion"
     squares = True  # as it were: images are looked at one after the other
-    ranges: ClassVar = ("steps, longest, ensemble >= 1",)
+    ranges = ("steps, longest, ensemble >= 1",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,16 +13,11 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
+from looktwice.specialists.matching.pair_network import MatchingNetwork, Pair
 from looktwice.specialists.networks.checkpoints import count, open_converted, open_tensors, rename
-from looktwice.specialists.networks.image_size import InputSize, is_one_color, to_numbers
+from looktwice.specialists.networks.image_size import InputSize, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork
 from looktwice.specialists.results import Matches
-
-
-def fix_efficient_loftr(network: Any) -> None:
-    """Replace the steps of an opened EfficientLoFTR of Hugging Face transformers by those below."""
-    network._get_matches_from_scores = partial(match_cells, config=network.config)
-    network._fine_matching = partial(refine_matches, config=network.config)
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
@@ -76,11 +71,8 @@ def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any
     return cells + moved.unflatten(0, (count, slots)).transpose(1, 2) * scale
 
 
-Pair = tuple[Pixels, Pixels]
-
-
 @dataclass(frozen=True)
-class KeypointMatcher(HubNetwork[Pair, Matches]):
+class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
     """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue,
     or their like.
 
@@ -94,11 +86,8 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     model: str = "zju-community/efficientloftr"
     threshold: float = 0.0
 
-    result = Matches
     model_class = "AutoModelForKeypointMatching"
-    half_is_safe = False
     version: ClassVar[int] = 3
-    mixed = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,20 +97,14 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
                 " float32"
             )
 
-    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured. Raises
-        WeightsError."""
-        return self.predict((pixels0, pixels1))
-
-    def settle(self, item: Pair) -> Matches | None:
-        """No match where an image is single-coloured."""
-        return Matches.none() if any(map(is_one_color, item)) else None
-
     def open_network(self, place: Place) -> HubModel:
         """Network and processor. Raises WeightsError."""
         opened = super().open_network(place)
-        if hasattr(opened.model, "_get_matches_from_scores"):  # EfficientLoFTR
-            fix_efficient_loftr(opened.model)
+        network = opened.model
+        # of EfficientLoFTR two steps are ours
+        if hasattr(network, "_get_matches_from_scores"):
+            network._get_matches_from_scores = partial(match_cells, config=network.config)
+            network._fine_matching = partial(refine_matches, config=network.config)
         return opened
 
     def open_file(self, path: str) -> HubModel:

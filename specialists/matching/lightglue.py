@@ -29,7 +29,7 @@ class KeypointNetwork(PairNetwork):
     `threshold`."""
 
     threshold: float
-    ranges: ClassVar = ("keypoints >= 1",)
+    ranges = ("keypoints >= 1",)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair."""

@@ -31,9 +31,8 @@ Pair = tuple[Pixels, Pixels]
 
 
 @dataclass(frozen=True)
-class PairNetwork(Network[Pair, Matches]):
-    """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into
-    one batch."""
+class MatchingNetwork(Network[Pair, Matches]):
+    """A network that matches two images."""
 
     result = Matches
     half_is_safe = False
@@ -46,16 +45,22 @@ class PairNetwork(Network[Pair, Matches]):
         """
         return self.predict((pixels0, pixels1))
 
+    def settle(self, item: Pair) -> Matches | None:
+        """No match where an image is single-coloured."""
+        return Matches.none() if any(map(is_one_color, item)) else None
+
+
+@dataclass(frozen=True)
+class PairNetwork(MatchingNetwork):
+    """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into
+    one batch."""
+
     def prepare(self, given: tuple[Any, ...]) -> Pair:
         """The two images. Raises NoEvidence where one is too small."""
         item = super().prepare(given)
         for pixels in item:
             self.size(pixels)
         return item
-
-    def settle(self, item: Pair) -> Matches | None:
-        """No match where an image is single-coloured."""
-        return Matches.none() if any(map(is_one_color, item)) else None
 
     def files(self) -> Sequence[tuple[str | Path, str]]:
         """Each file of its weights, or a name of what is fetched where there is none."""
@@ -101,7 +106,7 @@ class LoFTR(PairNetwork):
     version: ClassVar[int] = 2
 
     opens = ("preset", "model", "threshold")  # the threshold is built in
-    ranges: ClassVar = ("threshold >= 0", "threshold < 1")
+    ranges = ("threshold >= 0", "threshold < 1")
 
     def open_network(self, place: Place) -> Any:
         """The network. Raises WeightsError."""
@@ -179,7 +184,7 @@ class RoMa(PairNetwork):
     half_is_safe = True
     mixed = False
     opens = ("preset", "model", "dinov2")
-    ranges: ClassVar = ("matches >= 1",)
+    ranges = ("matches >= 1",)
 
     def open_network(self, place: Place) -> Any:
         """The package's matcher. Raises WeightsError."""

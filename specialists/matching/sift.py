@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -13,7 +12,7 @@ from looktwice.pipelines.transforms import rotate
 from looktwice.pipelines.view import View
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
 from looktwice.specialists.protocols import Checked, Matcher
-from looktwice.specialists.results import Features, Matches
+from looktwice.specialists.results import Floats, Matches
 from looktwice.specialists.sharing import look_once
 
 
@@ -30,14 +29,13 @@ class SIFT(Checked):
     ratio: float = 0.8
     mutual: bool = True
 
-    ranges: ClassVar = ("features >= 2", "ratio > 0", "ratio <= 1")
+    ranges = ("features >= 2", "ratio > 0", "ratio <= 1")
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8 each; the strongest confidence first."""
-        first, second = self.detect(pixels0), self.detect(pixels1)
-        if min(len(first), len(second)) < 2:
+        (xy0, vectors0), (xy1, vectors1) = self.detect(pixels0), self.detect(pixels1)
+        if min(len(xy0), len(xy1)) < 2:
             return Matches.none()
-        vectors0, vectors1 = first.vectors.astype(np.float32), second.vectors.astype(np.float32)
         matcher = cv2.BFMatcher(cv2.NORM_L2)
         back = {m.queryIdx: m.trainIdx for m in matcher.match(vectors1, vectors0)}
         kept = []
@@ -48,20 +46,15 @@ class SIFT(Checked):
                 kept.append((best.queryIdx, best.trainIdx, 1 - quotient))
         surest = sorted(kept, key=lambda row: -row[2])
         rows0, rows1, confidence = np.reshape(surest, (-1, 3)).T
-        return Matches(first.xy[rows0.astype(int)], second.xy[rows1.astype(int)], confidence)
+        return Matches(xy0[rows0.astype(int)], xy1[rows1.astype(int)], confidence)
 
-    def detect(self, pixels: Pixels) -> Features:
-        """Keypoints of one image, with descriptors (n, 128); scores are the keypoints' contrast."""
+    def detect(self, pixels: Pixels) -> tuple[Floats, Floats]:
+        """The keypoints (n, 2) of one image in pixel centres, and their descriptors (n, 128)."""
         detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
         gray = cv2.cvtColor(require_pixels(pixels), cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
-        if not points:
-            return Features(np.empty((0, 2)), np.empty((0, 128)), np.empty(0))
-        return Features(
-            np.array([p.pt for p in points]),
-            np.asarray(vectors, np.float64),
-            np.array([p.response for p in points]),
-        )
+        xy = np.reshape([point.pt for point in points], (-1, 2))
+        return xy, np.reshape([] if vectors is None else vectors, (-1, 128)).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -36,7 +36,7 @@ class Felzenszwalb(Checked):
     longest: int = 512
     most: int = 64
 
-    ranges: ClassVar = ("scale > 0", "sigma, min_size >= 0", "longest, most >= 1")
+    ranges = ("scale > 0", "sigma, min_size >= 0", "longest, most >= 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The regions at the size of the image, the largest first."""
@@ -62,7 +62,7 @@ class Slic(Checked):
     longest: int = 512
     most: int = 64
 
-    ranges: ClassVar = ("compactness > 0", "sigma >= 0", "segments, longest, most >= 1")
+    ranges = ("compactness > 0", "sigma >= 0", "segments, longest, most >= 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The regions at the size of the image, the largest first."""
@@ -110,7 +110,7 @@ class U2Net(Checked):
     smallest: float = 0.001
     model: Path | None = None
 
-    ranges: ClassVar = ("threshold > 0", "smallest >= 0", "threshold, smallest < 1")
+    ranges = ("threshold > 0", "smallest >= 0", "threshold, smallest < 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image. Raises WeightsError."""

@@ -186,7 +186,7 @@ class SAM(Network[Item, Masks]):
     squares = True
     opens = (*Network.opens, "package")
     version: ClassVar[int] = 2
-    ranges: ClassVar = ("prompts >= 1",)
+    ranges = ("prompts >= 1",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -301,7 +301,7 @@ class SegmentEverything(Checked):
     side: int = 32
     filter: MaskFilter = field(default_factory=MaskFilter)
 
-    ranges: ClassVar = ("side >= 1",)
+    ranges = ("side >= 1",)
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of the image. Raises NoEvidence for a single-coloured image,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class SAM3(HubNetwork[Item, Masks]):
     half_is_safe = False
     images = 1
     squares = True
-    ranges: ClassVar = ("threshold >= 0", "threshold < 1")
+    ranges = ("threshold >= 0", "threshold < 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image, with words as labels. Raises NoEvidence,

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,7 +241,7 @@ class MaskFilter(Checked):
     smallest: float = 0.0
     most: int = 64
 
-    ranges: ClassVar = (
+    ranges = (
         "iou, stability, overlap, smallest >= 0",
         "iou, stability, overlap, smallest <= 1",
         "most >= 1",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.specialists.results import Boxes, DepthMap, FeatureGrid, Features, Masks, Matches
+from looktwice.specialists.results import Boxes, DepthMap, FeatureGrid, Masks, Matches
 
 XY, XYXY = [[1, 2]], [[1, 2, 3, 4]]
 
@@ -24,7 +24,6 @@ XY, XYXY = [[1, 2]], [[1, 2, 3, 4]]
         (Matches, (XY, XY, [1.5]), "Matches.confidence lies in 0..1, found 1.5"),
         (Matches, (XY, XY, [-0.5]), "Matches.confidence lies in 0..1, found -0.5"),
         (Matches, (XY, [[1, 2], [3, 4]], [1]), r"Matches.xy1 .* shape \(1, 2\)"),
-        (Features, (XY, [1, 2, 3], [1]), r"Features.vectors .* shape \(1, any\)"),
         (DepthMap, (np.ones(4), True), r"shape \(height, width\), found \(4,\)"),
         (FeatureGrid, (np.ones(4), 8, 4), r"shape \(rows, columns, d\)"),
         (FeatureGrid, (np.ones((0, 4, 2)), 8, 4), r"shape \(rows, columns, d\)"),

@@ -70,7 +70,7 @@ class Batched(Ranged):
     )
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
-    ranges: ClassVar[tuple[str, ...]] = ("look > 0", "requests >= 1")
+    ranges = ("look > 0", "requests >= 1")
 
     def __post_init__(self) -> None:
         super().__post_init__()
