@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,7 +24,8 @@ PixelRect = tuple[int, int, int, int]
 """A `Rect` of whole pixels."""
 XYXY = Rect | NDArray[np.float64]
 
-Polygon = tuple[tuple[float, float], ...]
+XY = tuple[float, float]
+Polygon = tuple[XY, ...]
 """A convex polygon in edge coordinates, either orientation; () is the empty area."""
 
 TOLERANCE = 1e-6
@@ -157,7 +159,7 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if len(area) < 3:
         return np.zeros(xs.shape, bool)
-    sides = [_side(p, q, xs, ys) for p, q in zip(area, area[1:] + area[:1], strict=True)]
+    sides = [_side(p, q, xs, ys) for p, q in _edges(area)]
     return np.asarray(
         np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0)
     )
@@ -182,32 +184,33 @@ def intersect(area: Polygon, other: Polygon) -> Polygon:
     if len(other) < 3:
         return ()
     sign = 1.0 if _signed_area(other) >= 0 else -1.0
-    for p, q in zip(other, other[1:] + other[:1], strict=True):
+    for p, q in _edges(other):
         area = _keep_inner(area, p, q, sign)
     return area if abs(_signed_area(area)) > TOLERANCE else ()
 
 
-def _side(p: tuple[float, float], q: tuple[float, float], x: Any, y: Any) -> Any:
+def _side(p: XY, q: XY, x: Any, y: Any) -> Any:
     """Signed distance of (x, y) from the line through p and q, in pixels."""
     length = math.hypot(q[0] - p[0], q[1] - p[1]) or 1.0
     return ((q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (x - p[0])) / length
 
 
 def _signed_area(area: Polygon) -> float:
-    return (
-        sum(p[0] * q[1] - q[0] * p[1] for p, q in zip(area, area[1:] + area[:1], strict=True)) / 2
-    )
+    return sum(p[0] * q[1] - q[0] * p[1] for p, q in _edges(area)) / 2
 
 
-def _keep_inner(
-    area: Polygon, p: tuple[float, float], q: tuple[float, float], sign: float
-) -> Polygon:
-    kept: list[tuple[float, float]] = []
-    for one, two in zip(area, area[1:] + area[:1], strict=True):
-        here, there = sign * _side(p, q, *one), sign * _side(p, q, *two)
+def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
+    """The two ends of each edge."""
+    return zip(area, area[1:] + area[:1], strict=True)
+
+
+def _keep_inner(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
+    kept: list[XY] = []
+    for start, end in _edges(area):
+        here, there = sign * _side(p, q, *start), sign * _side(p, q, *end)
         if here >= 0:
-            kept.append(one)
+            kept.append(start)
         if here * there < 0:
             t = here / (here - there)
-            kept.append((one[0] + t * (two[0] - one[0]), one[1] + t * (two[1] - one[1])))
+            kept.append((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
     return tuple(kept)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import is_text, mend_text, read_as
 from looktwice.pipelines.model import (
+    Around,
     CallOptions,
     Message,
     Messages,
@@ -121,7 +122,7 @@ class RecordingModel:
 
     def record_second(self, model: Model) -> Model:
         """The proxy of a stage's second model: wrapped, stopped and recorded like the first."""
-        return SecondModel(self, self._of_sample(self.wrap_second(model)))
+        return SecondModel(self._of_sample(self.wrap_second(model)), self)
 
     def _of_sample(self, model: Model) -> Model:
         """A model with other replies for each sample, such as recorded ones, has a method `of` that
@@ -131,17 +132,11 @@ class RecordingModel:
 
 
 @dataclass(frozen=True)
-class SecondModel:
+class SecondModel(Around):
     """The proxy of a second model of a stage, whose calls the sample's `RecordingModel` records
     too."""
 
     recorder: RecordingModel
-    model: Model
-
-    @property
-    def identity(self) -> str:
-        """The identity of the second model."""
-        return self.model.identity
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from looktwice.pipelines.config.spec import find_settings, settings, spec
+from looktwice.pipelines.config.spec import find_settings, inner_settings, is_object, settings, spec
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.networks import weights_hash
 from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
@@ -115,15 +115,9 @@ def _stored_name(specialist: Any) -> str:
 
 def _parts(value: Any) -> Iterator[Any]:
     """A dataclass and those among its settings."""
-    inner: list[Any] = []
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if is_object(value):
         yield value
-        inner = [getattr(value, f.name) for f in dataclasses.fields(value)]
-    elif isinstance(value, Mapping):
-        inner = list(value.values())
-    elif isinstance(value, list | tuple):
-        inner = list(value)
-    for setting in inner:
+    for setting in inner_settings(value):
         yield from _parts(setting)
 
 

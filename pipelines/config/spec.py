@@ -42,7 +42,7 @@ def settings(thing: Any) -> Any:
     """The same for the settings of a model, from which it makes its own identity."""
     node = _write(thing, whole=False)
     version = getattr(type(thing), "version", 1)
-    if _is_object(thing) and version != 1:
+    if is_object(thing) and version != 1:
         node["version"] = version
     return node
 
@@ -126,15 +126,17 @@ def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
     if isinstance(thing, kind):
         yield thing
         return
-    inner: Any = ()
-    if isinstance(thing, Mapping):
-        inner = thing.values()
-    elif isinstance(thing, list | tuple):
-        inner = thing
-    elif _is_object(thing):
-        inner = [getattr(thing, f.name) for f in dataclasses.fields(thing)]
-    for part in inner:
+    for part in inner_settings(thing):
         yield from find_settings(part, kind)
+
+
+def inner_settings(thing: Any) -> Iterable[Any]:
+    """What a mapping, a list, or an object holds; nothing of plain values."""
+    if isinstance(thing, Mapping):
+        return thing.values()
+    if is_object(thing):
+        return [getattr(thing, f.name) for f in dataclasses.fields(thing)]
+    return thing if isinstance(thing, list | tuple) else ()
 
 
 def public_path(thing: Any) -> str:
@@ -157,14 +159,15 @@ def _code_digest(code: Any) -> str:
     return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
 
 
-def _is_object(thing: Any) -> bool:
+def is_object(thing: Any) -> bool:
+    """Whether this is an object that has settings."""
     return dataclasses.is_dataclass(thing) and not isinstance(thing, type)
 
 
 def _write(thing: Any, whole: bool = True) -> Any:
     """A `spec` where it is `whole`, else what of it is part of an identity."""
     inner = spec if whole else identity
-    if _is_object(thing):
+    if is_object(thing):
         return _node(thing, whole)
     if isinstance(thing, Mapping):
         pairs = {str(key): inner(value) for key, value in thing.items()}

@@ -97,8 +97,21 @@ class ReadText(AnswerRule):
         return text, min(float(boxes.scores.min()) for boxes in texts if len(boxes))
 
 
-NAMES = ["zero", "one", "two", "three", "four", "five", "six"]
-NAMES += ["seven", "eight", "nine", "ten", "eleven", "twelve"]
+NAMES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
 
 
 @dataclass(frozen=True)
@@ -229,13 +242,12 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
 
 def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
     """The surest box of each; of two things of one name the two surest. Raises NoEvidence."""
-    of_one, of_two = (detected[detected.labels == word] for word in (subject, object_))
-    missing = [word for word, boxes in ((subject, of_one), (object_, of_two)) if not len(boxes)]
-    if missing or (subject == object_ and len(of_one) < 2):
+    surest = detected[np.argsort(-detected.scores, kind="stable")]
+    first, second = (surest.xyxy[surest.labels == word] for word in (subject, object_))
+    missing = [word for word, boxes in ((subject, first), (object_, second)) if not len(boxes)]
+    if missing or (subject == object_ and len(first) < 2):
         raise NoEvidence(f"the detector finds no {' and no '.join(missing) or f'second {object_}'}")
-    first = of_one.xyxy[np.argsort(-of_one.scores, kind="stable")]
-    second = of_two.xyxy[np.argsort(-of_two.scores, kind="stable")]
-    return first[0], second[1 if subject == object_ else 0]
+    return first[0], second[int(subject == object_)]
 
 
 def _covered_share(inner: Corners, outer: Corners) -> float:

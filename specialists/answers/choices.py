@@ -149,44 +149,27 @@ def choice_texts(sample: Sample) -> dict[str, str]:
     return {letter: choice for letter, choice in choices if isinstance(choice, str)}
 
 
-RELATIONS: dict[str, tuple[str, ...]] = {
-    "left": (
-        "left of",
-        "to the left of",
-        "at the left side of",
-        "on the left side of",
-        "on the left of",
-    ),
-    "right": (
-        "right of",
-        "to the right of",
-        "at the right side of",
-        "on the right side of",
-        "on the right of",
-    ),
-    "above": ("above", "over"),
-    "on": ("on", "on top of", "atop"),
-    "below": ("below", "beneath", "under", "underneath"),
-    "inside": ("inside", "in", "within", "inside of"),
-    "outside": ("outside", "outside of"),
-    "contains": ("contain", "containing", "surrounding"),
-    "touching": ("touching", "attached to", "connected to"),
-    "near": (
-        "near",
-        "next to",
-        "beside",
-        "by",
-        "close to",
-        "alongside",
-        "adjacent to",
-        "at the side of",
-    ),
-    "far": ("far from", "far away from", "away from"),
-    "front": ("in front of", "ahead of"),
-    "behind": ("behind", "at the back of"),
-}
+TABLE = """\
+left: left of, to the left of, at the left side of, on the left side of, on the left of
+right: right of, to the right of, at the right side of, on the right side of, on the right of
+above: above, over
+on: on, on top of, atop
+below: below, beneath, under, underneath
+inside: inside, in, within, inside of
+outside: outside, outside of
+contains: contain, containing, surrounding
+touching: touching, attached to, connected to
+near: near, next to, beside, by, close to, alongside, adjacent to, at the side of
+far: far from, far away from, away from
+front: in front of, ahead of
+behind: behind, at the back of
+"""
+RELATIONS: dict[str, list[str]] = {}
 """Relations that two boxes (for the last two: and depth) can decide, by their wordings in Visual
 Spatial Reasoning."""
+for line in TABLE.splitlines():
+    kind, _, wordings = line.partition(": ")
+    RELATIONS[kind] = wordings.split(", ")
 
 KIND = {wording: kind for kind, wordings in RELATIONS.items() for wording in wordings}
 WORDINGS = "|".join(sorted(map(re.escape, KIND), key=len, reverse=True))

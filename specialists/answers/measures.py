@@ -18,10 +18,10 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
-    best_choice,
     choice_texts,
     find_choice,
     marks_by_letter,
+    nearest_choice,
 )
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ReflectanceEstimator
 from looktwice.specialists.results import Floats, patch_around
@@ -64,9 +64,7 @@ class ColorAtMark(AnswerRule):
             distances[letter] = float(distance(lab(seen / 255), lab(color / 255)))
         if len(distances) < 2:
             raise NoEvidence(f"{len(distances)} choices name colours, and 2 or more are compared")
-        far = {letter: -away for letter, away in distances.items()}
-        letter, lead = best_choice(far, "the colours of")
-        return letter, lead / (distances[letter] + lead)
+        return nearest_choice(distances, "the colours of")
 
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
@@ -231,9 +229,7 @@ class SeamMatcher(AnswerRule):
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         costs = dict(zip(sample.letters, self.costs(sample), strict=True))
-        cheap = {letter: -cost for letter, cost in costs.items()}
-        letter, margin = best_choice(cheap, "the costs of")
-        return letter, margin / sorted(costs.values())[1]
+        return nearest_choice(costs, "the costs of")
 
     def costs(self, sample: Sample) -> list[float]:
         """The cost of each candidate, in the order of the choices. Raises NoEvidence."""

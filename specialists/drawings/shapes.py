@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import ImageColor
 
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import Model
@@ -124,17 +125,9 @@ def parse_shape(text: str) -> str:
     return named.pop()
 
 
-COLORS: dict[str, tuple[int, int, int]] = {
-    "red": (255, 0, 0),
-    "green": (0, 255, 0),
-    "blue": (0, 0, 255),
-    "orange": (255, 165, 0),
-    "purple": (128, 0, 128),
-    "black": (0, 0, 0),
-    "gray": (128, 128, 128),
-    "yellow": (255, 255, 0),
-    "white": (255, 255, 255),
-}
+NAMES = "red green blue orange purple black gray yellow white"
+COLORS = {name: ImageColor.getrgb(name) for name in NAMES.split()}
+COLORS["green"] = (0, 255, 0)  # brighter than that of CSS
 # shares of ink from which on a pixel belongs to a line, to a filled shape
 LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
 SMALLEST = 25.0  # square pixels; what is smaller is a speck
