@@ -138,7 +138,7 @@ def judge(
     MODEL+FILE.
     """
     from looktwice.eval.judging.command import RunJudge, build_judge_model
-    from looktwice.eval.judging.wording import Wording
+    from looktwice.eval.judging.passes import Wording
 
     wording = Wording.read(prompt) if prompt else None
     name = f"{model}+{wording.name}" if wording else model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -307,20 +307,16 @@ def read_anything(raw: bytes) -> Question:
     except ValueError:
         options, settings = CallOptions(), {}
     sent = {name: write_json(body[name]) for name in body if name not in UNSENT | settings.keys()}
-    if details := sorted({*_details(body["messages"])}):
-        sent["detail"] = write_json(details)
-    sample = make_sample(turns, Known())
-    return Question(str(body.get("model") or ""), turns, sample, options, 1, False, sent)
-
-
-def _details(turns: Sequence[Json]) -> Iterator[str]:
-    """How closely pictures are to be looked at, where it is said."""
-    for turn in turns:
-        content = turn.get("content")
+    details = set[str]()  # how closely pictures are to be looked at
+    for content in (turn.get("content") for turn in body["messages"]):
         for part in content if isinstance(content, list) else ():
             url = part.get("image_url") if isinstance(part, dict) else None
             if isinstance(url, dict) and url.get("detail"):
-                yield str(url["detail"])
+                details.add(str(url["detail"]))
+    if details:
+        sent["detail"] = write_json(sorted(details))
+    sample = make_sample(turns, Known())
+    return Question(str(body.get("model") or ""), turns, sample, options, 1, False, sent)
 
 
 def _read_turn(turn: Any) -> Message:

@@ -19,7 +19,7 @@ def join_chunks(body: bytes) -> Json:
     """The events of a stream as one completion. Raises ValueError, LookupError, TypeError,
     AttributeError for what is none."""
     whole: Json = {"choices": []}
-    choices: dict[int, Json] = {}
+    choices = dict[int, Json]()
     for line in body.decode(errors="replace").splitlines():
         if not line.startswith("data:") or line[5:].strip() == "[DONE]":
             continue
@@ -54,13 +54,14 @@ def _add_delta(message: Json, delta: Json) -> None:
 @dataclass(frozen=True)
 class Answered:
     """What is sent back: a reply for each draw, the text that is its content, and the looks before
-    it; `calls` are all replies that each of them needed."""
+    it; `calls` are all replies that each of them needed, and `headers` tell of them."""
 
     model: str
     replies: Sequence[Reply]
     looks: Sequence[str]
     calls: Sequence[Sequence[Reply]]
     name: str
+    headers: Mapping[str, str]
 
     @property
     def usage(self) -> Json:
@@ -83,16 +84,20 @@ class Answered:
             if reply.tool_calls:
                 message["content"] = reply.text or None
                 message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))
-            tokens = list(map(_wire_token, filter(None, reply.logprobs)))
+            tokens = list[Json]()
+            for candidates in filter(None, reply.logprobs):
+                ranked = [
+                    {"token": text, "logprob": value, "bytes": list(text.encode())}
+                    for text, value in candidates.items()
+                ]
+                tokens.append({**ranked[0], "top_logprobs": ranked})
             finish = {"tool": "tool_calls", "filter": "content_filter"}
-            yield (
-                message,
-                {
-                    "index": number,
-                    "finish_reason": finish.get(reply.finish, reply.finish),
-                    "logprobs": {"content": tokens, "refusal": None} if tokens else None,
-                },
-            )
+            beside = {
+                "index": number,
+                "finish_reason": finish.get(reply.finish, reply.finish),
+                "logprobs": {"content": tokens, "refusal": None} if tokens else None,
+            }
+            yield message, beside
 
     def _whole(self, kind: str) -> Json:
         served = self.replies[0].served_by
@@ -124,14 +129,6 @@ class Answered:
         if usage:
             yield event(whole | {"choices": [], "usage": self.usage})
         yield b"data: [DONE]\n\n"
-
-
-def _wire_token(candidates: Mapping[str, float]) -> Json:
-    ranked = [
-        {"token": text, "logprob": value, "bytes": list(text.encode())}
-        for text, value in candidates.items()
-    ]
-    return {**ranked[0], "top_logprobs": ranked}
 
 
 def event(value: Json) -> bytes:

@@ -3,32 +3,37 @@ asked."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from aiohttp import web
 from filelock import FileLock, Timeout
 
-from looktwice.eval.homes.chat_requests import LOOPBACK
-from looktwice.eval.homes.door import serve
+from looktwice.eval.homes.chat_requests import LOOPBACK, read_question
+from looktwice.eval.homes.chat_responses import Answered, event
+from looktwice.eval.homes.door import Door, Refusal, serve
 from looktwice.eval.homes.lens import Lens, name_contestants
 from looktwice.eval.homes.recorded import Recorder, Requests
-from looktwice.eval.homes.server import StudyDoor
 from looktwice.eval.homes.tap import Tap
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
 WRITERS = 2  # threads of a tap, which wait for nothing
+HEARTBEAT = 10.0  # seconds of a stream without a word
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def serve_study(plan: Plan, options: ServeOptions, say: Callable[[str], None]) -
     with use_result_store(cache / "findings"), recorder:
         lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:
-            _serve(StudyDoor(options.workers, token, lens=lens), name, names, options, say)
+            _serve(StudyDoor(options.workers, token, lens=lens), recorder, names, options, say)
         finally:
             lens.close()
             close_networks()
@@ -92,17 +97,15 @@ def serve_tap(url: str, options: ServeOptions, say: Callable[[str], None]) -> No
     name, token = options.name or "tap", options.token
     with Recorder(free_folder(options.out / "serve" / name), (), name) as recorder:
         tap = Tap(WRITERS, token, recorder=recorder, url=url, say=say)
-        _serve(tap, name, f"everything is sent on to {tap.url}, as it is", options, say)
+        _serve(tap, recorder, f"everything is sent on to {tap.url}, as it is", options, say)
 
 
 def _serve(
-    door: StudyDoor | Tap, name: str, told: str, options: ServeOptions, say: Callable[[str], None]
+    door: Door, recorder: Recorder, about: str, options: ServeOptions, say: Callable[[str], None]
 ) -> None:
-    recorder = door.lens.recorder if isinstance(door, StudyDoor) else door.recorder
-
     def announce(url: str) -> None:
-        say(f"{name} answers at {url}; Ctrl-C ends it")
-        say(told)
+        say(f"{recorder.name} answers at {url}; Ctrl-C ends it")
+        say(about)
         say(f"what is asked is recorded: looktwice view {recorder.path}")
 
     serve(door, options.host or LOOPBACK[0], options.port, announce)
@@ -118,3 +121,70 @@ def free_folder(folder: Path) -> Path:
             break
         free = folder.with_name(f"{folder.name}-{number}")
     return free
+
+
+@dataclass(eq=False)
+class StudyDoor(Door):
+    """Takes requests to the contestants of a study."""
+
+    lens: Lens = field(kw_only=True)
+
+    async def list_models(self, request: web.Request) -> web.StreamResponse:
+        """The contestants."""
+        models = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "looktwice"}
+            for name in self.lens.arms
+        ]
+        return web.json_response({"object": "list", "data": models})
+
+    async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
+        """The answer of a contestant."""
+        loop = asyncio.get_running_loop()
+        question = await answer_of(loop.run_in_executor(self.pool, read_question, raw))
+        work = loop.run_in_executor(self.pool, self.lens.answer, question)
+        if question.stream:
+            return await stream(request, work, question.usage)
+        answered = await answer_of(work)
+        return web.json_response(answered.completion(), headers=answered.headers)
+
+    async def close(self) -> None:
+        """Let no call start any more."""
+        self.lens.stop.set()
+
+
+async def answer_of(work: asyncio.Future[Done]) -> Done:
+    """What came of it. Raises Refusal, whatever was raised."""
+    try:
+        return await work
+    except (Refusal, asyncio.CancelledError):
+        raise
+    except Stopped as exc:
+        raise Refusal(503, "the server is being stopped", "server_error") from exc
+    except ValueError as exc:
+        raise Refusal(400, str(exc)) from exc
+    except Exception as exc:  # whatever somebody sends must not end the server
+        raise Refusal(500, f"{type(exc).__name__}: {exc}", "server_error") from exc
+
+
+async def stream(
+    request: web.Request, work: asyncio.Future[Answered], usage: bool
+) -> web.StreamResponse:
+    """Send the answer as events, its `usage` too where that was asked for. Comments tell that there
+    is somebody as long as there is no answer; a fault that comes after them is an event too. Raises
+    Refusal for one that comes before."""
+    await asyncio.wait([work], timeout=HEARTBEAT)
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+    if work.done():
+        headers |= (await answer_of(work)).headers
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    while not work.done():
+        await response.write(b": looking\n\n")
+        await asyncio.wait([work], timeout=HEARTBEAT)
+    try:
+        for chunk in (await answer_of(work)).chunks(usage):
+            await response.write(chunk)
+    except Refusal as exc:
+        await response.write(event(exc.body))
+    await response.write_eof()
+    return response

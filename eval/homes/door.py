@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import sys
 from abc import ABC, abstractmethod
@@ -74,10 +73,9 @@ class Door(ABC):
             elif request.url.host not in LOOPBACK:
                 raise Refusal(403, "ask 127.0.0.1")
             return await handler(request)
-        except Refusal as exc:
-            return refused(exc)
-        except web.HTTPException as exc:
-            return refused(Refusal(exc.status, exc.reason))
+        except (Refusal, web.HTTPException) as exc:
+            no = Refusal(exc.status, exc.reason) if isinstance(exc, web.HTTPException) else exc
+            return web.json_response(no.body, status=no.status, headers=no.headers)
 
     @abstractmethod
     async def list_models(self, request: web.Request) -> web.StreamResponse:
@@ -106,24 +104,23 @@ class Door(ABC):
         too large, too slow, or one too many."""
         if (length := request.content_length or 0) > MOST_BYTES:
             raise Refusal(413, f"the request has {length:,} bytes; {MOST_BYTES:,} are the most")
-        pieces, size = list[bytes](), 0
+        body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
                 async for piece in request.content.iter_any():
-                    pieces.append(piece)
-                    size += len(piece)
+                    body += piece
                     self.held += len(piece)
-                    if size > MOST_BYTES:
+                    if len(body) > MOST_BYTES:
                         raise Refusal(413, f"a request has at most {MOST_BYTES:,} bytes")
                     if self.held > MOST_HELD:
-                        held = f"{self.held >> 20} MiB of requests are being answered"
-                        raise Refusal(503, f"{held}; ask again", "server_error", 1.0)
-            return b"".join(pieces)
+                        busy = f"{self.held >> 20} MiB of requests are being answered"
+                        raise Refusal(503, f"{busy}; ask again", "server_error", 1.0)
+            return bytes(body)
         except BaseException as exc:
-            self.held -= size
+            self.held -= len(body)
             if isinstance(exc, TimeoutError):
-                fault = f"the request did not come within {READ_SECONDS:g} s"
-                raise Refusal(408, fault) from None
+                late = f"the request did not come within {READ_SECONDS:g} s"
+                raise Refusal(408, late) from None
             if isinstance(exc, ConnectionError | web.RequestPayloadError):
                 raise Refusal(400, "the request broke off") from None
             raise
@@ -135,14 +132,6 @@ class Door(ABC):
             app.router.add_post(f"{base}/chat/completions", self.chat)
             app.router.add_get(f"{base}/models", self.list_models)
         return app
-
-
-def refused(exc: Refusal) -> web.Response:
-    """A refusal as a response."""
-    text = json.dumps(exc.body)
-    return web.Response(
-        text=text, status=exc.status, content_type="application/json", headers=exc.headers
-    )
 
 
 def serve(door: Door, host: str, port: int, started: Callable[[str], None]) -> None:

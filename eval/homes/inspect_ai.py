@@ -10,7 +10,7 @@ import atexit
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.pipeline import Pipeline, StageFailed, cause_of
-from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 
@@ -165,14 +165,6 @@ def _message_of(turn: ChatMessage) -> Message:
     return Message(turn.role, tuple(parts), calls, getattr(turn, "tool_call_id", None) or "")
 
 
-def _sample_of(state: TaskState, turns: Sequence[Message]) -> Sample:
-    """The question as our stages see it; marks and fields are in the metadata of our own tasks."""
-    known = state.metadata.get(OURS) or {}
-    about = {name: known[name] for name in ("marks", "meta") if name in known}
-    choices = [choice.value for choice in state.choices or ()]
-    return make_sample(turns, Known(id=str(state.sample_id), choices=choices, **about))
-
-
 @solver
 def looktwice(study: str, contestant: str) -> Solver:
     """The stages of a contestant of a study, named as `looktwice serve` names it, with inspect's
@@ -188,7 +180,10 @@ def looktwice(study: str, contestant: str) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         *earlier, asked = map(_message_of, state.messages)
-        sample = _sample_of(state, [asked])
+        ours = state.metadata.get(OURS) or {}  # marks and fields of our own tasks
+        known = {name: ours[name] for name in ("marks", "meta") if name in ours}
+        choices = [choice.value for choice in state.choices or ()]
+        sample = make_sample([asked], Known(id=str(state.sample_id), choices=choices, **known))
         begun = State.start(sample, arm.seed).replace(messages=tuple(earlier))
         model = InspectModel()
         try:
@@ -199,7 +194,7 @@ def looktwice(study: str, contestant: str) -> Solver:
         state.output = model.output or ModelOutput()
         state.output.completion = done.reply or done.answer or ""
         about = {"views": len(done.views), "notes": list(done.notes), "reason": done.reason}
-        state.metadata[OURS] = {**(state.metadata.get(OURS) or {}), **about}
+        state.metadata[OURS] = {**ours, **about}
         return state
 
     return solve
@@ -213,7 +208,7 @@ def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
     """
     agent, folder = find_agent(study, contestant), Path(tempfile.mkdtemp(prefix="looktwice-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    of_samples: dict[str, LookTools] = {}
+    of_samples = dict[str, LookTools]()
 
     def looks() -> LookTools:
         state = sample_state()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from urllib.parse import quote
 
 from looktwice.eval.homes.chat_requests import Question
@@ -38,13 +38,6 @@ FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": 
 """How a request calls what `CallOptions` calls otherwise."""
 
 
-class Response(NamedTuple):
-    """What is sent back, and the headers that tell of it."""
-
-    answered: Answered
-    headers: Mapping[str, str]
-
-
 def name_contestants(plan: Plan) -> dict[str, Arm]:
     """The arms of a study by the names under which they are asked, each on the task of its
     requests.
@@ -58,7 +51,10 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
         by_name[label_with_changes(arm.contestant, changes)].setdefault(arm.task_name, arm)
     arms = dict[str, Arm]()
     for name, of_task in by_name.items():
-        kinds = {canonical([_written(arm), arm.seed]) for arm in of_task.values()}
+        kinds = set[str]()
+        for arm in of_task.values():
+            stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
+            kinds.add(canonical([stages, identity(arm.model), arm.seed]))
         if len(kinds) == 1:
             arms[name] = next(iter(of_task.values()))
         else:
@@ -70,10 +66,6 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
         )
     asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
     return {name: with_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
-
-
-def _written(arm: Arm) -> list[Any]:
-    return [[[s, identity(stage)] for s, stage in arm.stages.items()], identity(arm.model)]
 
 
 @dataclass(eq=False)
@@ -120,7 +112,7 @@ class Lens:
         for model in self.models.values():
             close_model(model)
 
-    def answer(self, question: Question) -> Response:
+    def answer(self, question: Question) -> Answered:
         """The answer to a question. Raises Refusal."""
         arm = self.arms.get(question.model)
         if arm is None and not question.model and len(self.arms) == 1:
@@ -143,10 +135,11 @@ class Lens:
             )
             watch = partial(self._notice, arm)
             try:
-                state = self.recorder.answer(arm, request, sample, row, draw, model, watch)
+                states.append(
+                    self.recorder.answer(arm, request, sample, row.sha, draw, model, watch)
+                )
             except StageFailed as exc:
                 raise explain(exc) from exc
-            states.append(state)
         return self._respond(arm, sample.id, draws[0], states)
 
     def _notice(self, arm: Arm, slot: str, before: State, after: State) -> None:
@@ -163,14 +156,14 @@ class Lens:
         why = f" ({after.notes[-1]})" if after.notes[len(before.notes) :] else ""
         self.say(f"{arm.contestant}: {slot!r} changed nothing in the last {IDLE} requests{why}")
 
-    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Response:
+    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Answered:
         replies, looks, calls = list[Reply](), list[str](), list[list[Reply]]()
         for state in states:
             made = [call.reply for entry in state.trace for call in entry.calls if call.reply]
             calls.append(made)
             replies.append(self._reply(state, made))
-            texts = [reply.text for reply in made[:-1]] if self.looks else []
-            looks.append("\n\n".join(filter(None, texts)))
+            texts = (reply.text for reply in made[:-1] if reply.text and self.looks)
+            looks.append("\n\n".join(texts))
         first = states[0]
         counts = {
             "record": f"{arm.id}/{quote(sample, safe='')}/{draw}",
@@ -180,16 +173,16 @@ class Lens:
         }
         headers = {f"x-looktwice-{name}": value for name, value in counts.items()}
         name = f"{arm.id[:8]}-{sample}-{draw}"
-        return Response(Answered(arm.contestant, replies, looks, calls, name), headers)
+        return Answered(arm.contestant, replies, looks, calls, name, headers)
 
     def _reply(self, state: State, made: Sequence[Reply]) -> Reply:
         """The last reply, or what the stages answered without one. Raises Refusal where they
         abstained."""
-        if state.ended and self.abstain == "error":
+        if state.ended:
+            if self.abstain == "text":
+                return Reply("no answer")
             slot = state.trace[-1].slot
             raise Refusal(422, f"{slot}: {state.reason}", "abstained", slot=slot)
-        if state.ended:
-            return Reply("no answer")
         if made:
             return made[-1]
         if state.answer is None:
@@ -253,13 +246,11 @@ def explain(failed: StageFailed) -> Refusal:
     """What a client is told of a stage that failed: what its model's server said, or where and
     why."""
     cause, slot = cause_of(failed), failed.slot
-    if isinstance(cause, ModelError) and cause.status is not None:
-        passed = cause.status == 429 or cause.status >= 500
-        if passed:
-            kind = "rate_limit_error" if cause.status == 429 else "upstream_error"
-            return Refusal(cause.status, str(cause), kind, cause.retry_after, slot=slot)
-    elif isinstance(cause, ModelError) and cause.retryable:
-        return Refusal(502, str(cause), "upstream_error", slot=slot)
+    if isinstance(cause, ModelError):
+        status = cause.status or (502 if cause.retryable else 0)
+        if status == 429 or status >= 500:
+            kind = "rate_limit_error" if status == 429 else "upstream_error"
+            return Refusal(status, str(cause), kind, cause.retry_after, slot=slot)
     if isinstance(cause, CacheError):
         return Refusal(500, str(cause), "server_error", slot=slot)
     reason = describe_failure(cause).splitlines()[0]

@@ -170,7 +170,7 @@ class _Scene:
     def of(cls, opened: Sequence[OpenedImage], request: str) -> _Scene:
         """The scene of one call; `request` is what chance depends on, beside the pixels."""
         images = tuple({image.number: image for image in opened}.values())
-        sources: dict[Path, Picture] = {}
+        sources = dict[Path, Picture]()
         for image in images:
             sources |= image.sources
         sources |= {image.file: image.view.picture for image in images if image.apart}
@@ -270,7 +270,8 @@ def make_controls(
             elif option == "black":
                 controls[name] = lambda true, state, _: BlackImages()(true, state)
             elif isinstance(zoom := agent.tools[name], Zoom):
-                controls[name] = _elsewhere(zoom, 1 if option == "random" else CANDIDATES)
+                tries = 1 if option == "random" else CANDIDATES
+                controls[name] = partial(_elsewhere, replace(zoom, elsewhere=True, tries=tries))
             else:
                 only = "only Zoom shows another place; --black is for any tool"
                 faults.append(f"--{option} {name}: {only}")
@@ -279,6 +280,5 @@ def make_controls(
     return controls
 
 
-def _elsewhere(zoom: Zoom, tries: int) -> Control:
-    placebo = replace(zoom, elsewhere=True, tries=tries)
-    return lambda true, state, asked: replace(true, views=placebo(state, asked).views)
+def _elsewhere(placebo: Zoom, true: ToolResult, state: State, asked: Any) -> ToolResult:
+    return replace(true, views=placebo(state, asked).views)

@@ -75,7 +75,7 @@ def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.C
     except REPORTED as exc:
         fault = protocol.TextContent(text=f"error: {exc}")
         return protocol.CallToolResult(content=[fault], is_error=True)
-    content: list[protocol.ContentBlock] = []
+    content = list[protocol.ContentBlock]()
     for part in parts:
         if isinstance(part, str):
             content.append(protocol.TextContent(text=part))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count, islice
@@ -68,36 +69,31 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         """Raises RunError where the folder is of another kind, or in use."""
-        self.writer.__enter__()
-        try:
-            self._begin()
-        except BaseException:
-            self.writer.__exit__(None, None, None)
-            raise
+        with ExitStack() as stack:
+            stack.enter_context(self.writer)
+            run = RunFolder(self.path)
+            facts = run.facts
+            if facts.get("arms"):
+                raise RunError(f"{self.path} is the run of a study; name another --out")
+            self.add(self.arms)
+            self.shas |= {row.id: row.sha for row in run.samples.values()}
+            for record in run.last_records():
+                self.taken[record.point, record.sample].add(record.draw)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            described = {
+                "name": self.name,
+                "started": facts.get("started") or now,
+                "plugins": list(map(describe_plugin, self.plugins)),
+                "versions": dict(installed_versions()),
+                "planned": {digest(identity(Requests())): 0},  # who asks decides: none is missing
+                "finished": True,
+            }
+            self.writer.yaml("run.yaml", described)
+            self.close = stack.pop_all().close
         return self
 
-    def _begin(self) -> None:
-        run = RunFolder(self.path)
-        facts = run.facts
-        if facts.get("arms"):
-            raise RunError(f"{self.path} is the run of a study; name another --out")
-        self.add(self.arms)
-        self.shas |= {row.id: row.sha for row in run.samples.values()}
-        for record in run.last_records():
-            self.taken[record.point, record.sample].add(record.draw)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        described = {
-            "name": self.name,
-            "started": facts.get("started") or now,
-            "plugins": list(map(describe_plugin, self.plugins)),
-            "versions": dict(installed_versions()),
-            "planned": {digest(identity(Requests())): 0},  # who asks decides, so none is missing
-            "finished": True,
-        }
-        self.writer.yaml("run.yaml", described)
-
     def __exit__(self, *raised: object) -> None:
-        self.writer.__exit__(None, None, None)
+        self.close()
 
     def add(self, arms: Sequence[Arm]) -> None:
         """Note who may answer. Raises RunError where a setting holds a key."""
@@ -111,16 +107,15 @@ class Recorder:
         key, if a client told it, and its pictures where it is new. Raises PictureError."""
         for picture in sample.images:
             self.writer.blobs.put(picture.source, picture.sha)
-        plain = sample.to_dict()
+        row = SampleRow(task, sha_of(plain := sample.to_dict()), answer, plain)
         with self.lock:
-            if self.shas.get(sample.id, sha := sha_of(plain)) != sha:
-                sample = replace(sample, id=f"{sample.id}-{sha[:8]}")
+            if self.shas.get(sample.id, row.sha) != row.sha:
+                sample = replace(sample, id=f"{sample.id}-{row.sha[:8]}")
                 plain = sample.to_dict()
-                sha = sha_of(plain)
-            row = SampleRow(task, sha, answer, plain)
+                row = SampleRow(task, sha_of(plain), answer, plain)
             if sample.id not in self.shas:
                 self.writer.sample(row)
-                self.shas[sample.id] = sha
+                self.shas[sample.id] = row.sha
         return sample, row
 
     def take(self, arm: Arm, sample: str, number: int) -> list[int]:
@@ -138,7 +133,7 @@ class Recorder:
         arm: Arm,
         request: Request,
         sample: Sample,
-        row: SampleRow,
+        sha: str,
         draw: int,
         model: RecordingModel,
         watch: Callable[[str, State, State], None] = lambda slot, before, after: None,
@@ -157,7 +152,7 @@ class Recorder:
             state, failed = exc.state, exc
         error = describe_failure(cause_of(failed)) if failed else ""
         state = state.replace(draw=draw)
-        record = make_record(arm, sample, row.sha, state, self.writer.blobs, error)
+        record = make_record(arm, sample, sha, state, self.writer.blobs, error)
         self.writer.record(record)
         self.writer.flush()
         if failed:

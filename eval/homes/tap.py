@@ -18,7 +18,7 @@ from looktwice.eval.homes.chat_responses import join_chunks
 from looktwice.eval.homes.door import Door, Refusal
 from looktwice.eval.homes.recorded import Recorder, Requests
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.records.records import RunError, SampleRow
+from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.requests import Forward, Request
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     arm: Arm
     request: Request
     sample: Sample
-    row: SampleRow
+    sha: str
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class Tap(Door):
     url: str = field(kw_only=True)
     say: Callable[[str], None] = field(kw_only=True)
     arms: dict[str, Arm] = field(default_factory=dict)
-    told: bool = False
+    warned: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
     session: aiohttp.ClientSession | None = None
 
@@ -150,16 +150,16 @@ class Tap(Door):
             arm = self._arm(question.model or "unnamed")
             sample, row = self.recorder.note(question.sample, arm.task_id)
             request = Request(question.turns, question.options, 0, question.sent)
-            return Asked(arm, request.keep(self.recorder.writer.blobs), sample, row)
+            return Asked(arm, request.keep(self.recorder.writer.blobs), sample, row.sha)
         except ValueError as exc:
-            if not self.told:
+            if not self.warned:
                 self.say(f"a request was sent on that cannot be recorded: {exc}")
-            self.told = True
+            self.warned = True
             return None
 
     def record(self, asked: Asked, came: HttpResponse, seconds: float) -> None:
         """Write down the answers to a request."""
-        arm, request, sample, row = asked
+        arm, request, sample, sha = asked
         answers = split_choices(came)
         draws = self.recorder.take(arm, sample.id, len(answers))
         for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
@@ -167,7 +167,7 @@ class Tap(Door):
                 request = replace(request, draw=number).keep(self.recorder.writer.blobs)
             model = RecordingModel(Came(answer, self.url, seconds), sample.id)
             with suppress(StageFailed):  # the record says so
-                self.recorder.answer(arm, request, sample, row, draw, model)
+                self.recorder.answer(arm, request, sample, sha, draw, model)
 
     def _arm(self, name: str) -> Arm:
         """The contestant of a model's name. Raises ValueError for one that cannot be written

@@ -21,10 +21,9 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from looktwice.eval.display.progress import Display, Spent
-from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict
+from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict, Wording
 from looktwice.eval.judging.solutions import AnnotatedSolutions
 from looktwice.eval.judging.summary import agreement, summary
-from looktwice.eval.judging.wording import Wording
 from looktwice.eval.records.judgements import (
     EVERY_PASS,
     NOBODY,
@@ -132,10 +131,8 @@ class RunJudge:
         return hashlib.sha256((self.model.identity + words).encode()).hexdigest()[:16]
 
     def _refuse_namesake(self) -> None:
-        identities = {
-            line.identity for line in judgements(self.run).lines if line.judge == self.name
-        }
-        if identities - {self.identity}:
+        named = (line for line in judgements(self.run).lines if line.judge == self.name)
+        if {line.identity for line in named} - {self.identity}:
             raise RunError(
                 f"{self.run} was judged by another model, server, settings or prompt, under the"
                 f" name {self.name!r}; give this one, or its file, another name, so that tables can"
@@ -148,10 +145,10 @@ class RunJudge:
         """Every reply covered by a pass that this judge has not judged yet."""
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
-        passes = [PASSES[name] for name in self.passes] or [
-            judging for judging in PASSES.values() if not judging.named
-        ]
-        passes = [self.wording.word(judging) if self.wording else judging for judging in passes]
+        passes = [PASSES[name] for name in self.passes]
+        passes = passes or [judging for judging in PASSES.values() if not judging.named]
+        if self.wording:
+            passes = [*map(self.wording.word, passes)]
         for scores in arms:
             for judging in passes:
                 for entry in scores.all if judging.covers_point(scores.point) else ():

@@ -7,16 +7,17 @@ BLINK-Twice's annotated steps a chain of thought sees, and which it contradicts.
 choice a reply that no rule could read settles on, or none; no answer is ever drawn at random.
 `every`: the same of every reply, as Do You See Me extracts answers. The judge is told not to follow
 instructions inside a reply, and its verdict is read from its last lines alone. A user's own words
-(`wording`) may stand in for ours.
+(`Wording`), such as a prompt that a paper prints, may stand in for ours.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 
 from looktwice.eval.readers.open_answers import kind_of, read_open
 from looktwice.eval.records.judgements import (
@@ -26,11 +27,12 @@ from looktwice.eval.records.judgements import (
     STEPS_PASS,
     UNREADABLE_PASS,
 )
-from looktwice.eval.records.records import PointRow
+from looktwice.eval.records.records import PointRow, RunError
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.blink_twice import TwiceScorer, judged_cot
 from looktwice.eval.tasks.vlm2.metrics import VideoScorer
 from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
@@ -333,3 +335,55 @@ def _prompt(lines: list[str], case: JudgeCase, end: str) -> str:
 
 def _answer_kind(sample: Sample) -> str:
     return kind_of(sample.question, str(sample.meta.get("subtask", "")))
+
+
+# ---- in the words of a user
+
+FIELD = re.compile(r"\{([a-z]+)\}")
+FIELDS = ("question", "reply", "choices", "clues", "truth", "steps", "key")
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A text with {question}, {reply}, {choices}, {clues}, {truth}, {steps} and {key}, of which
+    {reply} must be there; other braces stand for themselves.
+
+    The reply is put in as it is, so the text should fence it.
+    """
+
+    name: str
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> Wording:
+        """The text of a file, called as the file is. Raises RunError."""
+        try:
+            text = read_file(path).decode()
+        except (OSError, ValueError) as exc:
+            raise RunError(f"--prompt {path}: {exc}") from exc
+        named = FIELD.findall(text)
+        if unknown := [name for name in named if name not in FIELDS]:
+            raise RunError(f"--prompt {path}: {{{unknown[0]}}} is none of {', '.join(FIELDS)}")
+        if "reply" not in named:
+            raise RunError(f"--prompt {path}: {{reply}} must stand where the reply is to be put")
+        return cls(path.stem, text)
+
+    def word(self, judging: JudgePass) -> JudgePass:
+        """The pass, asked in these words, with the pictures that it shows."""
+
+        def ask(case: JudgeCase) -> Message:
+            sample = case.sample
+            values = {"question": sample.question, "reply": case.reply, "key": case.key}
+            values |= {"choices": "\n".join(choice_lines(sample)), **case.solution}
+            text = FIELD.sub(lambda field: values.get(field[1], ""), self.text)
+            return Message("user", (*judging.ask(case).views, text))
+
+        def parse(text: str, case: JudgeCase) -> JudgeVerdict:
+            words = text.strip(" \t\r\n`*\"'.()")
+            if words == "Z" and case.sample.choices and "Z" not in case.sample.letters:
+                return JudgeVerdict(none=True)
+            # many prompts ask for nothing but the answer
+            return judging.parse(f"Answer: {words}" if words.isalnum() else text, case)
+
+        is_answer = judging.name in (EVERY_PASS, UNREADABLE_PASS)
+        return replace(judging, ask=ask, parse=parse if is_answer else judging.parse)

@@ -47,7 +47,7 @@ class JudgedArm:
 def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
     """A line per pass of one judge: how many it judged, why it did not, its calls and its
     tokens."""
-    by_kind: dict[str, list[Judgement]] = defaultdict(list)
+    by_kind = defaultdict[str, list[Judgement]](list)
     for line in lines:
         if line.judge == judge:
             by_kind[line.kind].append(line)
@@ -77,7 +77,7 @@ def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
 
     For scores by criterion, their mean absolute difference instead.
     """
-    by_pass: dict[str, dict[str, dict[tuple[object, ...], Judgement]]] = {}
+    by_pass = dict[str, dict[str, dict[tuple[object, ...], Judgement]]]()
     for line in lines:
         if line.given:
             reply = line.point, line.sample, line.draw, line.words
@@ -110,7 +110,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
     arms = []
     for run in runs:
         labels = {scores.point.id: (scores.contestant, scores.task) for scores in run.points}
-        by_arm: dict[tuple[str, str, str], list[Judgement]] = defaultdict(list)
+        by_arm = defaultdict[tuple[str, str, str], list[Judgement]](list)
         for line in run.judged.lines:
             by_arm[line.judge, line.kind, line.point].append(line)
         for (judge, kind, point), lines in by_arm.items():

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +90,7 @@ def _say_apart(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> str:
             f" has {units[0]['key']!r} there and {units[1]['key']!r} here. Name the column of keys"
             " with --column key=COLUMN"
         )
-    tasks = [list(dict.fromkeys(side.units["task"])) for side in (base, log)]
+    tasks = [side.units["task"].unique().tolist() for side in (base, log)]
     if "" not in (*tasks[0], *tasks[1]) and not {*tasks[0]} & {*tasks[1]}:
         return (
             f": the tasks are {', '.join(tasks[0])} there and {', '.join(tasks[1])} here; compare"
@@ -137,10 +137,10 @@ def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
     """The words of the question and its choices, after the pictures; empty where the question or a
     picture lacks."""
     words, pictures = _words(units["question"]), units["pictures"]
-    choices = _words(units["choices"].map(" \0 ".join))
-    if not with_pictures:
-        return (words + "\0" + choices).where(words != "", "")
-    return (pictures + "\0" + words + "\0" + choices).where((words != "") & (pictures != ""), "")
+    content, is_whole = words + "\0" + _words(units["choices"].map(" \0 ".join)), words != ""
+    if with_pictures:
+        content, is_whole = pictures + "\0" + content, is_whole & (pictures != "")
+    return content.where(is_whole, "")
 
 
 def reasons_alone(
@@ -221,11 +221,11 @@ class LogComparison:
     def contrasts(self) -> tuple[Contrast, ...]:
         """Each log against the baseline, over all and by task, then the others with one another
         over all."""
-        contrasts = list[Contrast]()
-        for number in range(1, len(self.logs)):
+        contrasts, rivals = list[Contrast](), range(1, len(self.logs))
+        for number in rivals:
             contrasts += self._against(number, 0)
-        for first, second in combinations(range(1, len(self.logs)), 2):
-            contrasts += list(self._against(second, first))[:1]
+        for first, second in combinations(rivals, 2):
+            contrasts += islice(self._against(second, first), 1)
         return tuple(correct(contrasts, lambda c: c.paired.p, lambda c: c.task == ALL))
 
     @cached_property
@@ -272,23 +272,17 @@ class LogComparison:
         names, tasks = [log.name for log in self.logs], self.logs[0].units["task"].to_numpy()
         who, against = names[number], names[base]
         matched = self.units[number]["sample"].notna() & self.units[base]["sample"].notna()
-        single = list(dict.fromkeys(tasks.tolist()))
+        single = [*dict.fromkeys(tasks.tolist())]
         for task in [ALL, *single] if len(single) > 1 else [ALL]:
             part = np.full(len(tasks), True) if task == ALL else tasks == task
             values = self._matrix.where(part)
             if (paired := values.pair(who, against)) is not None:
                 both = values.has(who, against)
                 level = float(self._people[part][both].mean())
-                yield Contrast(
-                    task,
-                    who,
-                    against,
-                    float(values[who][both].mean()),
-                    float(values[against][both].mean()),
-                    paired,
-                    int((matched[part]).sum() - both.sum()),
-                    people=None if np.isnan(level) else level,
-                )
+                mine, theirs = (float(values[name][both].mean()) for name in (who, against))
+                fell_out = int((matched[part]).sum() - both.sum())
+                people = None if np.isnan(level) else level
+                yield Contrast(task, who, against, mine, theirs, paired, fell_out, people=people)
 
     @cached_property
     def _matrix(self) -> Values[str, int]:
@@ -316,10 +310,7 @@ def compare_logs(
     names = [log.name for log in named]
     if len(named) < 2:
         raise TaskError(f"a comparison needs two logs, found {', '.join(names) or 'none'}")
-    place = place_of(baseline, names, "log") if baseline else 0
-    wanted = {place_of(name, names, "log") for name in only} or set(range(len(named)))
-    base = named[place]
-    others = [log for number, log in enumerate(named) if number in wanted - {place}]
+    base, *others = [named[place] for place in chosen_places(names, baseline, only)]
     matchings, refusals = list[Matching](), list[TaskError]()
     for log in others:
         try:
@@ -333,11 +324,19 @@ def compare_logs(
     return LogComparison((base, *others), tuple(matchings))
 
 
+def chosen_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
+    """The place of the baseline, or the first, and those of the others, or of `only`. Raises
+    TaskError for an unknown name."""
+    first = place_of(baseline, names, "log") if baseline else 0
+    wanted = {place_of(name, names, "log") for name in only} or {*range(len(names))}
+    return [first, *sorted(wanted - {first})]
+
+
 def place_of(name: str, names: Sequence[str], kind: str) -> int:
     """The place of a name among those of logs or variants. Raises TaskError for an unknown one,
     with the name that may be meant."""
     if name not in names:
-        longer = [other for other in names if other.startswith(f"{name} (")]
+        longer = [entry for entry in names if entry.startswith(f"{name} (")]
         near = f"; did you mean {longer[0]!r}?" if longer else did_you_mean(name, names)
         raise TaskError(f"no {kind} is named {name!r}{near}; there are {', '.join(names)}")
     return names.index(name)

@@ -6,13 +6,13 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.logs.log import NOTHING, Log, make_rows, named_fields, told
+from looktwice.eval.logs.log import NOTHING, Cells, Log, Named, make_rows, named_fields, told
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
@@ -22,7 +22,7 @@ from looktwice.pipelines.json_input import read_json, write_json
 SCHEMA = "0.3.0"
 
 
-def read_every_eval_ever(path: Path, named: Mapping[str, str]) -> list[Log]:
+def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
     """The log of Every Eval Ever's `.json`, with its instances beside it, or of the `.jsonl` of
     instances alone.
 
@@ -48,7 +48,7 @@ def read_every_eval_ever(path: Path, named: Mapping[str, str]) -> list[Log]:
         ) from exc
 
 
-def _row(line: Mapping[str, Any]) -> dict[str, Any]:
+def _row(line: Cells) -> dict[str, Any]:
     asked, metadata = line["input"], line.get("metadata") or {}
     parts = told(line, "answer_attribution")
     answers = [part for part in parts if part.get("is_terminal", True)]
@@ -87,16 +87,14 @@ def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
     the metadata. Raises OSError.
     """
     developer, _, model = log.name.rpartition("/")
-    collection, developer, model = (
-        _plain(name) for name in (log.source or "log", developer or "looktwice", model)
-    )
+    names = log.source or "log", developer or "looktwice", model
+    collection, developer, model = map(_plain, names)
     now = str(int(datetime.now(UTC).timestamp()))
     ids = {"schema_version": SCHEMA, "evaluation_id": f"{collection}/{developer}_{model}/{now}"}
     model_id = f"{developer}/{model}"
-    instances = [
-        {**ids, "model_id": model_id, **_instance(row)} for row in log.rows.to_dict("records")
-    ]
-    lines = "".join(f"{write_json(instance)}\n" for instance in instances)
+    lines = ""
+    for row in log.rows.to_dict("records"):
+        lines += write_json({**ids, "model_id": model_id, **_instance(row)}) + "\n"
     data = lines.encode(errors="backslashreplace")
     checksum = hashlib.sha256(data).hexdigest()
     name = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{ids['evaluation_id']} {checksum}"))
@@ -140,20 +138,15 @@ def _plain(name: str) -> str:
 def _share(log: Log, task: str) -> Estimate:
     scored = (log.units["task"] == task) & log.units["value"].notna()
     values = log.units["value"][scored].tolist()
-    return (
-        share_interval(values, log.clusters[scored].tolist())
-        if values
-        else Estimate(0.0, 0.0, 1.0, 0, 0)
-    )
+    if not values:
+        return Estimate(0.0, 0.0, 1.0, 0, 0)
+    return share_interval(values, log.clusters[scored].tolist())
 
 
 def _result(log: Log, task: str) -> dict[str, Any]:
-    share = _share(log, task)
-    method = (
-        "Wilson"
-        if share.clusters == share.n
-        else f"Wilson, effective sample size of {share.clusters} clusters"
-    )
+    share, method = _share(log, task), "Wilson"
+    if share.clusters != share.n:
+        method = f"Wilson, effective sample size of {share.clusters} clusters"
     interval = {"lower": share.low, "upper": share.high, "confidence_level": 0.95, "method": method}
     return {
         "evaluation_name": task or "task",
@@ -173,7 +166,7 @@ def _result(log: Log, task: str) -> dict[str, Any]:
     }
 
 
-def _instance(row: Mapping[str, Any]) -> dict[str, Any]:
+def _instance(row: Cells) -> dict[str, Any]:
     metadata = {
         "verdict": row["verdict"],
         "pictures_sha256": row["pictures"],

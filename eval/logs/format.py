@@ -6,7 +6,7 @@ To add one, write its file as `lmms_eval.py` is written, and a line here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from looktwice.eval.logs.every_eval import (
 )
 from looktwice.eval.logs.inspect_ai import read_inspect, write_inspect
 from looktwice.eval.logs.lmms_eval import SAMPLES, read_lmms_eval, write_lmms_eval
-from looktwice.eval.logs.log import UNSCORED, Log, in_brackets, name_apart
+from looktwice.eval.logs.log import UNSCORED, Log, Named, in_brackets, name_apart
 from looktwice.eval.logs.own import read_replies, read_run, read_with
 from looktwice.eval.logs.tables import ENDINGS, read_table, write_vlmevalkit
 from looktwice.eval.records.records import refuse_run_file
@@ -44,7 +44,7 @@ class Format(NamedTuple):
 
     name: str
     suits: Callable[[Path, Container[str]], bool] = lambda path, fields: False
-    read: Callable[[Path, Mapping[str, str]], list[Log]] | None = None
+    read: Callable[[Path, Named], list[Log]] | None = None
     write: Callable[[Log, Path, str], Iterator[str]] | None = None
     write_file: Callable[[Log, Path], int] | None = None
     endings: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def ending_of(path: Path) -> str:
 
 def read_logs(
     path: Path | str,
-    columns: Mapping[str, str] | None = None,
+    columns: Named | None = None,
     reader: Stage | None = None,
     plugins: Sequence[str] = (),
 ) -> list[Log]:
@@ -130,7 +130,7 @@ def read_logs(
     return [replace(log, path=str(path)) for log in logs]
 
 
-def load_log(path: Path, columns: Mapping[str, str]) -> list[Log]:
+def load_log(path: Path, columns: Named) -> list[Log]:
     """The logs in a file or folder of another program as they are there. Raises TaskError."""
     fields = _first_fields(path)
     for form in FORMATS:
@@ -172,20 +172,16 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     Every Eval Ever's pair of files, or an entry for Hugging Face's `.eval_results`, which names the
     repository of the `dataset`. Raises TaskError and OSError.
     """
-    formats = {
-        candidate.name: candidate
-        for candidate in FORMATS
-        if candidate.write or candidate.write_file
-    }
+    formats = {entry.name: entry for entry in FORMATS if entry.write or entry.write_file}
     if form not in formats:
-        known = [*formats, *OF_RUNS]
-        raise TaskError(f"--to {form}: no format of this name{suggest_among(form, known)}")
+        names = [*formats, *OF_RUNS]
+        raise TaskError(f"--to {form}: no format of this name{suggest_among(form, names)}")
     _, _, _, write, write_one, endings = formats[form]
     named = name_apart([log.whole for log in logs])
-    names = file_names([log.name for log in named])
+    files = file_names([log.name for log in named])
     for log in named:
         if write_one is not None:
-            file = out / f"{names[log.name]}{endings[0]}"
+            file = out / f"{files[log.name]}{endings[0]}"
             yield f"written: {file} ({counted(write_one(log, file), 'sample')})"
         elif write is not None:
             for line in write(log, out, dataset):

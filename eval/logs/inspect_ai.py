@@ -20,7 +20,9 @@ from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.log import (
     NOTHING,
     UNSCORED,
+    Cells,
     Log,
+    Named,
     join_pictures,
     make_rows,
     named_fields,
@@ -56,7 +58,7 @@ IN_SUMMARY = (
 LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
-def read_inspect(path: Path, named: Mapping[str, str]) -> list[Log]:
+def read_inspect(path: Path, named: Named) -> list[Log]:
     """The log of one evaluation: one model on one task.
 
     The summaries of the samples are read where there are any; the samples themselves, which hold
@@ -91,9 +93,7 @@ def read_inspect(path: Path, named: Mapping[str, str]) -> list[Log]:
     return [replace(log, read_whole=read_whole, transcript=transcript)]
 
 
-def _read(
-    path: Path, named: Mapping[str, str], whole: bool
-) -> tuple[Mapping[str, Any], pandas.DataFrame]:
+def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFrame]:
     """What the log says of itself, and a row for each of its samples, `whole` or as it sums them
     up."""
     if path.suffix != ".eval":
@@ -161,11 +161,11 @@ def _member(archive: ZipFile, name: str) -> Any:
     return json.loads(data)
 
 
-def _row(sample: Mapping[str, Any], task: str, scorer: str) -> dict[str, Any]:
+def _row(sample: Cells, task: str, scorer: str) -> dict[str, Any]:
     scores = sample.get("scores") or {}
     if scorer and scores and scorer not in scores:
         raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(scores)}")
-    score: Mapping[str, Any] = told(scores, scorer) or next(iter(scores.values()), {})
+    score: Cells = told(scores, scorer) or next(iter(scores.values()), {})
     grade, failed = score.get("value"), bool(sample.get("error"))
     if isinstance(grade, Mapping) and grade:  # a scorer that grades by several names
         grade = next(iter(grade.values()))
@@ -191,21 +191,19 @@ def _row(sample: Mapping[str, Any], task: str, scorer: str) -> dict[str, Any]:
     }
 
 
-def _total(usage: Sequence[Mapping[str, Any]], name: str) -> float:
+def _total(usage: Sequence[Cells], name: str) -> float:
     return sum(float(use.get(name) or 0) for use in usage)
 
 
-def _message_of(turn: Mapping[str, Any], attachments: Mapping[str, str]) -> Message:
+def _message_of(turn: Cells, attachments: Mapping[str, str]) -> Message:
     """A message as inspect_ai keeps it, with its words and pictures. Raises ValueError for a
     picture that the log does not hold."""
-    content, parts = turn.get("content") or "", list[str | View]()
-    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-        text = str(told(part, str(part["type"])))
-        text = attachments.get(text.removeprefix("attachment://"), text)
-        if part["type"] == "image":
+    parts = list[str | View]()
+    for kind, text in _parts(turn, attachments):
+        if kind == "image":
             data = base64.b64decode(text.partition(";base64,")[2], validate=True)
             parts.append(View.of(Picture.encoded(data, "a picture of the log")))
-        elif part["type"] == "text":
+        elif kind == "text":
             parts.append(text)
     calls = tuple(
         ToolCall(call["id"], call["function"], write_json(call["arguments"]))
@@ -217,19 +215,24 @@ def _message_of(turn: Mapping[str, Any], attachments: Mapping[str, str]) -> Mess
 def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
     """The words and the pictures' hashes of a sample's input, a text or messages."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
-    texts, shas, parts = list[str](), list[str](), list[Mapping[str, Any]]()
-    for content in (told(m, "content") for m in messages if m.get("role") == "user"):
-        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
-    for part in parts:
+    texts, shas = list[str](), list[str]()
+    for turn in messages:
+        for kind, text in _parts(turn, attachments) if turn.get("role") == "user" else ():
+            if kind == "image":
+                head, _, body = text.partition(";base64,")
+                shas.append(sha_of_base64(body) if head.startswith("data:") else "")
+            elif kind == "text" and text != "(Image)":
+                texts.append(text)
+    return "\n".join(texts), join_pictures(shas)
+
+
+def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The kind of each part of a message, and its text, or what is attached in place of it."""
+    content = told(turn, "content")
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         kind = str(part.get("type"))
         text = str(told(part, kind))
-        text = attachments.get(text.removeprefix("attachment://"), text)
-        if kind == "image":
-            head, _, body = text.partition(";base64,")
-            shas.append(sha_of_base64(body) if head.startswith("data:") else "")
-        elif kind == "text" and text != "(Image)":
-            texts.append(text)
-    return "\n".join(texts), join_pictures(shas)
+        yield kind, attachments.get(text.removeprefix("attachment://"), text)
 
 
 def write_inspect(log: Log, out: Path) -> Iterator[str]:
@@ -259,13 +262,13 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
         yield f"{file} ({counted(len(rows), 'sample')})"
 
 
-def _header(log: Log, task: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _header(log: Log, task: str, rows: Sequence[Cells]) -> dict[str, Any]:
     values = [row["value"] for row in rows if row["value"] == row["value"]]
     n, now = max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
     mean = sum(values) / n
     error = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / n)
-    figures = {"accuracy": mean, "stderr": error}
-    metrics = {name: {"name": name, "value": value} for name, value in figures.items()}
+    figures = (("accuracy", mean), ("stderr", error))
+    metrics = {name: {"name": name, "value": value} for name, value in figures}
     ids = list(dict.fromkeys(row["sample"] for row in rows))
     tokens = int(log.rows.loc[log.rows["task"] == task, "tokens"].sum())
     digest = hashlib.sha256(f"{log.source} {log.name} {task}".encode()).hexdigest()[:22]
@@ -296,8 +299,8 @@ def _header(log: Log, task: str, rows: Sequence[Mapping[str, Any]]) -> dict[str,
     }
 
 
-def _sample(log: Log, row: Mapping[str, Any]) -> dict[str, Any]:
-    attachments: dict[str, str] = {}
+def _sample(log: Log, row: Cells) -> dict[str, Any]:
+    attachments = dict[str, str]()
     messages = [_message(message, attachments) for message in log.messages(row)]
     asked = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
     reply = {"role": "assistant", "content": row["reply"], "source": "generate"}
@@ -334,7 +337,7 @@ def _sample(log: Log, row: Mapping[str, Any]) -> dict[str, Any]:
     return sample
 
 
-def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(sample: Cells) -> dict[str, Any]:
     """What stands of a sample in the list of all: no pictures, and the error's message alone."""
     summary = {name: sample[name] for name in IN_SUMMARY if name in sample}
     if "error" in summary:
@@ -352,7 +355,7 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 def _message(message: Message, attachments: dict[str, str]) -> dict[str, Any]:
     """A message as inspect_ai writes it; its pictures go into the attachments."""
-    parts: list[dict[str, Any]] = []
+    parts = list[dict[str, Any]]()
     for part in message.parts:
         if isinstance(part, str):
             parts.append({"type": "text", "text": part})

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.logs.log import (
     NOTHING,
     UNSCORED,
+    Cells,
     Log,
+    Named,
     letter_or_text,
     make_rows,
     named_fields,
@@ -51,7 +52,7 @@ CORRECT."""
 SAMPLES = "*_samples_*.jsonl"
 
 
-def read_lmms_eval(path: Path, named: Mapping[str, str]) -> list[Log]:
+def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     """The log of a file of samples, or of a folder that holds a file for each task; the folder's
     name is the model's.
 
@@ -73,7 +74,7 @@ def read_lmms_eval(path: Path, named: Mapping[str, str]) -> list[Log]:
     return [Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")]
 
 
-def _row(line: Mapping[str, Any], task: str, metric: str) -> dict[str, Any]:
+def _row(line: Cells, task: str, metric: str) -> dict[str, Any]:
     if "doc" not in line and "doc_id" not in line:
         raise TaskError(
             f"expected lmms-eval's samples with doc_id, found {', '.join(sorted(line))}"
@@ -99,7 +100,7 @@ def _row(line: Mapping[str, Any], task: str, metric: str) -> dict[str, Any]:
     }
 
 
-def _metric_of(line: Mapping[str, Any], metric: str) -> tuple[float, str, Mapping[str, Any]]:
+def _metric_of(line: Cells, metric: str) -> tuple[float, str, Cells]:
     """The value, the answer and the whole record of a metric."""
     names = [name for name in line if name not in NO_METRIC]
     if metric and metric not in names:

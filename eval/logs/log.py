@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     import pandas
 
 NOTHING = float("nan")
-COLUMNS: Mapping[str, Any] = {
+Cells = Mapping[str, Any]
+"""What a row, or an object in a log, holds by name."""
+Named = Mapping[str, str]
+"""By what a column holds, the name that a user gave."""
+COLUMNS: Cells = {
     "task": "",
     "sample": "",
     "draw": 0,
@@ -77,7 +81,7 @@ class Log:
     read_whole: Callable[[], pandas.DataFrame] | None = field(default=None, repr=False)
     transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
     people: Mapping[str, float] = field(default_factory=dict, repr=False)
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, Cells] = field(default_factory=dict, repr=False)
     path: str = ""
     read_by: str = ""
     doubt: str = ""
@@ -115,14 +119,14 @@ class Log:
             return self
         return replace(self, rows=self.read_whole(), read_whole=None)
 
-    def messages(self, row: Mapping[str, Any]) -> Messages:
+    def messages(self, row: Cells) -> Messages:
         """The conversation behind a row; none where the log keeps none."""
         if self.transcript is None:
             return ()
         return self.transcript(row["task"], row["sample"], row["draw"])
 
 
-def make_rows(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
     """A frame with COLUMNS from mappings with some of them. Raises TaskError for a value beyond
     0..1."""
     import pandas
@@ -151,7 +155,7 @@ def told(node: Any, *path: str) -> Any:
     return node or ""
 
 
-def named_fields(line: Mapping[str, Any], named: Mapping[str, str]) -> dict[str, Any]:
+def named_fields(line: Cells, named: Named) -> dict[str, Any]:
     """What an object holds in the fields that the user named for the columns of a log; dots lead
     into inner objects. `value` names a scorer or metric instead. Raises TaskError for a field that
     is not there."""
@@ -239,7 +243,7 @@ def name_apart(logs: Sequence[Log]) -> list[Log]:
     named = list(logs)
     for kind in ("detail", "source", "path", "number"):
         details = [str(getattr(log, kind, number)) for number, log in enumerate(named, 1)]
-        unlike: dict[str, set[str]] = defaultdict(set)
+        unlike = defaultdict[str, set[str]](set)
         for log, detail in zip(named, details, strict=True):
             unlike[log.name].add(detail)
         for place, (log, detail) in enumerate(zip(named, details, strict=True)):

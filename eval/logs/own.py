@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -15,7 +16,9 @@ from typing import Any
 from looktwice.eval.logs.log import (
     NOTHING,
     UNSCORED,
+    Cells,
     Log,
+    Named,
     join_pictures,
     letter_or_text,
     make_rows,
@@ -27,7 +30,7 @@ from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_idx
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
-from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
+from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.files import HIDDEN as HIDDEN_CELLS
 from looktwice.pipelines.config.classes import did_you_mean
@@ -42,10 +45,7 @@ CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
 def read_run(
-    path: Path,
-    reader: Stage | None = None,
-    plugins: Sequence[str] = (),
-    named: Mapping[str, str] | None = None,
+    path: Path, reader: Stage | None = None, plugins: Sequence[str] = (), named: Named | None = None
 ) -> list[Log]:
     """A log for each contestant of a run, with all its tasks; `named` names fields of `meta`.
 
@@ -62,9 +62,10 @@ def read_run(
         record = records().get((ids[task], names[sample], draw))
         return () if record is None else folder.messages(record)
 
-    logs = []
-    for contestant in dict.fromkeys(scores.contestant for scores in run.points):
-        points = [scores for scores in run.points if scores.contestant == contestant]
+    logs, by_contestant = list[Log](), defaultdict[str, list[PointScores]](list)
+    for scores in run.points:
+        by_contestant[scores.contestant].append(scores)
+    for contestant, points in by_contestant.items():
         rows, names = [], dict[str, str]()
         for scores in points:
             for name, draws in scores.draws_asked.items():
@@ -73,17 +74,10 @@ def read_run(
                 names[cells.get("sample", name)] = name
         ids = {scores.task: scores.point.recorded_as for scores in points}
         if rows:
+            log = Log(contestant, make_rows(rows), run.name, people=levels)
+            settings = {scores.task: scores.point.spec.get("task") or {} for scores in points}
             conversation = partial(transcript, ids, names)
-            logs.append(
-                Log(
-                    contestant,
-                    make_rows(rows),
-                    run.name,
-                    transcript=conversation,
-                    people=levels,
-                    settings={s.task: s.point.spec.get("task") or {} for s in points},
-                )
-            )
+            logs.append(replace(log, settings=settings, transcript=conversation))
     if not logs:
         raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
     return logs
@@ -134,25 +128,26 @@ def asked_columns(sample: SampleRow) -> dict[str, Any]:
 def scored_columns(scored: ScoredRecord) -> dict[str, Any]:
     """What a row holds of what was read in the reply; `reason` and `detail` are no columns of a
     log."""
-    unscored = scored.verdict in (Verdict.FAILED, Verdict.HIDDEN)
     return {
         "answer": scored.answer or "",
-        "value": NOTHING if unscored else scored.score.value,
+        "value": NOTHING if scored.verdict in ("failed", "hidden") else scored.score.value,
         "verdict": str(scored.verdict),
         "reason": scored.reason,
         "detail": scored.detail,
     }
 
 
-def read_replies(path: Path, named: Mapping[str, str]) -> list[Log]:
+def read_replies(path: Path, named: Named) -> list[Log]:
     """The logs of a file of recorded replies, a table with `idx`, maybe BLINK's. Raises
     TaskError."""
     logs = read_table(path, named)
-    rows = [list(with_choices(path, log.rows.to_dict("records"))) for log in logs]
-    return [replace(log, rows=make_rows(own)) for log, own in zip(logs, rows, strict=True)]
+    for number, log in enumerate(logs):
+        rows = list(with_choices(path, log.rows.to_dict("records")))
+        logs[number] = replace(log, rows=make_rows(rows))
+    return logs
 
 
-def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[dict[str, Any]]:
     """The rows of recorded replies with BLINK's choices where they bring none of their own, and
     BLINK's idx where a toolkit numbers the questions of a subtask.
 
@@ -167,11 +162,8 @@ def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict
         if idx in seen:
             raise TaskError(f"{path}: the idx {idx!r} comes twice; keep one reply per item")
         seen.add(idx)
-        is_blinks = bool(IDX.fullmatch(idx))
-        subtask, key = (
-            subtask_of_idx(idx) if is_blinks else row["task"],
-            row["key"].removeprefix(HIDDEN).strip("() "),
-        )
+        subtask = subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
+        key = row["key"].removeprefix(HIDDEN).strip("() ")
         choices = row["choices"] or CHOICES.get(subtask, ())
         if not (choices or key) and row["verdict"] == UNSCORED:
             raise TaskError(f"{path}: {_say_unscorable(idx, subtask)}")
@@ -191,40 +183,43 @@ def _say_unscorable(idx: str, subtask: str) -> str:
     )
 
 
-def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def with_known_choices(rows: Iterable[Cells]) -> Iterator[dict[str, Any]]:
     """The rows, with choices where they bring none and have a letter as key: BLINK's own, those in
     the words of the question, or else as many without words as the keys of the task need.
 
     A key that is the text of a choice, or its letter in lower case, becomes the letter.
     """
-    rows = [{**row, "key": _in_capitals(row)} for row in rows]
-    last: dict[str, str] = {}
-    for row in rows:
+    copies = [{**row, "key": _in_capitals(row)} for row in rows]
+    last = dict[str, str]()
+    for row in copies:
         if LETTER.fullmatch(row["key"]):
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
-    for row in rows:
-        choices, key = row["choices"], row["key"]
-        texts = [choice.casefold() for choice in choices]
+    for row in copies:
+        key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
         # a key in words; Counting's choices have none, and neither has a hidden key
         if key and key.casefold() in texts and not LETTER.fullmatch(key):
-            row = {**row, "key": ascii_uppercase[texts.index(key.casefold())]}
-        if not choices and LETTER.fullmatch(row["key"]):
-            choices = CHOICES.get(subtask_of_idx(row["sample"])) or choices_in(row["question"])
-            choices = choices or ("",) * (ord(last[row["task"]]) - ord("A") + 1)
-        yield {**row, "choices": choices}
+            row["key"] = ascii_uppercase[texts.index(key.casefold())]
+        if not texts and LETTER.fullmatch(key):
+            blank = ("",) * (ord(last[row["task"]]) - ord("A") + 1)
+            row["choices"] = _known_choices(row) or blank
+        yield row
 
 
-def _in_capitals(row: Mapping[str, Any]) -> str:
+def _in_capitals(row: Cells) -> str:
     """The key of a row, in capitals where it is the small letter of one of its choices."""
     key: str = row["key"]
     if not SMALL_LETTER.fullmatch(key) or key in [text.casefold() for text in row["choices"]]:
         return key
-    choices = row["choices"] or CHOICES.get(subtask_of_idx(row["sample"]))
-    letters = ascii_uppercase[: len(choices or choices_in(row["question"]))]
+    letters = ascii_uppercase[: len(_known_choices(row))]
     return key.upper() if key.strip("()").upper() in letters else key
 
 
-def doubt_keys(rows: Sequence[Mapping[str, Any]]) -> str:
+def _known_choices(row: Cells) -> Sequence[str]:
+    subtask, own = subtask_of_idx(row["sample"]), row["choices"]
+    return own or CHOICES.get(subtask) or choices_in(row["question"])
+
+
+def doubt_keys(rows: Sequence[Cells]) -> str:
     """What is wrong where replies that nobody scored yet have no key, or one that is no choice;
     else empty. Those of BLINK's items have theirs in a file, or hidden."""
     keyless = [
@@ -235,14 +230,14 @@ def doubt_keys(rows: Sequence[Mapping[str, Any]]) -> str:
         and subtask_of_idx(row["sample"]) not in CHOICES
     ]
     if keyless:
-        lacking = f"{len(keyless)} of {len(rows)} rows have no key"
-        if len(keyless) == len(rows):
-            lacking = f"none of {len(rows)} rows has a key"
+        lacking = f"none of {len(rows)} rows has a key"
+        if len(keyless) < len(rows):
+            lacking = f"{len(keyless)} of {len(rows)} rows have no key"
         return (
             f"{lacking}, so that nothing there is right or wrong; the first is"
             f" {keyless[0]['sample']!r}. Name the column of keys with --column key=COLUMN"
         )
-    keyed, strange = 0, list[Mapping[str, Any]]()
+    keyed, strange = 0, list[Cells]()
     for row in with_known_choices(rows):
         if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:
             keyed += 1
@@ -286,10 +281,10 @@ def read_with(log: Log, reader: Stage | None = None) -> Log:
     if not frame[column].any():
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
     rows, doubt = list(with_known_choices(rows)), doubt_keys(rows)
-    read_by, read = "the recorded official labels", row_reader(None)
-    if column == "reply":
-        stage = reader or Robust()
-        read_by, read = type(stage).__name__, row_reader(stage)
+    stage = reader or Robust() if column == "reply" else None
+    read_by, read = type(stage).__name__, row_reader(stage)
+    if stage is None:
+        read_by = "the recorded official labels"
     unscored = [row["verdict"] == UNSCORED for row in rows]
     if reader is None and not all(unscored):
         read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {read_by}"
@@ -300,12 +295,12 @@ def read_with(log: Log, reader: Stage | None = None) -> Log:
     return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
 
 
-def row_reader(reader: Stage | None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def row_reader(reader: Stage | None) -> Callable[[Cells], dict[str, Any]]:
     """What reads and scores the reply of a row of a log, or its recorded label without a reader."""
     # a log has no run folder: what it holds stands in its rows, and this one holds nothing
     scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
 
-    def read(row: Mapping[str, Any]) -> dict[str, Any]:
+    def read(row: Cells) -> dict[str, Any]:
         subtask = subtask_of_idx(row["sample"])
         sample = {
             "id": row["sample"],

@@ -17,7 +17,7 @@ from typing import Any
 
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.format import export_file, load_log
-from looktwice.eval.logs.log import UNSCORED, Log, doubts, in_brackets, make_rows
+from looktwice.eval.logs.log import UNSCORED, Cells, Log, Named, doubts, in_brackets, make_rows
 from looktwice.eval.logs.own import (
     asked_columns,
     doubt_keys,
@@ -40,7 +40,6 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
-NO_COLUMNS: Mapping[str, str] = {}
 ABSENT, NOT_ASKED = "absent", "not asked"
 """The verdicts of an item of the key to which a file has no reply, which counts as not right, as
 the file claims to answer the key; and of a sample that a run did not ask."""
@@ -59,7 +58,7 @@ class ScoredReplies:
     """
 
     name: str
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Cells]
     by_reader: bool
     recorded: int = 0
     doubt: str = ""
@@ -70,29 +69,23 @@ class ScoredReplies:
         return sum(row["verdict"] in (ABSENT, NOT_ASKED) for row in self.rows)
 
     @property
-    def subtasks(self) -> set[str]:
-        """The subtasks of BLINK whose items are here."""
-        return {row["task"] for row in self.rows}
-
-    @property
-    def labelled(self) -> list[Mapping[str, Any]]:
+    def labelled(self) -> list[Cells]:
         """The rows that hold a recorded label."""
         return [row for row in self.rows if row.get("label")]
 
     @cached_property
     def right(self) -> Mapping[str, list[float]]:
         """What the answers with a key are worth, by subtask; none where all of one failed."""
-        by_subtask: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        by_subtask = defaultdict[str, list[Cells]](list)
         for row in self.rows:
             has_value = row["key"] or row["verdict"] in VALUED
             if has_value and row["verdict"] != NOT_ASKED and row["reason"] != UNJUDGED:
                 by_subtask[row["task"]].append(row)
         right = {}
         for subtask, rows in by_subtask.items():
-            if any(row["verdict"] != Verdict.FAILED for row in rows):
-                right[subtask] = [
-                    0.0 if row["verdict"] == Verdict.FAILED else row["value"] for row in rows
-                ]
+            values = [None if row["verdict"] == Verdict.FAILED else row["value"] for row in rows]
+            if values.count(None) < len(values):
+                right[subtask] = [value or 0.0 for value in values]
         return right
 
     @property
@@ -103,29 +96,26 @@ class ScoredReplies:
         return [row["verdict"] in answered for row in self.rows if row["verdict"] not in without]
 
 
-def label_of(row: Mapping[str, Any]) -> str:
+def label_of(row: Cells) -> str:
     """The letter that the recorded label begins with, or is; empty for the label of no choice."""
     match = re.match(r"\(([A-Y])\)|([A-Y])\Z", row["label"])
     return match[1] or match[2] if match else ""
 
 
-def load_replies(file: Path, columns: Mapping[str, str] = NO_COLUMNS) -> list[Log]:
+def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
     """The recorded replies of a file, in any format of logs, of each contestant: with the texts of
     their choices, where they have any. Raises TaskError."""
-    logs = load_log(file, columns)
+    logs = load_log(file, columns or {})
     name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
     for number, log in enumerate(logs):
         raw = log.whole.rows.to_dict("records")
-        rows = make_rows([_with_letter(row) for row in with_choices(file, raw)])
-        own = name if len(logs) == 1 else log.name
-        logs[number] = replace(log, name=own, rows=rows, read_whole=None, doubt=doubt_keys(raw))
+        rows = list(with_choices(file, raw))
+        for row in rows:
+            if row["choices"] and not re.fullmatch("[A-Z]", row["key"]):
+                row["key"] = ""
+        own, frame = name if len(logs) == 1 else log.name, make_rows(rows)
+        logs[number] = replace(log, name=own, rows=frame, read_whole=None, doubt=doubt_keys(raw))
     return logs
-
-
-def _with_letter(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row without a key that is no letter, where it has choices."""
-    is_letter = re.fullmatch("[A-Z]", row["key"]) or not row["choices"]
-    return row if is_letter else {**row, "key": ""}
 
 
 def score_replies(
@@ -165,9 +155,9 @@ def score_replies(
     subtasks, present = {row["task"] for row in with_key}, {row["sample"] for row in with_key}
     absent = {"verdict": ABSENT, "value": 0.0, "answer": "", "reason": "empty"}
     for idx, key in keys.items():
-        if subtask_of_idx(idx) in subtasks and idx not in present:
-            about = {"sample": idx, "task": subtask_of_idx(idx), "key": key.strip("()")}
-            replies.append({**absent, **about})
+        task = subtask_of_idx(idx)
+        if task in subtasks and idx not in present:
+            replies.append({**absent, "sample": idx, "task": task, "key": key.strip("()")})
     doubt = log.doubt if own_keys else ""
     return ScoredReplies(log.name, replies, reader is not None, recorded, doubt)
 
@@ -226,7 +216,7 @@ def replies_lines(
     disagreements: Path | None = None,
     exports: Sequence[Path] = (),
     plugins: Sequence[str] = (),
-    columns: Mapping[str, str] = NO_COLUMNS,
+    columns: Named | None = None,
 ) -> Iterator[str]:
     """A line of figures per file and one for all of them; writes the list of disagreements where
     asked.
@@ -241,17 +231,15 @@ def replies_lines(
     """
     stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None
     keys = load_key(key) if key is not None else None
-    total: list[ScoredReplies] = []
+    total = list[ScoredReplies]()
     names = Counter(file.name for file in files)
     for file in files:
-        if (file / "points.yaml").exists():
-            contestants = score_run_replies(file, keys, stage, plugins)
-        else:
-            contestants = []
-            for log in load_replies(file, columns):
-                if names[file.name] > 1:  # the folders tell them apart
-                    log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
-                contestants.append(score_replies(log, keys, stage))
+        is_run = (file / "points.yaml").exists()
+        contestants = score_run_replies(file, keys, stage, plugins) if is_run else []
+        for log in () if is_run else load_replies(file, columns):
+            if names[file.name] > 1:  # the folders tell them apart
+                log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
+            contestants.append(score_replies(log, keys, stage))
         alike = [path for path in exports if "{name}" not in str(path)]
         if alike and len(files) * len(contestants) > 1:
             many = f"{len(files)} files" if len(files) > 1 else f"{len(contestants)} contestants"
@@ -274,8 +262,9 @@ def replies_lines(
 def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
     """The figures of one file; then it is exported."""
     parts = _figures([scored], scored.by_reader)
-    if scored.subtasks < CHOICES.keys():
-        parts.append(f"subtasks={len(scored.subtasks)}/{len(CHOICES)}")
+    subtasks = {row["task"] for row in scored.rows}
+    if subtasks < CHOICES.keys():
+        parts.append(f"subtasks={len(subtasks)}/{len(CHOICES)}")
     if scored.recorded:
         parts.append(f"as_recorded={scored.recorded}")
     if scored.missing:
@@ -322,7 +311,7 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
     The kinds come most frequent first; those where the reply itself proves the label wrong are
     marked as such.
     """
-    kinds: dict[str, list[str]] = defaultdict(list)
+    kinds = defaultdict[str, list[str]](list)
     for scored in files:
         for row in scored.labelled:
             label, answer = label_of(row), row["answer"]
@@ -347,7 +336,7 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
     return "\n".join(blocks), sum(map(len, kinds.values()))
 
 
-def disprove_label(row: Mapping[str, Any], label: str, answer: str) -> str:
+def disprove_label(row: Cells, label: str, answer: str) -> str:
     """Why the label (a letter, or "" for none) cannot be the answer of a row's reply, or "" where
     that is not proved.
 

@@ -3,7 +3,7 @@ change, and how both are told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -12,6 +12,7 @@ from statistics import fmean
 
 from looktwice.eval.display.text_tables import Column, TextTable, table, text
 from looktwice.eval.logs.compare import place_of
+from looktwice.eval.logs.log import Named
 from looktwice.eval.logs.tables import find_columns, open_columns, read_numbers
 from looktwice.eval.logs.tell import write_csv
 from looktwice.eval.statistics.answers import reordering
@@ -61,12 +62,12 @@ class Standings:
     changes: tuple[RankChange, ...]
 
 
-def is_published(paths: Sequence[Path], named: Mapping[str, str]) -> bool:
+def is_published(paths: Sequence[Path], named: Named) -> bool:
     """Whether the columns that were named are those of a table without items."""
     return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
 
 
-def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> Standings:
+def read_standings(path: Path, named: Named, baseline: str = "") -> Standings:
     """The spreads and the rank changes of a table with a row per task, contestant and variant.
 
     `named` tells its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` where there
@@ -75,11 +76,9 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
     """
     frame = open_columns(path)
     columns = find_columns(frame, named, path)
-    lacking = [name for name in ("contestant", "variant") if name not in columns]
-    if lacking:
-        raise TaskError(
-            f"{path}: which column is the {lacking[0]}? Say --column {lacking[0]}=COLUMN"
-        )
+    for name in ("contestant", "variant"):
+        if name not in columns:
+            raise TaskError(f"{path}: which column is the {name}? Say --column {name}=COLUMN")
     by_rank = "accuracy" not in named
     column = columns["rank" if by_rank else "accuracy"]
     measured = read_numbers(frame[column], column, path)
@@ -89,8 +88,7 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
         whole["task"] = ""
     variants = whole["variant"].unique().tolist()
     base = variants[place_of(baseline or variants[0], variants, "variant")]
-    spreads: list[Spread] = []
-    changes: list[RankChange] = []
+    spreads, changes = list[Spread](), list[RankChange]()
     for task, part in whole.groupby("task", sort=False):
         if part.duplicated(["contestant", "variant"]).any():
             raise TaskError(

@@ -15,6 +15,7 @@ from looktwice.eval.logs.log import (
     UNSCORED,
     WORDS,
     Log,
+    Named,
     make_rows,
     parse_value,
     sha_of_base64,
@@ -91,7 +92,7 @@ def _choices(cell: str) -> tuple[str, ...]:
 
 def find_columns(
     frame: pandas.DataFrame,
-    named: Mapping[str, str],
+    named: Named,
     path: Path,
     aliases: Mapping[str, Sequence[str]] = ALIASES,
 ) -> dict[str, str]:
@@ -113,7 +114,7 @@ def find_columns(
     return columns
 
 
-def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
+def read_table(path: Path, named: Named) -> list[Log]:
     """The logs of a table: one, or one for each contestant and variant that it has columns for.
 
     In VLMEvalKit's, `answer` is the key, and A, B ... are the choices. Raises TaskError.
@@ -132,15 +133,15 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
         )
     chosen = {name: column for name, column in columns.items() if name in COLUMNS}
     data = frame[list(chosen.values())].set_axis(list(chosen), axis=1)
-    if "value" in columns:
+    if "value" not in columns:
+        data["verdict"] = UNSCORED
+    else:
         cells = data["value"]
-        data = data.assign(value=_values(cells, columns["value"], path))
+        data["value"] = _values(cells, columns["value"], path)
         if "reply" in columns and "verdict" not in columns:
             unscored = data["value"].isna() & (data["reply"].str.strip() != "")
             unscored &= cells.str.strip().str.casefold() != "failed"
             data["verdict"] = unscored.map({True: UNSCORED, False: ""})
-    else:
-        data = data.assign(verdict=UNSCORED)
     if "choices" in data:
         data["choices"] = data["choices"].map(_choices)
     for name in {"draw", "tokens", "cost"} & columns.keys():
@@ -160,11 +161,8 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
     names = [columns[name] for name in ("contestant", "variant") if name in columns]
     if not names:
         return [Log(path.name.removesuffix(".gz").removesuffix(path.suffix), rows, path.name)]
-    who = frame[names].agg(", ".join, axis=1).to_numpy()
-    return [
-        Log(str(name), part.reset_index(drop=True), path.name)
-        for name, part in rows.groupby(who, sort=False)
-    ]
+    parts = rows.groupby(frame[names].agg(", ".join, axis=1).to_numpy(), sort=False)
+    return [Log(str(name), part.reset_index(drop=True), path.name) for name, part in parts]
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:

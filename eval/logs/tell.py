@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, reasons_alone
-from looktwice.eval.logs.log import Log, doubts
+from looktwice.eval.logs.log import Cells, Log, doubts
 from looktwice.eval.page.conversations import THUMBNAIL
 from looktwice.eval.page.data import (
     PageAnswer,
@@ -163,12 +163,12 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
             names = say_some(base.units["sample"].loc[list(refused)])
             yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
         alone = sorted(set(matching.left) - set(matching.refused))
-        for one, other, places in ((base, log, alone), (log, base, matching.right)):
+        for own, rival, places in ((base, log, alone), (log, base, matching.right)):
             if places:
-                names = say_some(one.units["sample"].loc[list(places)])
-                reasons = reasons_alone(one.whole.units, other.whole.units, places)
+                names = say_some(own.units["sample"].loc[list(places)])
+                reasons = reasons_alone(own.whole.units, rival.whole.units, places)
                 why = Counter(reasons).most_common(1)[0][0]
-                alone_in = f"in {one.name} alone, not in {other.name}"
+                alone_in = f"in {own.name} alone, not in {rival.name}"
                 yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
 
 
@@ -179,10 +179,8 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
     matched = comparison.units[number]["sample"].notna().to_numpy()
     lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
     if places := np.flatnonzero(lacking.any(axis=1)).tolist():
-        sides = []
-        for side, column in ((base, lacking[:, 0]), (log, lacking[:, 1])):
-            if column.any():
-                sides.append(f"{column.sum()} in {side.name}")
+        counts = zip((base, log), lacking.sum(axis=0), strict=True)
+        sides = [f"{count} in {side.name}" for side, count in counts if count]
         names = say_some(base.units["sample"].iloc[places])
         yield (
             f"  fell out: {counted(len(places), 'sample')} that failed or that nobody scored,"
@@ -272,8 +270,8 @@ def compare_page(comparison: LogComparison) -> PageData:
         samples.append(PageSample(tasks.index(row["task"]), *about, group=cluster))
     flipped = np.any(np.abs(values - values[:, :1]) > 0, axis=1).tolist()
     worded = frozenset(np.argsort(np.logical_not(flipped), kind="stable")[:MOST_WORDED].tolist())
-    answers: dict[tuple[int, int], list[PageAnswer]] = {}
-    thumbnails: dict[str, str] = {}
+    answers = dict[tuple[int, int], list[PageAnswer]]()
+    thumbnails = dict[str, str]()
     for who, log in enumerate(comparison.logs):
         units = comparison.units[who]
         numbers = {ids: n for n, ids in enumerate(zip(units["task"], units["sample"], strict=True))}
@@ -297,7 +295,7 @@ def compare_page(comparison: LogComparison) -> PageData:
     )
 
 
-def _answer(row: Mapping[str, Any], worded: bool, turns: Iterable[PageTurn]) -> PageAnswer:
+def _answer(row: Cells, worded: bool, turns: Iterable[PageTurn]) -> PageAnswer:
     value, cost = (row[name] if row[name] == row[name] else None for name in ("value", "cost"))
     verdict = row["verdict"] or ("right" if value == 1 else "wrong")
     reply = row["reply"] if worded else ""
@@ -305,9 +303,9 @@ def _answer(row: Mapping[str, Any], worded: bool, turns: Iterable[PageTurn]) -> 
     return PageAnswer(verdict, value or 0.0, row["answer"], "", reply, tuple(turns), cost=cost)
 
 
-def _turns(row: Mapping[str, Any], log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
+def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
     for message in log.messages(row)[:MOST_TURNS]:
-        parts: list[str | PagePicture] = []
+        parts = list[str | PagePicture]()
         for part in message.parts:
             if isinstance(part, str):
                 parts.append(part)

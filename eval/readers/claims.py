@@ -13,7 +13,7 @@ from itertools import chain
 from looktwice.eval.readers import phrases
 from looktwice.eval.readers.mentions import TAG, tagged_letters
 from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, NOT
-from looktwice.eval.readers.vocabulary import AnswerWords, answer_words
+from looktwice.eval.readers.vocabulary import AnswerWords, Match, Pattern, Texts, answer_words
 
 _OPEN_COLON = re.compile(
     r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)", re.I
@@ -62,7 +62,7 @@ class Claim:
 
 
 @lru_cache(maxsize=16)  # several rules ask for the sentences of one reply
-def split_sentences(text: str) -> tuple[str, ...]:
+def split_sentences(text: str) -> Texts:
     """The sentences of a text; a line that ends with a colon goes with the next one, unless that
     begins a list.
 
@@ -111,7 +111,7 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
         yield Claim(Weight.CONCLUDED, mentioned.pop())
 
 
-def _claims_by_phrase(text: str, pattern: re.Pattern[str], weight: Weight) -> Iterator[Claim]:
+def _claims_by_phrase(text: str, pattern: Pattern, weight: Weight) -> Iterator[Claim]:
     for match in pattern.finditer(text):
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
         if first and phrases.BREAKS_LINK.search(phrase):
@@ -139,7 +139,7 @@ def _names_another(text: str, end: int, letter: str) -> bool:
 
 
 def _claims_by_predicate(
-    text: str, pattern: re.Pattern[str], weight: Weight, words: AnswerWords
+    text: str, pattern: Pattern, weight: Weight, words: AnswerWords
 ) -> Iterator[Claim]:
     """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject,
     "closest to X"."""
@@ -158,7 +158,7 @@ def _claims_by_predicate(
             yield replace(claim, weight=weight) if words.follows else claim
 
 
-def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
+def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
     choice = _AFTER.match(text[match.end() :])
     if not choice or re.search(r"\bthan\b", choice[0], re.I):
         return None
@@ -176,9 +176,7 @@ def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | Non
     return Claim(weight, choice["letter"], bool(NEGATED.search(choice[0]) or less))
 
 
-def _claim_before(
-    text: str, match: re.Match[str], weight: Weight, equal: bool = False
-) -> Claim | None:
+def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
     """The nearest choice before the predicate is its subject, unless something else stands between.
 
     Where a choice may say that the others do not differ (`equal`), what one looks like is no plain
@@ -200,7 +198,7 @@ def _claim_before(
     return Claim(weight, subject[1], bool(NEGATED.search(between) or phrases.LESS.search(between)))
 
 
-def _claim_beside(text: str, match: re.Match[str], weight: Weight, follows: bool) -> Claim | None:
+def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
     """ "The first image is most similar to X": the choice is the object, and no other one the
     subject."""
     choice = _BESIDE.match(text[match.end() :])
@@ -217,7 +215,7 @@ def _claim_beside(text: str, match: re.Match[str], weight: Weight, follows: bool
 
 
 def _claims_by_comparison(
-    text: str, pattern: re.Pattern[str], letters: str, equal: bool
+    text: str, pattern: Pattern, letters: str, equal: bool
 ) -> Iterator[Claim]:
     """What something without a name is "darker than" is not the answer, and the two are not the
     same."""
@@ -230,9 +228,7 @@ def _claims_by_comparison(
             )
 
 
-def _claims_by_opposite(
-    text: str, pattern: re.Pattern[str], letters: str, equal: bool
-) -> Iterator[Claim]:
+def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) -> Iterator[Claim]:
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)

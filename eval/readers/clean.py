@@ -12,7 +12,7 @@ from functools import lru_cache
 from string import ascii_uppercase
 
 from looktwice.eval.readers.gloss_tables import TABLES
-from looktwice.eval.readers.vocabulary import longest_word, may_hold
+from looktwice.eval.readers.vocabulary import Pattern, Texts, longest_word, may_hold
 from looktwice.pipelines.model import strip_thoughts
 
 _TOKENS = re.compile(
@@ -84,7 +84,7 @@ _BETWEEN_CHOICES = re.compile(
 )
 
 
-def strip_echo(text: str, choices: tuple[str, ...]) -> str:
+def strip_echo(text: str, choices: Texts) -> str:
     """A cleaned reply without what it repeats of the question: its words, the choices, "Between A
     and B, "."""
     if question := _QUESTION.match(text):
@@ -99,7 +99,7 @@ def strip_echo(text: str, choices: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _choices_pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
+def _choices_pattern(choices: Texts) -> Pattern:
     """All choices in turn with their letters, as a question lists them."""
     items = [
         rf"(?:\({letter}\)|\b{letter}[.):])\s*" + r"\s+".join(map(re.escape, text.split()))
@@ -133,7 +133,7 @@ _ASIAN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
-def in_english(text: str, choices: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
+def in_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
     """A cleaned reply and the texts of choices, with the telling words of the reply's language put
     into English.
 
@@ -160,7 +160,7 @@ def _gloss(text: str, language: str) -> str:
 
 
 @lru_cache
-def _entries(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+def _entries(language: str) -> tuple[tuple[Pattern, str], ...]:
     """The table's patterns, of whole words where words have spaces between them, each with its
     English."""
     spaced = language not in ("zh", "ja")

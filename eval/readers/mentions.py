@@ -26,6 +26,9 @@ from looktwice.eval.readers.vocabulary import (
     ORDINALS,
     RIGHT,
     YES,
+    Match,
+    Pattern,
+    Texts,
     any_word,
     longest_word,
     may_hold,
@@ -171,7 +174,7 @@ class TextPattern:
         return self._compiled.sub(by, text) if may_hold(text, self.word) else text
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
+    def _compiled(self) -> Pattern:
         return re.compile(self.source, self.flags)
 
 
@@ -215,16 +218,16 @@ class MentionTagger:
             text = _drop_repeated(text)
         return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), text)
 
-    def _tag_letter(self, match: re.Match[str]) -> str:
+    def _tag_letter(self, match: Match) -> str:
         is_choice = ord(match[1].upper()) < ord("A") + len(self.letters) + _BEYOND
         before = _ANSWER.match(match[0])  # "Answer:" declares what follows and is kept
         return (before[0] if before else "") + tag(match[1].upper()) if is_choice else match[0]
 
-    def _tag_number(self, match: re.Match[str]) -> str:
+    def _tag_number(self, match: Match) -> str:
         number = int(match["number"] or match["placed"] or ORDINALS[match["ordinal"].lower()])
         return tag(self.letters[number - 1]) if number <= len(self.letters) else match[0]
 
-    def _prefer_letter(self, match: re.Match[str]) -> str:
+    def _prefer_letter(self, match: Match) -> str:
         """Of a letter and a text side by side the letter counts, if it is one of the choices."""
         first, between, second = match.groups()
         if first.islower() == second.islower() or re.search(r"[,.=\n]", between):
@@ -236,7 +239,7 @@ class MentionTagger:
 
 
 def _drop_repeated(text: str) -> str:
-    def keep_parted(match: re.Match[str]) -> str:
+    def keep_parted(match: Match) -> str:
         """Nothing for a tag that the same one follows, but not from line to line or, within a line,
         after a full stop."""
         lead, letter, between = match.groups()
@@ -247,7 +250,7 @@ def _drop_repeated(text: str) -> str:
     return _REPEATED.sub(keep_parted, text) if any(map(eq, letters, letters[1:])) else text
 
 
-def nameable(choices: Sequence[str], text: str) -> tuple[str, ...]:
+def nameable(choices: Sequence[str], text: str) -> Texts:
     """The choices' texts, empty where a cleaned reply does not name one by its text: it is read
     alike without them."""
     choices = tuple(choices)
@@ -261,7 +264,7 @@ def nameable(choices: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _words_of(choices: tuple[str, ...]) -> tuple[str, ...] | None:
+def _words_of(choices: Texts) -> Texts | None:
     """For each choice a word without which no reply names it by its text; empty where there is
     none, as for numbers.
 
@@ -286,7 +289,7 @@ def _plain(folded: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
+def tagger_of(choices: Texts) -> MentionTagger:
     """The tagger for these choices' texts, empty where a choice has none."""
     pairs = zip(ascii_uppercase, choices, strict=False)
     patterns = [(letter, pattern) for letter, text in pairs for pattern in _patterns_of_text(text)]

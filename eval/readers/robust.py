@@ -44,7 +44,7 @@ from looktwice.eval.readers.phrases import (
     second_thoughts,
 )
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
-from looktwice.eval.readers.vocabulary import REFUSED, may_hold
+from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold
 from looktwice.pipelines.state import State
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
@@ -169,9 +169,7 @@ _clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many
 
 
 @lru_cache(maxsize=8192)
-def _read_choice(
-    text: str, choices: tuple[str, ...], subtask: str, question: str | None
-) -> Reading:
+def _read_choice(text: str, choices: Texts, subtask: str, question: str | None) -> Reading:
     """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read
     equal ones once."""
     tagger = tagger_of(choices)
@@ -269,7 +267,7 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
     stated = {claim.letter for claim in favoured if claim.weight is Weight.STATED}
     # plain sentences that differ count no more than others
     alike = len(stated) > 1 or HANDED_BACK.search(tagged) is not None
-    by_weight: dict[Weight, list[str]] = defaultdict(list)
+    by_weight = defaultdict[Weight, list[str]](list)
     for claim in favoured:
         lowered = alike and claim.weight is Weight.STATED
         by_weight[Weight.PREFERRED if lowered else claim.weight].append(claim.letter)

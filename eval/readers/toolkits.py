@@ -131,27 +131,21 @@ class Vlmevalkit(Reader):
     """
 
     def read(self, state: State) -> Reading:
-        return Reading.of(self.rule(state.reply, choice_texts(state)))
-
-    @staticmethod
-    def rule(reply: str, choices: Sequence[str]) -> str | None:
-        """The letter that the rules give, or None where VLMEvalKit would ask a judge, or says Z."""
-        if any(refusal in reply for refusal in _REFUSALS):
-            return None
-        letters = ascii_uppercase[: len(choices)]
-        words = reply.translate(_PUNCTUATION).split()
+        reply, choices = state.reply, choice_texts(state)
+        letters, words = ascii_uppercase[: len(choices)], reply.translate(_PUNCTUATION).split()
         mentioned = [*filter(words.__contains__, letters)]
+        asks = any(refusal in reply for refusal in _REFUSALS) or (not mentioned and "Z" in words)
+        if asks:
+            return Reading.of(None)
         if len(mentioned) == 1 and words.index(mentioned[0]) >= len(words) - _LAST:
-            return mentioned[0]
-        if not mentioned and "Z" in words:
-            return None
+            return Reading.of(mentioned[0])
         bold = _BOLD.search(reply)
         if bold and bold[1].upper() in letters:
-            return bold[1].upper()
+            return Reading.of(bold[1].upper())
         pairs = zip(letters, choices, strict=False)
         named = [letter for letter, text in pairs if text.lower() in reply.lower()]
         short = len(reply) <= 2 * sum(map(len, choices))
-        return named[0] if short and len(named) == 1 else None
+        return Reading.of(named[0] if short and len(named) == 1 else None)
 
 
 _FIRST_LETTER = re.compile(r"[(\s]*([A-Z])[).\s]*", re.I)

@@ -10,6 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+Pattern = re.Pattern[str]
+Match = re.Match[str]
+Texts = tuple[str, ...]
+"""Sentences, or the texts of choices."""
 _UNITS = (
     "zero",
     "one",
@@ -207,7 +211,7 @@ REFUSED = re.compile(
 """Words with which a model refuses to answer."""
 
 
-def pattern(*parts: str) -> re.Pattern[str]:
+def pattern(*parts: str) -> Pattern:
     """The pattern of any of the parts, in whatever case."""
     return re.compile("|".join(parts), re.I)
 
@@ -247,12 +251,12 @@ class AnswerWords:
     the answer ("A is in front of B").
     """
 
-    strong: re.Pattern[str]
-    weak: re.Pattern[str] | None = None
-    other: re.Pattern[str] | None = None
+    strong: Pattern
+    weak: Pattern | None = None
+    other: Pattern | None = None
     follows: bool = False
     equal: bool = False
-    claimed: re.Pattern[str] | None = None
+    claimed: Pattern | None = None
 
 
 _FIT = (

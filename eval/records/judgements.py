@@ -4,7 +4,7 @@ asks nobody."""
 from __future__ import annotations
 
 import hashlib
-import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Annotated
 from looktwice.eval.records.schema import Draw, Record, RunError
 from looktwice.eval.records.writer import cut_torn_tail
 from looktwice.pipelines.disk import append_file
-from looktwice.pipelines.json_input import CLOSED, Holds, Number, Whole, read_as
+from looktwice.pipelines.json_input import CLOSED, Holds, Number, Whole, read_as, write_json
 
 VERSION = 1
 DESCRIPTION_PASS = "vid"
@@ -29,7 +29,6 @@ STEPS_PASS = "steps"
 NOBODY = "none"
 """The name of no judge, as `--judge` takes it."""
 
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 JudgementKey = tuple[str, str, str, int, str, str, int]
 """(pass, point, sample, draw, identity of the judge, judged words, version of the question): the
 last line counts."""
@@ -136,13 +135,11 @@ class Judgements:
 
     def by_record(self) -> dict[tuple[str, str, int, str], dict[str, Judgement]]:
         """The verdicts that count, by (point, sample, draw, words) and pass."""
-        found: dict[tuple[str, str, int, str], dict[str, Judgement]] = {}
+        records = defaultdict[tuple[str, str, int, str], dict[str, Judgement]](dict)
         for line in self.lines:
             if line.judge == self.counting.get(line.kind) and line.given:
-                found.setdefault((line.point, line.sample, line.draw, line.words), {})[
-                    line.kind
-                ] = line
-        return found
+                records[line.point, line.sample, line.draw, line.words][line.kind] = line
+        return dict(records)
 
 
 def words_of(record: Record) -> str:
@@ -159,7 +156,7 @@ def judgements(run: Path, judge: str = "") -> Judgements:
 
     Raises RunError for a damaged line, and for a judge that never judged this run.
     """
-    last: dict[JudgementKey, Judgement] = {}
+    last = dict[JudgementKey, Judgement]()
     path = run / "judged.jsonl"
     data = path.read_bytes() if path.exists() else b""
     for number, line in enumerate(data.split(b"\n")[:-1], 1):  # without a torn last one
@@ -193,6 +190,6 @@ def append(run: Path, *lines: Judgement) -> None:
     data = ""
     for line in lines:  # what is empty is left out
         node = {name: v for name, v in asdict(line).items() if v or name in ("draw", "v")}
-        data += f"{_dumps(node)}\n"
+        data += f"{write_json(node)}\n"
     cut_torn_tail(path)
     append_file(path, data.encode())

@@ -159,7 +159,7 @@ class RunFolder:
     @cached_property
     def samples_of(self) -> dict[str, dict[str, SampleRow]]:
         """The samples by task id and sample id; the last line counts."""
-        samples: dict[str, dict[str, SampleRow]] = {}
+        samples = dict[str, dict[str, SampleRow]]()
         read_row = partial(read_as, SampleRow)
         for number, line in self._lines("samples.jsonl"):
             row: SampleRow = self._parsed("samples.jsonl", number, line, read_row)

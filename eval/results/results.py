@@ -356,15 +356,11 @@ class Results:
 
 def _flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
     """The flips of these samples; the records of each run are read once."""
-    runs: dict[Path, RunScores] = {}
-    names = defaultdict[Path, set[str]](set)
-    for before, after, name in changed:
-        for run, _ in (before, after):
-            runs[run.folder.path] = run
-            names[run.folder.path].add(name)
-    records: dict[tuple[Path, str, str], Record] = {}
+    names = {name for *_, name in changed}
+    runs = {run.folder.path: run for *arms, _ in changed for run, _ in arms}
+    records = dict[tuple[Path, str, str], Record]()
     for path, run in runs.items():
-        for record in run.folder.last_records(names[path]):
+        for record in run.folder.last_records(names):
             if record.draw == 0:
                 records[path, record.point, record.sample] = record
 

@@ -3,6 +3,7 @@ replies, groups that are right as a whole, means of means, and boxes."""
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -11,7 +12,7 @@ from statistics import fmean
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import accuracy, group_by, group_metric
-from looktwice.eval.scoring.reply_rules import RULES, mean_best_iou, read_boxes
+from looktwice.eval.scoring.reply_rules import RULES, mean_best_iou
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Verdict
 
 MEAN = "mean_accuracy"
@@ -99,7 +100,7 @@ class BenchmarkScorer(Scorer):
         """None for a bare letter, in which a reader left no boxes."""
         if reply is not None and len(reply) == 1:
             return None
-        return mean_best_iou(reply or "", read_boxes(str(row.truth.get(self.boxes, ""))))
+        return mean_best_iou(reply or "", literal_eval(str(row.truth.get(self.boxes) or "[]")))
 
 
 def _mean_metric(

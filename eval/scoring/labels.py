@@ -25,7 +25,7 @@ def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
     twice = {name for label, count in counts.items() if count > 1 for name in enumerate(label)}
     built = defaultdict[str, dict[str, PointRow]](dict)
     asked = defaultdict[str, list[str]](list)
-    out: dict[str, tuple[str, str]] = {}
+    out = dict[str, tuple[str, str]]()
     for point in points:
         who, what = plain[point.id]
         if (1, what) in twice:

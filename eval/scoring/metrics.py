@@ -91,7 +91,7 @@ here gets its rows in report.csv, with macro and micro, and its column in the pr
 def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
     """The samples by the values of these meta fields; a sample that lacks one of them is in no
     group."""
-    groups: dict[str, list[str]] = defaultdict(list)
+    groups = defaultdict[str, list[str]](list)
     for name, row in samples.items():
         values = [row.meta.get(field) for field in fields]
         if None not in values:
@@ -120,7 +120,7 @@ def group_metric(
     A group without samples never does. A group with a failed sample counts, but not in a paired
     test; one of which a sample was not asked falls out.
     """
-    units: dict[str, float] = {}
+    units = dict[str, float]()
     for name, members in groups.items():
         draws = right_by_draw(scores.draws(sample) for sample in members)
         if draws or not members:
@@ -132,7 +132,7 @@ def group_metric(
 def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
     """The cluster of each group: groups whose members share a cluster, directly or by other groups,
     are in one."""
-    of_cluster: dict[str, str] = {}
+    of_cluster = dict[str, str]()
 
     def first(cluster: str) -> str:
         while of_cluster.setdefault(cluster, cluster) != cluster:
@@ -186,7 +186,7 @@ def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]
     levels."""
     values, metrics = accuracy(scores), list[Metric]()
     for control in controls:
-        levels: dict[Any, dict[str, float]] = defaultdict(dict)
+        levels = defaultdict[Any, dict[str, float]](dict)
         for name, row in scores.keyed.items():
             if control in row.meta and name in values:
                 levels[row.meta[control]][name] = values[name]
@@ -212,7 +212,7 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
 
     What was measured at every turn has a name for each, "overlap@1". Turns themselves are left out.
     """
-    draws: dict[str, dict[str, list[float | str]]] = defaultdict(lambda: defaultdict(list))
+    draws = defaultdict[str, dict[str, list[float | str]]](lambda: defaultdict(list))
     for sample, entries in scores.draws_asked.items():
         for entry in entries:
             for name, value in entry.measured.items():
@@ -221,7 +221,7 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
                 for place, number in (places if many else {name: value}).items():
                     if number is not None and not name.startswith(TURN):
                         draws[place][sample].append(number)
-    measured: dict[str, Measured] = {}
+    measured = dict[str, Measured]()
     for name, by_sample in draws.items():
         is_word = any(isinstance(values[0], str) for values in by_sample.values())
         for sample, values in by_sample.items():

@@ -268,7 +268,7 @@ def _against_rivals(arms: Sequence[SentByArm]) -> Iterator[tuple[str, Sequence[S
 
 def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
     """The arms in classes of those that sent the same for every sample that both know of."""
-    classes: list[list[SentByArm]] = []
+    classes = list[list[SentByArm]]()
     for arm in arms:
         for alike in classes:
             same = arm.same_as(alike[0])

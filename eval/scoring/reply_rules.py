@@ -4,7 +4,6 @@ their authors and of VLMEvalKit (2026-08); what each of them misreads is part of
 from __future__ import annotations
 
 import re
-from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 
 from looktwice.eval.records.records import SampleRow
@@ -95,12 +94,6 @@ def mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
     for x0, y0, x1, y1 in targets:
         best.append(max(iou(box, (x0, y0, x1, y1)) for box in boxes))
     return sum(best) / len(best)
-
-
-def read_boxes(text: str) -> list[Box]:
-    """The target boxes of a field, lists or tuples of four numbers written as text. Raises
-    ValueError."""
-    return list(literal_eval(text or "[]"))
 
 
 def _natural(reply: str, row: SampleRow) -> bool:

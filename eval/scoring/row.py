@@ -57,9 +57,8 @@ class Row:
     unreadable: int | None = None
     failed: int | None = None
     delta: float | None = None  # mean paired difference to the baseline
-    p: float | None = (
-        None  # two-sided paired test against the baseline, see `test`, or the metric's own test
-    )
+    # two-sided paired test against the baseline, see `test`, or the metric's own test
+    p: float | None = None
     # of all calls, cached replies included
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -68,9 +67,8 @@ class Row:
     split: str = ""
     label_version: str = ""
     reader: str = ""  # who read the replies
-    p_holm: float | None = (
-        None  # p of accuracy after Holm's correction over the run's comparisons, or its micro ones
-    )
+    # p of accuracy after Holm's correction over the run's comparisons, or its micro ones
+    p_holm: float | None = None
     baseline: str = ""  # the contestant that delta and p compare with
     discordant: int | None = None  # units on which the two differ
     excluded: int | None = None  # units out of the test: failed or missing on either side
@@ -82,27 +80,21 @@ class Row:
     of_tasks: int = 1  # tasks of the run, of which a mean is over `n_tasks`
     delta_low: float | None = None  # 95 % interval of delta, by a bootstrap over clusters
     delta_high: float | None = None
-    better: int | None = (
-        None  # of the discordant ones, those on which it does better than the baseline
-    )
+    # of the discordant ones, those on which it does better than the baseline
+    better: int | None = None
     compared: int | None = None  # units that both have and neither failed
-    n_clusters: int | None = (
-        None  # clusters of the compared units: those of one group or picture are one
-    )
-    detectable: float | None = (
-        None  # the smallest delta that the compared units show with 80 % power
-    )
-    p_bh: float | None = (
-        None  # p of accuracy after Benjamini and Hochberg's correction over the same comparisons
-    )
+    # clusters of the compared units: those of one group or picture are one
+    n_clusters: int | None = None
+    # the smallest delta that the compared units show with 80 % power
+    detectable: float | None = None
+    # p of accuracy after Benjamini and Hochberg's correction over the same comparisons
+    p_bh: float | None = None
     test: str = ""  # by which test p was found
-    people: float | None = (
-        None  # what people reach there, as `published:` says of a row of `people`
-    )
+    # what people reach there, as `published:` says of a row of `people`
+    people: float | None = None
     failure: str = ""  # where every answer failed, so that there is no value: why most did
-    clusters: int | None = (
-        None  # clusters of the units behind the value: units of one group or picture are one
-    )
+    # clusters of the units behind the value: units of one group or picture are one
+    clusters: int | None = None
     # these units; no column of the file
     units: Stratum | None = field(default=None, repr=False, compare=False)
 
@@ -211,7 +203,7 @@ def macro_row(rows: Sequence[Row]) -> Row:
     Its interval counts a question that several variants ask, and a picture that several tasks show,
     once.
     """
-    variants: dict[str, list[Row]] = defaultdict(list)
+    variants = defaultdict[str, list[Row]](list)
     for row in rows:
         if row.value is not None and row.n:
             variants[row.task_name].append(row)

@@ -51,12 +51,12 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
     Circular evaluation, turns, majority and chance follow at the end.
     """
     rivals = baselines(run)
-    by_contestant: dict[str, list[PointScores]] = defaultdict(list)
+    by_contestant = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
     rows, beside = list[Row](), list[Row]()
     for arms in by_contestant.values():
-        own: list[Row] = []
+        own = list[Row]()
         for arm in arms:
             rival, plain = rivals[arm.point.id], empty_row(run, arm)
             accuracy, *others = measure(arm, plain)
@@ -92,7 +92,7 @@ def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
 def _means(rows: Sequence[Row], arms: Sequence[PointScores], rivals: Rivals) -> list[Row]:
     """The macro and micro rows of a contestant; micro accuracy has the paired test over all its
     tasks."""
-    means: list[Row] = []
+    means = list[Row]()
     for metric in METRICS:
         of_metric = [row for row in rows if row.metric == metric]
         means += [macro_row(of_metric), micro_row(of_metric)]
@@ -106,7 +106,7 @@ def _means(rows: Sequence[Row], arms: Sequence[PointScores], rivals: Rivals) -> 
 def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
     for names in by:
         fields = {name: measured_parts(scores, name) for name in names.split(",")}
-        values: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        values = defaultdict[tuple[str, ...], set[str]](set)
         in_meta = {name for row in scores.samples.values() for name in row.meta}
         if not any(name in in_meta or measured for name, measured in fields.items()):
             continue  # a field of other tasks
@@ -127,7 +127,7 @@ def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     """The majority and chance rows of all tasks with their macro and micro, the totals of the
     benchmarks, then those of slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
-    levels: dict[str, list[Row]] = defaultdict(list)
+    levels = defaultdict[str, list[Row]](list)
     rows, own, totals = list[Row](), list[Row](), list[Row]()
     for arm in tasks:
         for row in majority_and_chance(arm, empty_row(run, arm)):
@@ -183,7 +183,7 @@ def published_people(run: RunScores) -> Mapping[str, float]:
     Rows of another split than that of the task, for a total of any task, are left out. Where
     several rows name the same, the first counts.
     """
-    levels: dict[str, float] = {}
+    levels = dict[str, float]()
     for row in (run.config.get("published") or {}).values():
         for name, value in (row.get("accuracy") or {}).items() if row.get("people") else ():
             if not of_another_split(run, row, str(name)):
@@ -215,7 +215,7 @@ def own_metrics(scores: PointScores) -> list[Metric]:
     """The metrics of the task's scorer; one over samples that names no clusters has those of the
     samples."""
     scorer: Scorer | None = scores.scorer
-    metrics: list[Metric] = []
+    metrics = list[Metric]()
     for metric in scorer.metrics(scores) if scorer and not scores.failure else ():
         if not metric.clusters and metric.units.keys() <= scores.samples.keys():
             metric = replace(metric, clusters=scores.clusters)
@@ -290,7 +290,7 @@ def _total_rows(arms: Sequence[PointScores], rows: Sequence[Row]) -> Iterator[Ro
 def headline_rows(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[Row]:
     """The rows of the metrics and totals by which the benchmarks themselves are quoted, totals
     first."""
-    names: dict[tuple[str, str], set[str]] = defaultdict(set)
+    names = defaultdict[tuple[str, str], set[str]](set)
     for run in runs:
         for scores in run.points:
             if scores.scorer is not None:
@@ -307,7 +307,7 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
     Points belong together if they differ only in the `by` of one rotating stage. Only samples of
     which every rotation was asked count.
     """
-    families: dict[str, dict[int, PointScores]] = defaultdict(dict)
+    families = defaultdict[str, dict[int, PointScores]](dict)
     for scores in run.points:
         point = scores.point
         if slot := _rotating_slot(point):
@@ -318,7 +318,7 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
             families[family][node["by"]] = scores
     for rotations in families.values():
         first = rotations[min(rotations)]
-        units: dict[str, float] = {}
+        units = dict[str, float]()
         for name, sample in first.keyed.items():
             count = sample.n_choices
             if count and {by % count for by in rotations} == set(range(count)):

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
 """Why an answer is UNREADABLE."""
+NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was recorded")
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by
 their identity."""
@@ -77,9 +78,6 @@ class RecordScorer:
     scorer: Scorer | None = None
     judgements: JudgementsByRecord = field(default_factory=dict)
     prices: Prices = field(default_factory=dict)
-    model: NoModel = field(
-        default=NoModel("a reader may not call a model: scoring only reads what was recorded")
-    )
 
     def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
         """Score one record. An error in the reader makes only this record FAILED."""
@@ -168,7 +166,7 @@ class RecordScorer:
                 sample = replace(sample, marks=tuple(map(mark_from_dict, record.marks)))
             messages = self.folder.messages(record)
             state = State(sample, prompt=sample.question, messages=messages, draw=record.draw)
-            after = step("read", self.reader, state, RecordingModel(self.model, record.sample))
+            after = step("read", self.reader, state, RecordingModel(NO_MODEL, record.sample))
         except StageFailed as exc:
             return ReadResult(Verdict.FAILED, detail=describe_failure(exc.__cause__ or exc))
         except (OSError, ValueError, KeyError, TypeError) as exc:
@@ -306,8 +304,8 @@ def score_run(
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     clusters = _clusters_by_task(folder, shown)
-    arms: list[PointScores] = []
-    scored: list[dict[str, dict[int, ScoredRecord]]] = []
+    arms = list[PointScores]()
+    scored = list[dict[str, dict[int, ScoredRecord]]]()
     readers = defaultdict[str, list[int]](list)  # the places of the arms that read a record
     for place, point in enumerate(shown):
         scorer, samples = tools.record_scorer(point), folder.samples_of.get(point.task_id, {})
@@ -346,7 +344,7 @@ def _clusters_by_task(
 ) -> Mapping[str, Mapping[str, str]]:
     """By a task's name the cluster of each sample: that of its first variant, as others may change
     the pictures."""
-    clusters: dict[str, dict[str, str]] = defaultdict(dict)
+    clusters = defaultdict[str, dict[str, str]](dict)
     for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
         for name, row in folder.samples_of.get(task_id, {}).items():
             clusters[task].setdefault(name, cluster_of(task, row))

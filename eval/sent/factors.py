@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from looktwice.eval.sent.looks import Look, levels, look_at
+from looktwice.eval.sent.looks import levels, look_at
 from looktwice.eval.sent.requests import Pairing, Request, Requests, pair_requests
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
@@ -129,7 +129,12 @@ def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
     for factor in ("place of pictures", "system words", "earlier turns"):
         name = factor.replace(" ", "_")
         yield factor, (getattr(here, name), getattr(there, name))
-    yield from _choice_factors(here, there)
+    yield "form of the choices", (here.form, there.form)
+    if here.listed and there.listed:
+        texts = here.listed.texts, there.listed.texts
+        same = sorted(texts[0]) == sorted(texts[1])
+        name = "order of the choices" if same else "texts of the choices"
+        yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
     changed = changed_words(here.words, there.words)
     if changed:
         gone, new = map(" … ".join, zip(*changed, strict=True))
@@ -219,16 +224,6 @@ class Prompt:
         return "".join(f"{unit}…" for unit in self.units).replace("\n", "⏎")
 
 
-def _choice_factors(mine: Prompt, theirs: Prompt) -> Iterator[tuple[str, Values]]:
-    yield "form of the choices", (mine.form, theirs.form)
-    if mine.listed is None or theirs.listed is None:
-        return
-    texts = mine.listed.texts, theirs.listed.texts
-    same = sorted(texts[0]) == sorted(texts[1])
-    name = "order of the choices" if same else "texts of the choices"
-    yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
-
-
 def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
     """The runs of words in which two texts differ: what stands here, and what there."""
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
@@ -257,32 +252,20 @@ def _picture_factors(
     partners = picture_partners(mine, theirs)
     rows, columns = list(partners), list(partners.values())
     if columns != sorted(columns):
-        yield "order of pictures", (_numbers(rows), _numbers(columns))
+        here, there = (", ".join(str(place + 1) for place in order) for order in (rows, columns))
+        yield "order of pictures", (here, there)
     pairs = [(look_at(mine[row]), look_at(theirs[column])) for row, column in partners.items()]
     for factor in ("codec", "size"):
         values = dict.fromkeys((getattr(a, factor), getattr(b, factor)) for a, b in pairs)
         if unlike := [*filter(lambda sides: sides[0] != sides[1], values)]:
             here, there = map(", ".join, zip(*unlike, strict=True))
             yield factor, (here, there)
-    shown = max(starmap(levels, pairs))
-    most = SHRUNK if any(starmap(_is_shrunk, pairs)) else SHOWN
-    if shown > most or any(starmap(_has_other_pixels, pairs)):
+    shown, most = max(starmap(levels, pairs)), SHOWN
+    for mine_seen, theirs_seen in pairs:
+        if mine_seen.hash and theirs_seen.hash:
+            low, high = sorted(look.picture.size[1] for look in (mine_seen, theirs_seen))
+            most = SHRUNK if 2 * low < high else most
+    # that no codec has changed
+    exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
+    if shown > most or any(a.pixels != b.pixels for a, b in exact):
         yield "what pictures show", ("as here", f"up to {shown:.0f} of 255 levels apart")
-
-
-def _numbers(places: Sequence[int]) -> str:
-    return ", ".join(str(place + 1) for place in places)
-
-
-def _is_shrunk(mine: Look, theirs: Look) -> bool:
-    """Whether one picture has less than half the height of the other."""
-    if not (mine.hash and theirs.hash):
-        return False
-    low, high = sorted((mine.picture.size[1], theirs.picture.size[1]))
-    return 2 * low < high
-
-
-def _has_other_pixels(mine: Look, theirs: Look) -> bool:
-    """Whether two pictures that no codec has changed differ in any pixel."""
-    is_exact = mine.size == theirs.size and mine.is_lossless and theirs.is_lossless
-    return is_exact and mine.pixels != theirs.pixels

@@ -36,14 +36,18 @@ class Look:
 
     @cached_property
     def codec(self) -> str:
-        """The codec, with quality and chroma of a JPEG, and whether a WebP loses anything."""
+        """The codec, and whether a WebP loses anything; of a JPEG the chroma, and the quality at
+        which libjpeg makes its table of luminance, "about" where none gives it exactly."""
         if not self.hash:
             return UNREADABLE
         data = self.picture.payload.data
         image = Image.open(BytesIO(data))
         if isinstance(image, JpegImagePlugin.JpegImageFile):
             chroma = CHROMA.get(JpegImagePlugin.get_sampling(image), "")
-            return f"JPEG {_say_quality(image.quantization[0])} {chroma}".strip()
+            luminance = image.quantization[0]
+            gaps = [np.abs(np.subtract(usual, luminance)).sum() for usual in libjpeg_tables()]
+            best = int(np.argmin(gaps))
+            return f"JPEG {'about ' if gaps[best] else ''}{best + 1} {chroma}".strip()
         lossy = {"WEBP": "WebP lossless" if b"VP8L" in data[:64] else "WebP lossy"}
         return lossy.get(image.format or "", image.format or "")
 
@@ -84,16 +88,8 @@ def look_at(picture: Picture) -> Look:
     return _looks[picture.sha]
 
 
-def _say_quality(table: list[int]) -> str:
-    """The quality at which libjpeg makes this quantisation table of luminance; "about" where none
-    gives it exactly."""
-    gaps = [np.abs(np.subtract(usual, table)).sum() for usual in _libjpeg_tables()]
-    best = int(np.argmin(gaps))
-    return f"{'about ' if gaps[best] else ''}{best + 1}"
-
-
 @lru_cache(maxsize=1)
-def _libjpeg_tables() -> list[list[int]]:
+def libjpeg_tables() -> list[list[int]]:
     """The tables of luminance at the qualities 1 to 100, read from pictures that are so encoded."""
     tables = []
     for quality in range(1, 101):

@@ -7,8 +7,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from itertools import accumulate, chain, product, starmap
+from itertools import chain, product
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
@@ -16,23 +17,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.logs.compare import place_of
+from looktwice.eval.logs.compare import chosen_places
 from looktwice.eval.logs.format import read_logs
 from looktwice.eval.logs.log import Log, name_apart
 from looktwice.eval.records.records import PointRow, RunFolder
 from looktwice.eval.records.schema import Record
-from looktwice.eval.runs.requests import SENT
-from looktwice.eval.sent.looks import Look, look_at
+from looktwice.eval.runs.requests import SENT, read_options
+from looktwice.eval.sent.looks import look_at
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture, hash_distance
-from looktwice.prompting.wording.read_choices import find_choices
+from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25
 """Pictures and words that are farther apart ask something else; two partners that are as near as
 DOUBT are equally likely."""
 MOST_UNLIKE = 16.0  # levels of 255, of which more say no more
 COMMON = 0.5  # what words weigh that most questions have
+OPTIONS = tuple(option.name for option in fields(CallOptions))
 WORD = re.compile(r"\w+")
 Matrix = NDArray[np.float64]
 
@@ -59,6 +61,29 @@ class Request:
         """The last turn of the user; an empty one where there is none."""
         turns = [message for message in self.messages if message.role == "user"]
         return turns[-1] if turns else Message("user", ())
+
+    @property
+    def listed(self) -> ListedChoices | None:
+        """The choices that this turn lists."""
+        return find_choices(self.asked.text)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Their texts, in the order in which it lists them."""
+        return self.listed.texts if self.listed else ()
+
+    @property
+    def options(self) -> CallOptions:
+        """Its settings, as far as a call may have them."""
+        given = {name: value for name, value in self.settings.items() if name in OPTIONS}
+        return read_options(given)
+
+    def words(self, with_choices: bool) -> set[str]:
+        """The words of this turn, or those beside its choices."""
+        text, choices = self.asked.text, None if with_choices else self.listed
+        if choices is not None:
+            text = text[: choices.start] + text[choices.end :]
+        return set(WORD.findall(text.casefold()))
 
 
 @dataclass(frozen=True)
@@ -96,9 +121,7 @@ def choose_sides(
         names = list(map(form.format, sides))
         if len({*names}) == len(names):
             break
-    first = place_of(baseline, names, "log") if baseline else 0
-    wanted = {place_of(name, names, "log") for name in only} or {*range(len(sides))}
-    return [replace(sides[n], name=names[n]) for n in (first, *sorted(wanted - {first}))]
+    return [replace(sides[n], name=names[n]) for n in chosen_places(names, baseline, only)]
 
 
 def is_keyless(path: Path) -> bool:
@@ -126,16 +149,16 @@ def _of_run(folder: RunFolder) -> Iterator[Requests]:
         if point is None or not record.calls:
             continue
         row = samples.get((point.task_id, record.sample))
-        settings = _settings(point, record)
+        settings, call = _settings(point, record), record.calls[0]
         # what a client sent again is the same request
-        content = (*record.calls[0]["messages"], json.dumps(settings, sort_keys=True, default=str))
+        content = (*call["messages"], json.dumps(settings, sort_keys=True, default=str))
         own = requests.setdefault(point.contestant, {})
         seen[point.contestant] += 1
         own.setdefault(
             content,
             Request(
                 f"{record.sample} ({record.draw})" if record.draw else record.sample,
-                folder.messages(record, 0)[: len(record.calls[0]["messages"])],
+                folder.messages(record, 0)[: len(call["messages"])],
                 settings,
                 str((record.last_reply or {}).get("text") or ""),
                 key_text(row.answer or "", row.sample["choices"]) if row else "",
@@ -150,20 +173,14 @@ def _settings(point: PointRow, record: Record) -> dict[str, Any]:
     """What a request asks for: the settings of the study's model, those of the call, and what a
     server was sent beside them; without what is None."""
     node = point.spec.get("model") or {}
-    names = ("model", *(option.name for option in fields(CallOptions)))
-    settings = {name: node[name] for name in names if node.get(name) is not None}
+    settings = {name: node[name] for name in ("model", *OPTIONS) if node.get(name) is not None}
     settings |= record.calls[0].get("options") or {}
     for name, value in (record.measured or {}).items():
         if name.startswith(SENT):
-            settings[name.removeprefix(SENT)] = _plain(value)
+            with suppress(TypeError, ValueError):
+                value = json.loads(value)
+            settings[name.removeprefix(SENT)] = value
     return settings
-
-
-def _plain(value: Any) -> Any:
-    try:
-        return json.loads(value)
-    except (TypeError, ValueError):
-        return value
 
 
 def _of_log(entry: Log) -> Requests:
@@ -242,11 +259,14 @@ def _alone(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, 
 def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
     """How far each request is from each of the other side, (n, m): 0 for the same; infinite where
     they ask something else."""
-    is_listed = _lists_choices(mine) and _lists_choices(theirs)
-    alike = _likeness(_words_of(mine, is_listed), _words_of(theirs, is_listed))
+    sides, pictures = (mine, theirs), list[dict[int, tuple[Picture, ...]]]()
+    is_listed = all(any(request.listed for request in side) for side in sides)
+    alike = _likeness(*([request.words(is_listed) for request in side] for side in sides))
     words = 10 * (1 - alike)
     apart = np.where(words <= UNLIKE, words, np.inf)
-    here, there = _pictures_of(mine), _pictures_of(theirs)
+    for side in sides:
+        pictures.append({n: r.pictures for n, r in enumerate(side) if r.pictures})
+    here, there = pictures
     if here and there:
         cells = np.ix_([*here], [*there])
         shown = _picture_distances([*here.values()], [*there.values()])
@@ -254,44 +274,20 @@ def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
     return apart
 
 
-def _lists_choices(side: Sequence[Request]) -> bool:
-    return any(find_choices(request.asked.text) for request in side)
-
-
-def _words_of(side: Sequence[Request], with_choices: bool) -> list[set[str]]:
-    """The words of each request."""
-    asked = list[set[str]]()
-    for request in side:
-        text = request.asked.text
-        choices = None if with_choices else find_choices(text)
-        if choices is not None:
-            text = text[: choices.start] + text[choices.end :]
-        asked.append(set(WORD.findall(text.casefold())))
-    return asked
-
-
-def _pictures_of(side: Sequence[Request]) -> dict[int, tuple[Picture, ...]]:
-    """The pictures of the requests that have some, by their places."""
-    return {n: request.pictures for n, request in enumerate(side) if request.pictures}
-
-
 def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
     """The share of the words of two requests that both have, 0..1; what most questions of a side
     say weighs nothing, so that a template does not count."""
-    columns = {word: n for n, word in enumerate(sorted(set().union(*mine, *theirs)))}
-    matrices, weights = list[NDArray[np.float32]](), np.full(len(columns), np.inf)
-    for side in (mine, theirs):
-        matrix = np.zeros((len(side), len(columns)), np.float32)
-        for row, words in enumerate(side):
-            matrix[row, [columns[word] for word in words]] = 1
-        matrices.append(matrix)
-        counts = matrix.sum(axis=0)
-        rarity = np.log((len(side) + 1) / np.maximum(counts, 1))
-        weights = np.where(counts > 0, np.minimum(weights, rarity), weights)
-    light = weights.astype(np.float32)
-    weighted = matrices[0] * light, matrices[1] * light
-    shared = (weighted[0] @ matrices[1].T).astype(float)
-    either = weighted[0].sum(axis=1)[:, np.newaxis] + weighted[1].sum(axis=1) - shared
+    columns = {word: n for n, word in enumerate(sorted({*chain(*mine, *theirs)}))}
+    present = np.zeros((len(mine) + len(theirs), len(columns)), np.float32)
+    for row, words in enumerate(chain(mine, theirs)):
+        present[row, [columns[word] for word in words]] = 1
+    rarities = []
+    for side in np.split(present, [len(mine)]):
+        counts = side.sum(axis=0)
+        rarities.append(np.where(counts, np.log((len(side) + 1) / np.maximum(counts, 1)), np.inf))
+    here, there = np.split(present * np.minimum(*rarities), [len(mine)])
+    shared = (here @ present[len(mine) :].T).astype(float)
+    either = here.sum(axis=1)[:, np.newaxis] + there.sum(axis=1) - shared
     alike: Matrix = (shared + COMMON) / (either + COMMON)
     return alike
 
@@ -301,34 +297,15 @@ def _picture_distances(
 ) -> Matrix:
     """How far the pictures of two requests are apart, each from its nearest of the other: the mean
     of the side with fewer, so that one that was left out does not count."""
-    apart = _look_distances(*(list(map(look_at, chain(*side))) for side in (mine, theirs)))
-    nearest: Matrix = np.minimum(
-        _nearest_mean(apart, mine, theirs), _nearest_mean(apart.T, theirs, mine).T
-    )
-    return nearest
-
-
-def _look_distances(mine: Sequence[Look], theirs: Sequence[Look]) -> Matrix:
-    """How far each picture is from each, (n, m)."""
-    here, there = (np.stack([look.small for look in side]) for side in (mine, theirs))
+    looks = [[*map(look_at, chain(*side))] for side in (mine, theirs)]
+    here, there = (np.stack([look.small for look in side]) for side in looks)
     squares = (here**2).mean(axis=1)[:, np.newaxis] + (there**2).mean(axis=1)
     gaps = np.sqrt(np.maximum(squares - 2 * (here @ there.T / here.shape[1]), 0))
-    pairs = product(mine, theirs)
-    hashes = np.array([*starmap(lambda a, b: hash_distance(a.hash, b.hash), pairs)])
-    apart: Matrix = hashes.reshape(gaps.shape) + np.minimum(gaps, MOST_UNLIKE) / 2
-    return apart
-
-
-def _nearest_mean(
-    apart: Matrix, rows: Sequence[Sequence[Picture]], columns: Sequence[Sequence[Picture]]
-) -> Matrix:
-    """Of the pictures of a request, a row each, the mean distance to the nearest of another's."""
-    nearest = np.minimum.reduceat(apart, _starts(columns), axis=1)
-    sums = np.add.reduceat(nearest, _starts(rows), axis=0)
-    means: Matrix = (sums / np.array([*map(len, rows)])[:, np.newaxis]).astype(float)
-    return means
-
-
-def _starts(groups: Sequence[Sequence[Picture]]) -> list[int]:
-    """Where the pictures of each request begin among all."""
-    return [*accumulate(map(len, groups[:-1]), initial=0)]
+    hashes = [hash_distance(a.hash, b.hash) for a, b in product(*looks)]
+    apart = np.reshape(hashes, gaps.shape) + np.minimum(gaps, MOST_UNLIKE) / 2
+    sizes = [[*map(len, side)] for side in (mine, theirs)]
+    rows, columns = ([0, *np.cumsum(side[:-1])] for side in sizes)  # where a request begins
+    to_there = np.add.reduceat(np.minimum.reduceat(apart, columns, axis=1), rows, axis=0)
+    to_here = np.add.reduceat(np.minimum.reduceat(apart, rows, axis=0), columns, axis=1)
+    nearest: Matrix = np.minimum(to_there / np.c_[sizes[0]], to_here / sizes[1])
+    return nearest

@@ -4,21 +4,21 @@ worth."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
+from string import ascii_uppercase
 
-from looktwice.eval.runs.requests import read_options
 from looktwice.eval.sent.factors import NOTHING, Prompt, picture_partners
 from looktwice.eval.sent.looks import look_at
-from looktwice.eval.sent.requests import Request
-from looktwice.pipelines.model import CallOptions, Message
+from looktwice.eval.sent.requests import OPTIONS, Request
+from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import Encode
 from looktwice.prompting.views.resize import resize_view
 
-OPTIONS = tuple(option.name for option in fields(CallOptions))
 BY_ORDER = {"picture, words": True, "words, picture": False}
 Parts = tuple[str | View, ...]
 
@@ -28,32 +28,33 @@ class NotAlone(ValueError):
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A request to be sent, with its choices in the order in which it lists them."""
-
-    messages: tuple[Message, ...]
-    options: CallOptions
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Swap:
     """A pair of requests that ask the same."""
 
     mine: Request
     theirs: Request
 
-    def __call__(self, factor: str) -> Sent:
+    def __call__(self, factor: str) -> Request:
         """The first with this factor of the second. Raises NotAlone."""
         if factor in OPTIONS:
             settings = {k: v for k, v in self.mine.settings.items() if k != factor}
             if factor in self.theirs.settings:
                 settings[factor] = self.theirs.settings[factor]
-            return sent(replace(self.mine, settings=settings))
-        change = CHANGES.get(factor)
-        if change is None:
-            raise NotAlone("it is no part of a request that can be sent again")
-        return sent(change(self))
+            return replace(self.mine, settings=settings)
+        match factor:
+            case "codec" | "size" | "what pictures show":
+                return self.with_look(factor)
+            case "template" | "form of the choices" | "order of the choices":
+                return self.with_words(factor)
+            case "system words" | "earlier turns":
+                return self.with_turns(factor)
+            case "number of pictures":
+                return self.with_number()
+            case "order of pictures":
+                return self.with_order()
+            case "place of pictures":
+                return self.with_place()
+        raise NotAlone("it is no part of a request that can be sent again")
 
     @cached_property
     def prompts(self) -> tuple[Prompt, Prompt]:
@@ -75,12 +76,9 @@ class Swap:
 
     def _with_pictures(self, make: Callable[[int, View], View]) -> Request:
         """The first with other pictures in the same places; `make` gets the number of each."""
-        number, messages = 0, list[Message]()
+        numbers, messages = count(), list[Message]()
         for message in self.mine.messages:
-            parts = list[str | View]()
-            for part in message.parts:
-                parts.append(part if isinstance(part, str) else make(number, part))
-                number += not isinstance(part, str)
+            parts = (p if isinstance(p, str) else make(next(numbers), p) for p in message.parts)
             messages.append(_with_parts(message, tuple(parts)))
         return replace(self.mine, messages=tuple(messages))
 
@@ -126,24 +124,16 @@ class Swap:
         words = (self.prompts[0].text,)
         return self._with_asked((*asked.views, *words) if first else (*words, *asked.views))
 
-    def with_system(self) -> Request:
-        """With the system words there."""
-        return self._with_turns(
-            [m for m in self.theirs.messages if m.role == "system"],
-            [m for m in self.mine.messages if m.role != "system"],
-        )
-
-    def with_earlier(self) -> Request:
-        """With the earlier turns there."""
-        theirs = self.theirs
-        return self._with_turns(
-            [m for m in self.mine.messages if m.role == "system"],
-            [m for m in theirs.messages if m.role != "system" and m is not theirs.asked],
-            [self.mine.asked],
-        )
-
-    def _with_turns(self, *turns: Sequence[Message]) -> Request:
-        return replace(self.mine, messages=tuple(message for part in turns for message in part))
+    def with_turns(self, factor: str) -> Request:
+        """With the system words or the earlier turns there."""
+        mine, theirs = self.mine, self.theirs
+        system, turns = (theirs, mine) if factor == "system words" else (mine, theirs)
+        messages = [turn for turn in system.messages if turn.role == "system"]
+        for turn in turns.messages:
+            if turn.role != "system" and turn is not theirs.asked:
+                messages.append(turn)
+        messages += [mine.asked] if turns is theirs else []
+        return replace(mine, messages=tuple(messages))
 
     def with_words(self, factor: str) -> Request:
         """With the template there, or with the choices as they are written or ordered there."""
@@ -160,7 +150,10 @@ class Swap:
         else:
             texts = theirs.listed.texts
         before, after = around.restyled(style)
-        return self._with_text(before + "".join(_listed(texts, units)) + after)
+        listed = units[0] + texts[0]  # and the others as `Prompt.units` writes the second
+        for letter, choice in zip(ascii_uppercase[1:], texts[1:], strict=False):
+            listed += re.sub(r"(?<!\w)B(?!\w)", letter, units[1]) + choice
+        return self._with_text(before + listed + after)
 
     def _with_text(self, text: str) -> Request:
         asked = self.mine.asked
@@ -170,39 +163,9 @@ class Swap:
         return self._with_asked((*asked.parts[: places[0]], text, *asked.parts[places[0] + 1 :]))
 
 
-CHANGES: Mapping[str, Callable[[Swap], Request]] = {
-    "codec": lambda swap: swap.with_look("codec"),
-    "size": lambda swap: swap.with_look("size"),
-    "what pictures show": lambda swap: swap.with_look("pixels"),
-    "number of pictures": Swap.with_number,
-    "order of pictures": Swap.with_order,
-    "place of pictures": Swap.with_place,
-    "system words": Swap.with_system,
-    "earlier turns": Swap.with_earlier,
-    "template": lambda swap: swap.with_words("template"),
-    "form of the choices": lambda swap: swap.with_words("form of the choices"),
-    "order of the choices": lambda swap: swap.with_words("order of the choices"),
-}
-
-
 def _with_parts(message: Message, parts: Parts) -> Message:
     # one that was stored cannot be replaced
     return Message(message.role, parts, message.tool_calls, message.call_id)
-
-
-def sent(request: Request) -> Sent:
-    """A request as it is sent, with the settings that a call may have."""
-    settings = {name: value for name, value in request.settings.items() if name in OPTIONS}
-    listed = Prompt.of(request).listed
-    return Sent(request.messages, read_options(settings), listed.texts if listed else ())
-
-
-def _listed(texts: Sequence[str], units: tuple[str, str]) -> Iterator[str]:
-    """The choices as `Prompt.units` writes the first two."""
-    for number, choice in enumerate(texts):
-        letter = chr(ord("A") + number)
-        unit = re.sub(r"(?<!\w)B(?!\w)", letter, units[1]) if number else units[0]
-        yield unit + choice
 
 
 def remade(view: View, rival: View, factor: str) -> View:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from looktwice.eval.display.text_tables import Column, TextTable, table, text
 from looktwice.eval.logs.tell import say_some, write_csv
-from looktwice.eval.sent.factors import FACTORS, Difference, SentComparison, Values
+from looktwice.eval.sent.factors import FACTORS, Difference, SentComparison
 from looktwice.eval.sent.worth import Worth
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
@@ -65,7 +65,9 @@ def sent_lines(comparison: SentComparison) -> Iterator[str]:
     for (here, there), count in comparison.changed_words:
         if constant < MOST_CHANGES and count >= COMMON * pairs:
             constant += 1
-            yield f"  template, in {count} of {pairs}: {_say_change((here, there))}"
+            gone, new = (repr(shorten(words, 4 * MOST_WORDS)) for words in (here, there))
+            change = f"here {gone}, there {new}" if there else f"{gone} only here"
+            yield f"  template, in {count} of {pairs}: {change if here else f'there also {new}'}"
         else:
             rare += count
     if rare:
@@ -78,13 +80,6 @@ def _alone_lines(comparison: SentComparison) -> Iterator[str]:
         for why, count in Counter(why for _, why in samples).most_common():
             names = say_some(sample for sample, reason in samples if reason == why)
             yield f"  in {side.name} alone, not in {against.name}: {count} ({names}); {why}"
-
-
-def _say_change(change: Values) -> str:
-    here, there = (repr(shorten(words, 4 * MOST_WORDS)) for words in change)
-    if not change[0]:
-        return f"there also {there}"
-    return f"{here} only here" if not change[1] else f"here {here}, there {there}"
 
 
 DIFFERENCES = "differences.csv"

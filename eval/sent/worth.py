@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -15,9 +15,9 @@ from looktwice.eval.logs.format import read_logs
 from looktwice.eval.logs.own import row_reader
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.study import evaluate
-from looktwice.eval.sent.factors import Prompt, SentComparison, compare_sent
+from looktwice.eval.sent.factors import SentComparison, compare_sent
 from looktwice.eval.sent.requests import Request, key_text, pair_requests, read_requests
-from looktwice.eval.sent.swaps import NotAlone, Swap, sent
+from looktwice.eval.sent.swaps import NotAlone, Swap
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -41,12 +41,16 @@ class TwoSides:
     names: tuple[str, str]
     labels: Path | None = None
 
-    @property
+    @cached_property
     def comparison(self) -> SentComparison:
-        """What differs; it is looked up once."""
-        return _compared(self.mine, self.theirs, self.names)
+        """What differs."""
+        (base,), (rival,) = (
+            [side for side in read_requests(path) if side.contestant == name]
+            for path, name in zip((self.mine, self.theirs), self.names, strict=True)
+        )
+        return compare_sent(base, rival)
 
-    @property
+    @cached_property
     def swaps(self) -> dict[str, Swap]:
         """The pairs of requests by the sample of the first."""
         base, rival = self.comparison.base.requests, self.comparison.rival.requests
@@ -54,15 +58,6 @@ class TwoSides:
             base[row].sample: Swap(base[row], rival[column])
             for row, column in self.comparison.pairing.pairs
         }
-
-
-@lru_cache(maxsize=8)
-def _compared(mine: Path, theirs: Path, names: tuple[str, str]) -> SentComparison:
-    (base,), (rival,) = (
-        [side for side in read_requests(path) if side.contestant == name]
-        for path, name in zip((mine, theirs), names, strict=True)
-    )
-    return compare_sent(base, rival)
 
 
 @dataclass(frozen=True)
@@ -88,9 +83,8 @@ class SentQuestions:
         keys, _ = self.keys
         for name, swap in self.sides.swaps.items():
             mine = swap.mine
-            yield Item(
-                Sample(name, mine.asked.text, mine.pictures, sent(mine).choices), keys.get(name)
-            )
+            sample = Sample(name, mine.asked.text, mine.pictures, mine.choices)
+            yield Item(sample, keys.get(name))
 
     @cached_property
     def keys(self) -> tuple[dict[str, str], bool]:
@@ -113,7 +107,7 @@ class SentQuestions:
                     "sample": name,
                     "task": "",
                     "question": swap.mine.asked.text,
-                    "choices": sent(swap.mine).choices,
+                    "choices": swap.mine.choices,
                     "reply": swap.mine.reply,
                     "key": "A",
                 }
@@ -139,12 +133,11 @@ def _labelled(path: Path) -> list[Request]:
 def _letter(key: str, asked: Request) -> str:
     """A key, which is the text of a choice or a letter, as a letter of the choices that a request
     lists; empty where they do not hold it, and the key itself where it lists none."""
-    listed = Prompt.of(asked).listed
-    if listed is None or not key:
+    if not (key and asked.choices):
         return key
-    letters = ascii_uppercase[: len(listed.texts)]
-    if key in listed.texts:
-        return letters[listed.texts.index(key)]
+    letters = ascii_uppercase[: len(asked.choices)]
+    if key in asked.choices:
+        return letters[asked.choices.index(key)]
     return key if key in letters else ""
 
 
@@ -159,10 +152,8 @@ class AskAgain:
     def __call__(self, state: State, model: Model) -> State:
         """The state with the conversation and its reply. Raises NotAlone, ModelError."""
         swap = self.sides.swaps[state.sample.id]
-        if self.factor in (MINE, THEIRS):
-            again = sent(swap.theirs if self.factor == THEIRS else swap.mine)
-        else:
-            again = swap(self.factor)
+        whole = {MINE: swap.mine, THEIRS: swap.theirs}
+        again = whole.get(self.factor) or swap(self.factor)
         reply = model(again.messages, state.draw, again.options)
         sample, letters = state.sample, dict[str, str]()
         if again.choices and again.choices != sample.choices:

@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple
 import openai
 from aiohttp import web
 
+from looktwice.eval.homes.command import StudyDoor
 from looktwice.eval.homes.door import Door
 from looktwice.eval.homes.lens import Lens, name_contestants
 from looktwice.eval.homes.recorded import Recorder, Requests
-from looktwice.eval.homes.server import StudyDoor
 from looktwice.eval.homes.tap import Tap
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record, RunFolder

@@ -120,7 +120,7 @@ REPLY = Reply("one", usage=Usage(11, 2), logprobs=({"one": -0.1, "two": -2.5},))
 
 
 def test_log_probabilities_name_the_chosen_token_first() -> None:
-    body = Answered("tiny", [REPLY], [""], [[REPLY]], "x").completion()
+    body = Answered("tiny", [REPLY], [""], [[REPLY]], "x", {}).completion()
     token = body["choices"][0]["logprobs"]["content"][0]
     assert (token["token"], token["logprob"]) == ("one", -0.1)
     assert [each["token"] for each in token["top_logprobs"]] == ["one", "two"]
@@ -128,7 +128,7 @@ def test_log_probabilities_name_the_chosen_token_first() -> None:
 
 def test_a_stream_says_the_same_in_chunks() -> None:
     called = Reply("", finish="tool", tool_calls=(ToolCall("c1", "zoom", "{}"),), usage=Usage(5, 1))
-    answered = Answered("tiny", [REPLY, called], ["at first sight", ""], [[REPLY], [called]], "x")
+    answered = Answered("tiny", [REPLY, called], ["at first sight", ""], [[REPLY], [called]], "x", {})
     *events, last = b"".join(answered.chunks(usage=True)).decode().strip().split("\n\n")
     chunks = [json.loads(text.removeprefix("data: ")) for text in events]
     assert last == "data: [DONE]"

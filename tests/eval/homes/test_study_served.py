@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval.homes import server
+from looktwice.eval.homes import command
 from looktwice.eval.homes.command import plan_of_pocket
 from looktwice.eval.homes.lens import name_contestants
 from looktwice.eval.homes.recorded import Recorder
@@ -299,7 +299,7 @@ def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
 def test_heartbeats_tell_that_somebody_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(command, "HEARTBEAT", 0.05)
     with chat_server(None, "--delay", "0.3") as upstream:
         plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url))
         with serving(plan, tmp_path) as served:

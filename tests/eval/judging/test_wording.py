@@ -20,8 +20,7 @@ from looktwice.eval.annotation.ratings import agreement_lines, read_ratings, wit
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.judging.command import RunJudge
-from looktwice.eval.judging.passes import PASSES, JudgeCase
-from looktwice.eval.judging.wording import Wording
+from looktwice.eval.judging.passes import PASSES, JudgeCase, Wording
 from looktwice.eval.records import Record, RunError
 from looktwice.eval.records.judgements import judgements
 from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
