@@ -41,9 +41,9 @@ class ServeOptions:
     """How a server listens and what it tells. `out` is the folder that holds all runs, `name`
     that of what is recorded."""
 
-    port: int = 8765
-    host: str = ""
-    token_env: str = ""
+    port: int
+    host: str
+    token_env: str
     out: Path = Path("runs")
     name: str = ""
     cache: Path | None = None
@@ -79,8 +79,8 @@ def serve_study(plan: Plan, options: ServeOptions, say: Callable[[str], None]) -
     """Serve the contestants of a plan until interrupted. Raises ConfigError, RunError."""
     token, cache = options.token, options.cache or options.out / ".cache"
     arms, name = name_contestants(plan), options.name or plan.name
-    recorder = Recorder(free_folder(options.out / "serve" / name), tuple(arms.values()), name)
-    recorder.plugins = plan.plugins
+    folder = free_folder(options.out / "serve" / name)
+    recorder = Recorder(folder, tuple(arms.values()), name, plan.plugins)
     names = f"contestants, which a client names as its model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
         lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)

@@ -61,8 +61,9 @@ class Images:
     out: Path
     allowed: tuple[Path, ...]
     folder: Path = field(default_factory=Path.cwd)
-    files: list[Path] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.files, self.lock = list[Path](), threading.Lock()
 
     def number(self, file: Path) -> int:
         """The number of a file, a new one if it has none."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -79,19 +79,15 @@ class Lens:
     arms: Mapping[str, Arm]
     recorder: Recorder
     cache: Path
-    say: Callable[[str], None] = lambda sentence: None
-    looks: bool = False
-    abstain: Literal["error", "text"] = "error"
-    stop: threading.Event = field(default_factory=threading.Event)
-    models: dict[int, Any] = field(default_factory=dict)
-    idle: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    say: Callable[[str], None]
+    looks: bool
+    abstain: Literal["error", "text"]
 
     def __post_init__(self) -> None:
-        for arm in self.arms.values():
-            for model in arm.models:
-                if id(model) not in self.models:
-                    self.models[id(model)] = self._wrap(model)
+        self.stop, self.lock = threading.Event(), threading.Lock()
+        self.idle = defaultdict[tuple[str, str], int](int)
+        models = {id(model): model for arm in self.arms.values() for model in arm.models}
+        self.models = {key: self._wrap(model) for key, model in models.items()}
 
     def _wrap(self, model: Any) -> Any:
         """A model with the reply cache and its limits; who asks tries again, not we. Raises

@@ -60,12 +60,11 @@ class Recorder:
     arms: Sequence[Arm] = ()
     name: str = ""
     plugins: Sequence[str] = ()
-    shas: dict[str, str] = field(default_factory=dict)
-    taken: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.writer = RunWriter(self.path)
+        self.writer, self.lock = RunWriter(self.path), threading.Lock()
+        self.shas = dict[str, str]()
+        self.taken = defaultdict[tuple[str, str], set[int]](set)
 
     def __enter__(self) -> Recorder:
         """Raises RunError where the folder is of another kind, or in use."""

@@ -55,13 +55,12 @@ class Tap(Door):
     recorder: Recorder = field(kw_only=True)
     url: str = field(kw_only=True)
     say: Callable[[str], None] = field(kw_only=True)
-    arms: dict[str, Arm] = field(default_factory=dict)
     warned: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
     session: aiohttp.ClientSession | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.arms, self.lock = dict[str, Arm](), threading.Lock()
         self.url = self.url.rstrip("/").removesuffix("/chat/completions")
         try:
             key_for(self.url)

@@ -77,15 +77,15 @@ class RunJudge:
     run: Path
     name: str
     model: Model
-    passes: Sequence[str] = ()
-    reader: Stage | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    workers: int = 16
-    cache: Path | None = None
-    only_cached: bool = False
-    plugins: Sequence[str] = ()
+    passes: Sequence[str]
+    reader: Stage | None
+    columns: Mapping[str, str]
+    workers: int
+    cache: Path | None
+    only_cached: bool
+    plugins: Sequence[str]
+    wording: Wording | None
     console: Console = field(default_factory=lambda: Console(stderr=True))
-    wording: Wording | None = None
 
     def __call__(self, say: Callable[[str], None]) -> int:
         """Ask the judge, then report what was judged, the tokens and the agreement; return how many
@@ -276,8 +276,8 @@ def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judge
 def build_judge_model(
     run: Path,
     name: str,
-    config: Path | None = None,
-    overrides: Sequence[str] = (),
+    config: Path | None,
+    overrides: Sequence[str],
     plugins: Sequence[str] = (),
     allow: Sequence[str] = (),
 ) -> Model:

@@ -8,7 +8,7 @@ judged.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,11 @@ class AnnotatedSolutions:
     """
 
     run: Path
-    columns: Mapping[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    loaded: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(
-        default_factory=dict
-    )
+    columns: Mapping[str, str]
 
     def __post_init__(self) -> None:
+        self.notes = list[str]()
+        self.loaded = dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]]()
         if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
             raise RunError(
                 f"--column {unknown[0]}: the columns are {', '.join(COLUMN_NAMES)}, as --column"

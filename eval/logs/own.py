@@ -45,7 +45,7 @@ CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
 def read_run(
-    path: Path, reader: Stage | None = None, plugins: Sequence[str] = (), named: Named | None = None
+    path: Path, reader: Stage | None, plugins: Sequence[str], named: Named | None
 ) -> list[Log]:
     """A log for each contestant of a run, with all its tasks; `named` names fields of `meta`.
 
@@ -265,7 +265,7 @@ def choices_in(question: str) -> tuple[str, ...]:
     return tuple(texts[start:]) if in_order and len(letters) - start > 1 else ()
 
 
-def read_with(log: Log, reader: Stage | None = None) -> Log:
+def read_with(log: Log, reader: Stage | None) -> Log:
     """The log with its replies read and scored by the reader, by the keys and choices that it
     holds; without one those that nobody scored, by recorded labels, else by `Robust`.
 

@@ -163,10 +163,7 @@ def score_replies(
 
 
 def score_run_replies(
-    path: Path,
-    keys: Mapping[str, str] | None = None,
-    reader: Stage | None = None,
-    plugins: Sequence[str] = (),
+    path: Path, keys: Mapping[str, str] | None, reader: Stage | None, plugins: Sequence[str]
 ) -> list[ScoredReplies]:
     """The replies of each contestant of a run, which has a name fit for a file; of several draws
     the first.

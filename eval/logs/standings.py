@@ -67,7 +67,7 @@ def is_published(paths: Sequence[Path], named: Named) -> bool:
     return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
 
 
-def read_standings(path: Path, named: Named, baseline: str = "") -> Standings:
+def read_standings(path: Path, named: Named, baseline: str) -> Standings:
     """The spreads and the rank changes of a table with a row per task, contestant and variant.
 
     `named` tells its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` where there

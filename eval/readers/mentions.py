@@ -190,8 +190,8 @@ class MentionTagger:
 
     letters: str
     texts: tuple[tuple[str, TextPattern], ...]
-    ordinal: bool = False
-    numbered: bool = True
+    ordinal: bool
+    numbered: bool
 
     def __call__(self, text: str) -> str:
         """The text with one tag per mention; letters a little beyond the choices are tagged too.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, asdict
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -73,13 +72,11 @@ class RunWriter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._ended.set()
         self._thread.join()
         self._lock.release()
-        if self._failure and kind is None:
+        if self._failure and not any(raised):
             raise self._failure
 
     def record(self, record: Record) -> Record:

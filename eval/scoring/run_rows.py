@@ -44,7 +44,7 @@ Rivals = Mapping[str, PointScores | None]
 """Point id -> the arm that it is compared with."""
 
 
-def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
+def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     """For each contestant the rows of its tasks, their macro and micro, and slices by the fields in
     `by`: of meta, or measurements.
 

@@ -205,7 +205,7 @@ def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, st
     return Worth(compare_logs(read_logs(out)), left_out, task.keys[1], len(task))
 
 
-def build_asked(node: str, plugins: Sequence[str] = (), allow: Sequence[str] = ()) -> Model:
+def build_asked(node: str, plugins: Sequence[str], allow: Sequence[str]) -> Model:
     """The model of a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, the name of a
     class, or the first of `models:` in a YAML file. Raises ConfigError."""
     source: Any = Path(node) if node.endswith((".yaml", ".yml")) else {}
