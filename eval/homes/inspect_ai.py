@@ -99,10 +99,7 @@ class InspectModel:
         choice = TOOL_CHOICES[named] if named in TOOL_CHOICES else ToolFunction(name=named)
         ask = partial(get_model().generate, sent, tools, choice, config=_config(options))
         self.output = output = anyio.from_thread.run(ask)
-        calls = tuple(
-            ToolCall(call.id, call.function, json.dumps(call.arguments))
-            for call in output.message.tool_calls or ()
-        )
+        calls = _calls_of(output.message)
         used = output.usage
         usage = Usage(used.input_tokens, used.output_tokens) if used else Usage()
         finish: Finish = "tool" if calls else FINISHED.get(output.stop_reason, "stop")
@@ -160,9 +157,13 @@ def _message_of(turn: ChatMessage) -> Message:
         for part in content
         if isinstance(part, ContentImage | ContentText)
     ]
-    made = getattr(turn, "tool_calls", None) or ()
-    calls = tuple(ToolCall(call.id, call.function, json.dumps(call.arguments)) for call in made)
-    return Message(turn.role, tuple(parts), calls, getattr(turn, "tool_call_id", None) or "")
+    answered = getattr(turn, "tool_call_id", None) or ""
+    return Message(turn.role, tuple(parts), _calls_of(turn), answered)
+
+
+def _calls_of(turn: ChatMessage) -> tuple[ToolCall, ...]:
+    calls = getattr(turn, "tool_calls", None) or ()
+    return tuple(ToolCall(call.id, call.function, json.dumps(call.arguments)) for call in calls)
 
 
 @solver
@@ -181,9 +182,9 @@ def looktwice(study: str, contestant: str) -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         *earlier, asked = map(_message_of, state.messages)
         ours = state.metadata.get(OURS) or {}  # marks and fields of our own tasks
-        known = {name: ours[name] for name in ("marks", "meta") if name in ours}
+        about = {name: ours[name] for name in ("marks", "meta") if name in ours}
         choices = [choice.value for choice in state.choices or ()]
-        sample = make_sample([asked], Known(id=str(state.sample_id), choices=choices, **known))
+        sample = make_sample([asked], Known(id=str(state.sample_id), choices=choices, **about))
         begun = State.start(sample, arm.seed).replace(messages=tuple(earlier))
         model = InspectModel()
         try:
@@ -193,8 +194,8 @@ def looktwice(study: str, contestant: str) -> Solver:
         state.messages = [_message_for(message) for message in done.messages or (asked,)]
         state.output = model.output or ModelOutput()
         state.output.completion = done.reply or done.answer or ""
-        about = {"views": len(done.views), "notes": list(done.notes), "reason": done.reason}
-        state.metadata[OURS] = {**ours, **about}
+        notes = {"views": len(done.views), "notes": list(done.notes), "reason": done.reason}
+        state.metadata[OURS] = {**ours, **notes}
         return state
 
     return solve

@@ -77,14 +77,14 @@ class RunJudge:
     run: Path
     name: str
     model: Model
-    passes: Sequence[str]
-    reader: Stage | None
-    columns: Mapping[str, str]
-    workers: int
-    cache: Path | None
-    only_cached: bool
-    plugins: Sequence[str]
-    wording: Wording | None
+    passes: Sequence[str] = ()
+    reader: Stage | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    workers: int = 16
+    cache: Path | None = None
+    only_cached: bool = False
+    plugins: Sequence[str] = ()
+    wording: Wording | None = None
     console: Console = field(default_factory=lambda: Console(stderr=True))
 
     def __call__(self, say: Callable[[str], None]) -> int:

@@ -4,7 +4,7 @@ or ruled out."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
@@ -222,10 +222,7 @@ def _claims_by_comparison(
     for match in pattern.finditer(text):
         before, than = text[: match.start()], _THAN.match(text[match.end() :])
         if than and not tagged_letters(before) and not NEGATED.search(before):
-            yield from (
-                Claim(Weight.DESCRIBED, letter, against=True)
-                for letter in than[1] + letters[-1] * equal
-            )
+            yield from _ruled_out(than[1] + letters[-1] * equal)
 
 
 def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) -> Iterator[Claim]:
@@ -233,8 +230,7 @@ def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) 
     for match in pattern.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):
-            subjects = [letter for letter in tagged_letters(joined[0]) if letter in letters]
-            yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in subjects)
+            yield from _ruled_out(filter(letters.__contains__, tagged_letters(joined[0])))
         if (
             (than := _THAN.match(text[match.end() :]))
             and than[1] in letters
@@ -242,6 +238,8 @@ def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) 
         ):
             yield Claim(Weight.DESCRIBED, than[1])
         if claim and claim.letter and claim.letter in letters and not claim.against:
-            yield Claim(Weight.DESCRIBED, claim.letter, against=True)
-            if equal:
-                yield Claim(Weight.DESCRIBED, letters[-1], against=True)
+            yield from _ruled_out(claim.letter + letters[-1] * equal)
+
+
+def _ruled_out(letters: Iterable[str]) -> Iterator[Claim]:
+    return (Claim(Weight.DESCRIBED, letter, against=True) for letter in letters)

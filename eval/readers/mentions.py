@@ -62,7 +62,7 @@ _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
 _LABEL, _ARTICLE = re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"), re.compile(r"^(?:the|an?)\s+(?=\w\w)")
 _ONE_OF_A_KIND = re.compile(
-    "|".join(each.pattern for each in (_ORDINAL_CHOICE, _DIGITS, _PREDICATE, _LABEL))
+    "|".join(kind.pattern for kind in (_ORDINAL_CHOICE, _DIGITS, _PREDICATE, _LABEL))
 )
 _NUMERALS, _ALIKE = {*NUMBERS, *NUMBERS.values()}, ("about the same", "the same", "same", "equal")
 _SPECIAL = {"", "yes", "no", "left", "right", *_NUMERALS, *_ALIKE}

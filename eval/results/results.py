@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import StringIO
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from string import ascii_uppercase
@@ -269,24 +270,22 @@ class Results:
         for an unknown contestant or task, and where the two have no task in common.
         """
         pairs, theirs = list[tuple[Arm, Arm]](), self._arms_of(after, task)
-        for arm in self._arms_of(before, task):
-            for other in theirs:
-                mine, rival = arm[1], other[1]
-                # in runs of other data a task of this name is the same
-                alike = (mine.task, mine.point.task) == (rival.task, rival.point.task)
-                if alike or mine.point.task_id == rival.point.task_id:
-                    pairs.append((arm, other))
+        for arm, rival in product(self._arms_of(before, task), theirs):
+            mine, against = arm[1], rival[1]
+            # in runs of other data a task of this name is the same
+            alike = (mine.task, mine.point.task) == (against.task, against.point.task)
+            if alike or mine.point.task_id == against.point.task_id:
+                pairs.append((arm, rival))
         if not pairs:
             named = f" named {task!r}" if task else ""
             raise RunError(f"{before!r} and {after!r} have no task in common{named}")
         hits: tuple[dict[tuple[int, str], float], ...] = {}, {}
-        clusters = {}
+        clusters = dict[tuple[int, str], str]()
         for number, pair in enumerate(pairs):
             for side, (_, scores) in zip(hits, pair, strict=True):
                 for name, first in scores.firsts.items():
                     side[number, name] = float(first.verdict is Verdict.RIGHT)
-            for name, cluster in pair[0][1].clusters.items():
-                clusters[number, name] = cluster
+            clusters |= {(number, name): group for name, group in pair[0][1].clusters.items()}
         values = Values.of({"before": hits[0], "after": hits[1]}, clusters)
         compared = values.pair("after", "before")
         if compared is None:

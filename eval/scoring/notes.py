@@ -52,8 +52,8 @@ def notes(run: RunScores) -> list[str]:
             if part.startswith("warning: "):
                 warnings.add((scores.task, f"{part} ({scores.task})"))
     prices = price_lines(scores.point for scores in run.points)
-    said = [sentence for _, sentence in sorted(warnings)]
-    return [*said, *_compared(run), *prices, *_left_out(run)]
+    sentences = [sentence for _, sentence in sorted(warnings)]
+    return [*sentences, *_compared(run), *prices, *_left_out(run)]
 
 
 def _compared(run: RunScores) -> Iterator[str]:
@@ -313,8 +313,8 @@ def _found_nothing(arms: Sequence[SentByArm]) -> Iterator[str]:
     tasks = defaultdict[tuple[str, str, str], list[str]](list)
     for (samples, task, reason), names in contestants.items():
         tasks[_listed(names), samples, reason].append(task)
-    for (said, samples, reason), where in tasks.items():
-        yield f"found nothing: {said} on {samples} of {_each(where)}: {reason}"
+    for (arms_alike, samples, reason), where in tasks.items():
+        yield f"found nothing: {arms_alike} on {samples} of {_each(where)}: {reason}"
 
 
 def _samples(same: Sequence[bool]) -> str:

@@ -106,10 +106,8 @@ class Row:
         return self.discordant - self.better
 
 
-SUMMED = (
-    *("n", "n_groups", "right", "wrong", "unreadable", "failed", "tokens_in", "tokens_out"),
-    *("cost", "missing", "hidden"),
-)
+COUNTS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
+SUMMED = (*COUNTS, "tokens_in", "tokens_out", "cost")
 """The columns that are summed over tasks in the rows `macro` and `micro`."""
 COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 """The columns of report.csv."""
@@ -215,8 +213,8 @@ def macro_row(rows: Sequence[Row]) -> Row:
         given = [row.delta for row in mine if row.delta is not None]
         values.append(fmean(row.value or 0.0 for row in mine))
         deltas.append(fmean(given) if len(given) == len(mine) else None)
-    value, known = fmean(values), [delta for delta in deltas if delta is not None]
-    delta = fmean(known) if len(known) == len(deltas) else None
+    value, given = fmean(values), [delta for delta in deltas if delta is not None]
+    delta = fmean(given) if len(given) == len(deltas) else None
     total = replace(total, value=value, delta=delta)
     (first, *more), *others = variants.values()
     if not more and not others:
@@ -331,11 +329,11 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
         n_clusters=paired.clusters,
         detectable=paired.detectable,
     )
-    value, other = mine[0].value, theirs[0].value
-    if len(pairs) > 1 or row.excluded or value is None or other is None:
+    value, against = mine[0].value, theirs[0].value
+    if len(pairs) > 1 or row.excluded or value is None or against is None:
         return row
     # a metric that is not the mean of its units has no such interval
-    return replace(row, delta=value - other, delta_low=None, delta_high=None, detectable=None)
+    return replace(row, delta=value - against, delta_low=None, delta_high=None, detectable=None)
 
 
 def correct_p_values(rows: Sequence[Row]) -> list[Row]:
