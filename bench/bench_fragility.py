@@ -6,6 +6,7 @@ fixed seeds.
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,7 +37,8 @@ def draw_study(
         shares = np.where(turned, 0.0 if one_way else 1 - ease, ease)
         drawn[f"style {number}"] = (random.random((draws, n)) < shares).T.astype(float).tolist()
     clusters = {f"s{i}": f"picture {i // size}" for i in range(n)}
-    return Fragility.of_draws("model", "task", drawn, clusters, resamples)
+    study = Fragility.of_draws("model", "task", drawn, clusters)
+    return replace(study, resamples=resamples)
 
 
 def ratios(times: int) -> Iterator[str]:

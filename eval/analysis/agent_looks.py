@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean
+from typing import NamedTuple
 
 from looktwice.eval.display.table import once
 from looktwice.eval.display.text_tables import Column, names, percent, some, text
@@ -127,10 +128,10 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
         usage = Reply.from_dict(call["reply"]).usage if call.get("reply") else None
         tokens.append(usage.tokens_in + usage.tokens_out if usage else 0)
     first_tokens = sum(tokens[: 1 + next(iter(asked.values()), len(tokens))])
-    known = (v if v in (Verdict.RIGHT, Verdict.WRONG) else None for v in (*verdicts, final.verdict))
+    read = (v if v in (Verdict.RIGHT, Verdict.WRONG) else None for v in (*verdicts, final.verdict))
     overlaps = tuple(_overlaps(looks, _targets(record, row)))
     value = final.score.value
-    return AgentRecord(looks, end, tuple(known), value, sum(tokens), first_tokens, overlaps)
+    return AgentRecord(looks, end, tuple(read), value, sum(tokens), first_tokens, overlaps)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -162,21 +163,25 @@ LOOKS: tuple[Column[LookSummary], ...] = (
 )
 
 
-TURNS: tuple[Column[tuple[LookSummary, TurnCount]], ...] = (
-    Column("contestant", lambda line: line[0].contestant, text),
-    Column("task", lambda line: line[0].task, text),
-    Column("turns that looked", lambda line: line[1].turns),
-    Column("n", lambda line: line[1].n),
-    Column("accuracy %", lambda line: line[1].accuracy, percent),
-    Column("tokens\nper sample", lambda line: line[1].tokens, "{:,.0f}".format),
+class TurnLine(NamedTuple):
+    """Accuracy against episode length: an arm with a number of turns with looks."""
+
+    arm: LookSummary
+    turn: TurnCount
+
+
+TURNS: tuple[Column[TurnLine], ...] = (
+    *names("contestant", "task", of="arm"),
+    Column("turns that looked", "turn.turns"),
+    Column("n", "turn.n"),
+    Column("accuracy %", "turn.accuracy", percent),
+    Column("tokens\nper sample", "turn.tokens", "{:,.0f}".format),
 )
 
 
-def turn_counts(run: RunScores) -> Iterator[tuple[LookSummary, TurnCount]]:
-    """Accuracy against episode length: each arm with each number of turns with looks."""
-    for arm in summarize_looks(run):
-        for turn in arm.by_turns:
-            yield arm, turn
+def turn_counts(run: RunScores) -> list[TurnLine]:
+    """Each arm with each number of turns with looks."""
+    return [TurnLine(arm, turn) for arm in summarize_looks(run) for turn in arm.by_turns]
 
 
 def _count_turns(records: Sequence[AgentRecord], turns: int) -> TurnCount:

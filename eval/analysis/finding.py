@@ -53,8 +53,7 @@ class TaskFinding:
     """One task of a run: `rows` by accuracy, the best first.
 
     `task` is "all tasks" of those that the baseline shares with others, where these are several.
-    `baseline` names the baseline and its swept settings; `chance` is the level of guessing in 0..1;
-    `without` names the arm that lacks what is swept, where there is study.
+    `baseline` names the baseline and its swept settings; `chance` is the level of guessing in 0..1.
     """
 
     run: str
@@ -63,7 +62,6 @@ class TaskFinding:
     sentences: tuple[str, ...]
     baseline: str = ""
     chance: float | None = None
-    without: str = ""
 
     @property
     def spread(self) -> float:
@@ -143,10 +141,9 @@ def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
             continue
         study = OneChange(scored, run)
         for task in study.tables:
-            without = task.without.label if task.without else ""
             sentences = tuple(_sentences(study, task))
             name = run.name, task.task
-            tasks.append(TaskFinding(*name, task.rows, sentences, task.name, task.chance, without))
+            tasks.append(TaskFinding(*name, task.rows, sentences, task.name, task.chance))
         if not chosen:
             chosen, evidence = _flips(study, flips, seed)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
@@ -203,8 +200,8 @@ CHANGES: tuple[Column[FoundRow], ...] = (
     Column("change", "label", text),
     Column("% right", "accuracy", share_cell),
     Column("difference", "difference", change_cell),
-    Column("gained", lambda row: row.gained if row.difference else None),
-    Column("lost", lambda row: row.lost if row.difference else None),
+    Column("gained", "difference.better"),
+    Column("lost", "difference.worse"),
     Column("failed", lambda row: row.failed or None),
     Column("sure", lambda row: "yes" if row.sure else None),
 )

@@ -110,7 +110,6 @@ class Fragility:
         task: str,
         draws: Mapping[str, Sequence[Sequence[float]]],
         clusters: Mapping[str, str],
-        resamples: int = RESAMPLES,
     ) -> Fragility:
         """From the values of the draws by variant and sample; `clusters` names the samples, in
         order, and theirs."""
@@ -123,7 +122,7 @@ class Fragility:
         counts = np.array([*map(len, first)], np.float64)
         counts[counts < 2] = np.nan
         repeats = 2 * counts / (counts - 1) * (squares[0] - means[0] ** 2)
-        return cls(contestant, task, values, squares, repeats, resamples)
+        return cls(contestant, task, values, squares, repeats)
 
     @property
     def n(self) -> int:
@@ -287,8 +286,9 @@ def fragilities(run: RunScores) -> list[Fragility]:
     return lines
 
 
-def _no_ratio(line: Fragility) -> str:
-    return f"none, default\nalways {percent(line.means[0])}"
+def _ratio_cell(line: Fragility) -> str:
+    ratio = line.ratio
+    return number_cell(ratio) if ratio else f"none, default\nalways {percent(line.means[0])}"
 
 
 FRAGILITIES: tuple[Column[Fragility], ...] = (
@@ -299,7 +299,7 @@ FRAGILITIES: tuple[Column[Fragility], ...] = (
         "differ from\nthe default",
         lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
     ),
-    Column("R", lambda line: number_cell(line.ratio) if line.ratio else _no_ratio(line)),
+    Column("R", _ratio_cell),
     Column(FLOOR, "floor", "{:.2f}".format),
     Column(ABOVE, "above", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
@@ -309,25 +309,7 @@ FRAGILITIES: tuple[Column[Fragility], ...] = (
 )
 
 
-class _Spread(NamedTuple):
-    """Published accuracies of a model under several styles, in percent."""
-
-    model: str
-    task: str
-    spread: str
-    default: str = ""
-    worst: str = ""
-    best: str = ""
-
-
-PUBLISHED: tuple[Column[_Spread], ...] = (
-    Column("contestant", lambda line: f"{line.model}, published", text),
-    Column("task", "task", text),
-    Column("default %", "default"),
-    Column("best minus\nworst", "spread"),
-    Column("worst", "worst"),
-    Column("best", "best"),
-)
+PUBLISHED = ("contestant", "task", "default %", "best minus\nworst", "worst", "best")
 
 
 def fragility_table(scored: Table, whole: bool = True) -> TextTable:
@@ -340,28 +322,32 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
     if not whole:
         return own.without(FLOOR, ABOVE, ALIKE)
     spreads = [line for run in scored.scores for line in _published_spreads(read_published(run))]
-    return own.above(table(PUBLISHED, spreads)).without_empty() if own.rows else own
+    return own.above(TextTable(PUBLISHED, spreads)).without_empty() if own.rows else own
 
 
-STYLES: tuple[Column[tuple[Fragility, StyleShift]], ...] = (
-    Column("contestant", lambda line: line[0].contestant, text),
-    Column("task", lambda line: line[0].task, text),
-    Column("style", lambda line: line[1].name, text),
-    Column("accuracy %", lambda line: line[1].accuracy, percent),
-    Column("difference", lambda line: line[1].delta, estimate_cell),
-    Column("wrong\nto right", lambda line: line[1].delta.better),
-    Column("right\nto wrong", lambda line: line[1].delta.worse),
-    Column("p", lambda line: line[1].delta.p, format_p),
-    Column("p\n(Holm)", lambda line: line[1].p_holm, format_p),
-    Column("differs", lambda line: "yes" if line[1].significant else ""),
+class StyleLine(NamedTuple):
+    """What a style and codec changes, of a contestant on a task."""
+
+    of: Fragility
+    shift: StyleShift
+
+
+STYLES: tuple[Column[StyleLine], ...] = (
+    *names("contestant", "task", of="of"),
+    Column("style", "shift.name", text),
+    Column("accuracy %", "shift.accuracy", percent),
+    Column("difference", "shift.delta", estimate_cell),
+    Column("wrong\nto right", "shift.delta.better"),
+    Column("right\nto wrong", "shift.delta.worse"),
+    Column("p", "shift.delta.p", format_p),
+    Column("p\n(Holm)", "shift.p_holm", format_p),
+    Column("differs", lambda line: "yes" if line.shift.significant else ""),
 )
 
 
-def style_shifts(run: RunScores) -> Iterator[tuple[Fragility, StyleShift]]:
+def style_shifts(run: RunScores) -> list[StyleLine]:
     """What each style and codec changes, of each contestant on each task."""
-    for fragility in fragilities(run):
-        for shift in fragility.shifts:
-            yield fragility, shift
+    return [StyleLine(line, shift) for line in fragilities(run) for shift in line.shifts]
 
 
 def read_published(run: RunScores) -> Published:
@@ -375,17 +361,18 @@ def read_published(run: RunScores) -> Published:
     return published
 
 
-def _published_spreads(published: Published) -> Iterator[_Spread]:
-    """A line per task and model, and after those of a task their mean and the largest."""
+def _published_spreads(published: Published) -> Iterator[Sequence[str]]:
+    """A row below PUBLISHED per task and model, and after those of a task their mean and the
+    largest."""
     for task, styles in published.items():
         models = dict.fromkeys(model for accuracies in styles.values() for model in accuracies)
         spreads = list[float]()
         for model in models if not task.endswith(" rank") else ():
-            mine = {style: each[model] for style, each in styles.items() if model in each}
+            mine = {style: values[model] for style, values in styles.items() if model in values}
             worst, best = min(mine, key=mine.__getitem__), max(mine, key=mine.__getitem__)
             default = f"{mine['default']:.1f}" if "default" in mine else ""
             spreads.append(mine[best] - mine[worst])
-            yield _Spread(model, task, f"{spreads[-1]:.1f}", default, worst, best)
+            yield f"{model}, published", task, default, f"{spreads[-1]:.1f}", worst, best
         if len(spreads) > 1:
             mean = f"{fmean(spreads):.1f}\nlargest {max(spreads):.1f}"
-            yield _Spread(f"{len(spreads)} models", task, mean)
+            yield f"{len(spreads)} models, published", task, "", mean, "", ""

@@ -72,7 +72,7 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
     lines, accuracies = list[FactorEffect](), list[Mapping[str, Metric]]()
     for points in by_task.values():
         if arms := _ends_and_factors(points, gap):
-            metrics = _metrics(arms)
+            metrics = _shared_metrics(arms)
             accuracies.append(metrics["accuracy"])
             for name, by_arm in metrics.items():
                 lines += _factors(arms["from"].task, name, [by_arm])
@@ -130,7 +130,7 @@ def _setting(scores: PointScores, place: str) -> object:
     return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
 
 
-def _metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
+def _shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
     """Accuracy and the benchmark's own metrics that are means, by arm; only metrics that every arm
     has."""
     by_name = defaultdict[str, dict[str, Metric]](dict)

@@ -26,10 +26,9 @@ class FoundRow:
     """An arm beside the baseline of its task: `label` says what alone is different.
 
     `accuracy` and `difference`, to the baseline, are shares; None where every answer failed, of
-    which `failure` says why, or where nothing can be compared. `gained` and `lost` count samples;
-    `failed` those that failed, which are wrong in `accuracy` and in no difference;
-    `p_holm` is the p of the difference after Holm's correction.
-    `arm` is the id of its point, empty for all tasks.
+    which `failure` says why, or where nothing can be compared. `failed` counts the samples that
+    failed, which are wrong in `accuracy` and in no difference; `p_holm` is the p of the difference
+    after Holm's correction. `arm` is the id of its point, empty for all tasks.
     """
 
     label: str
@@ -37,8 +36,6 @@ class FoundRow:
     contestant: str
     accuracy: Estimate | None
     difference: Estimate | None = None
-    gained: int = 0
-    lost: int = 0
     p_holm: float | None = None
     sure: bool = False
     is_baseline: bool = False
@@ -163,17 +160,17 @@ class OneChange:
     ) -> Iterator[tuple[PointScores, str]]:
         """The baseline, other contestants at its setting, and arms that one change makes of any of
         these; each with its label."""
-        own = defaultdict[str, list[PointScores]](list)
+        given, own = contestant_changes(base.point), defaultdict[str, list[PointScores]](list)
         for arm in arms:
             own[arm.point.contestant].append(arm)
         for name, mine in own.items():
             is_base = name == base.point.contestant
-            if not is_base:
-                mine = [arm for arm in mine if _is_beside(arm, base)]
+            if not is_base:  # those at the baseline's settings, as far as both have one
+                changed = ((arm, contestant_changes(arm.point).items()) for arm in mine)
+                mine = [arm for arm, own in changed if all(given.get(p, v) == v for p, v in own)]
             first = base if is_base else next(iter(mine), None)
             if first is None or (not is_base and _is_guess(first)):
                 continue
-            given = contestant_changes(base.point)
             added = [place for place in contestant_changes(first.point) if place not in given]
             for arm in mine:
                 changes = self.changes(arm, first)
@@ -224,8 +221,7 @@ class OneChange:
             low, high = scored.low or 0.0, scored.value if scored.high is None else scored.high
             accuracy = Estimate(scored.value, low, high, scored.n, scored.clusters or scored.n)
         is_compared = self.rivals[arm.point.id] is base and accuracy is not None
-        gained, compared = scored.better or 0, scored.compared or 0
-        lost = (scored.discordant or 0) - gained
+        compared = scored.compared or 0
         if is_compared and scored.delta is not None and scored.p is not None:
             difference = Estimate(
                 scored.delta,
@@ -234,22 +230,20 @@ class OneChange:
                 compared,
                 scored.n_clusters or compared,
                 scored.p,
-                gained,
-                lost,
+                scored.better or 0,
+                scored.worse or 0,
                 scored.detectable or 1.0,
                 scored.test,
             )
-        sure = difference is not None and scored.p_holm is not None and scored.p_holm < self.alpha
+        p_holm = scored.p_holm if difference else None
         return FoundRow(
             label,
             scored.point,
             arm.contestant,
             accuracy,
             difference,
-            gained if difference else 0,
-            lost if difference else 0,
-            scored.p_holm if difference else None,
-            sure,
+            p_holm,
+            p_holm is not None and p_holm < self.alpha,
             arm is base and base.point.baseline,
             scored.failure,
             scored.failed or 0,
@@ -275,12 +269,6 @@ def _in_short(name: str, value: str, given: str) -> str:
     if "=" in only:
         return f"{name} {settings}"
     return only if cls.lower().endswith(field) else f"{name} {field} {only}"
-
-
-def _is_beside(arm: PointScores, base: PointScores) -> bool:
-    """Whether an arm of another contestant has the settings of the baseline where both have one."""
-    own, given = contestant_changes(arm.point), contestant_changes(base.point)
-    return all(given[place] == own[place] for place in given.keys() & own.keys())
 
 
 def _is_guess(arm: PointScores) -> bool:

@@ -12,7 +12,7 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, percent, points
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.run_rows import of_another_split, published_names
-from looktwice.eval.statistics.intervals import Estimate, two_shares
+from looktwice.eval.statistics.intervals import two_shares
 
 ROUNDED = 0.0101
 """Percent by which a printed share and k/n may differ: papers round, or cut off."""
@@ -39,8 +39,8 @@ def published_table(scored: Table) -> TextTable:
     given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
     lines = list[tuple[str, str, Mapping[str, str]]]()
     for (name, source), accuracies in published.items():
-        numbers = {task: value for task, value in accuracies.items() if value is not None}
-        lines.append((name, source, {t: f"{float(v):.2f}" for t, v in numbers.items()}))
+        cells = {t: f"{float(v):.2f}" for t, v in accuracies.items() if v is not None}
+        lines.append((name, source, cells))
     names = {arm.contestant for run in scored.scores for arm in run.points}
     here: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in scored.where(slice=""):
@@ -72,10 +72,14 @@ def published_gaps(scored: Table) -> TextTable:
             asked = {task for task in shares if not of_another_split(run, published, task)}
             gaps: dict[str, dict[str, str]] = defaultdict(dict)
             for row in scored.where(slice=""):
-                for task in {*published_names(row)} & asked:
-                    gap = _gap(row, *shares[task]) if row.contestant in names else None
-                    if gap is not None:
-                        gaps[row.contestant][task] = _say_gap(gap)
+                right = (row.value or 0.0) * row.n
+                is_share = row.value is not None and row.n and abs(right - round(right)) < 1e-6
+                shared = {*published_names(row)} & asked if is_share else ()
+                for task in shared if row.contestant in names else ():
+                    gap = two_shares(round(right), row.n, *shares[task])
+                    star = "*" if gap.p < 0.05 else ""
+                    cell = f"{points(gap.value)}{star}\n[{points(gap.low)}, {points(gap.high)}]"
+                    gaps[row.contestant][task] = cell
             lines += [(who, str(name), cells) for who, cells in gaps.items()]
     tasks = list(dict.fromkeys(task for _, _, cells in lines for task in cells))
     shown = [(who, name, *(cells.get(task, "") for task in tasks)) for who, name, cells in lines]
@@ -92,16 +96,3 @@ def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
             k = round(float(value) * n / 100)
             if abs(100 * k / n - float(value)) < ROUNDED:
                 yield str(task), (k, int(n))
-
-
-def _gap(row: Row, k: int, n: int) -> Estimate | None:
-    """The run's share less the published one; none where the run's is no share of its samples."""
-    if row.value is None or not row.n:
-        return None
-    right = row.value * row.n
-    return two_shares(round(right), row.n, k, n) if abs(right - round(right)) < 1e-6 else None
-
-
-def _say_gap(gap: Estimate) -> str:
-    interval = f"[{points(gap.low)}, {points(gap.high)}]"
-    return f"{points(gap.value)}{'*' if gap.p < 0.05 else ''}\n{interval}"

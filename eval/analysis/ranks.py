@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from math import isnan
 from typing import NamedTuple
 
@@ -76,24 +76,20 @@ FLIPS: tuple[Column[Flip], ...] = (
 )
 
 
-def find_flips(run: RunScores) -> Iterator[Flip]:
-    """Who leads under the default, and how often that turns round, of every two contestants, task
-    by task."""
-    tasks: dict[str, list[Fragility]] = defaultdict(list)
-    for fragility in fragilities(run):
-        tasks[fragility.task].append(fragility)
-    for contestants in tasks.values():
-        yield from rank_flips(contestants)
-
-
 def flip_table(scored: Table) -> TextTable:
     """A line for every two contestants of a run on a task."""
-    return table(FLIPS, [flip for run in scored.scores for flip in find_flips(run)])
+    flips = list[Flip]()
+    for run in scored.scores:
+        tasks = defaultdict[str, list[Fragility]](list)
+        for fragility in fragilities(run):
+            tasks[fragility.task].append(fragility)
+        flips += chain.from_iterable(map(rank_flips, tasks.values()))
+    return table(FLIPS, flips)
 
 
 def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
-    """Every two contestants on one task that are not tied under the default, on the samples and
-    variants of both."""
+    """Of every two contestants on one task that are not tied under the default who leads, and how
+    often that turns round, on the samples and variants of both."""
     for leader, rival in combinations(contestants, 2):
         mine, theirs = leader.values, rival.values
         names = [name for name in mine.arms if name in theirs.arms]
@@ -158,8 +154,8 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
             sign = -1 if task.endswith(" rank") else 1  # of ranks the smaller is better
             first = {model: sign * value for model, value in default[1].items()}
             for style, values in styles if len(first) > 2 else ():
-                other = {model: sign * value for model, value in values.items()}
-                yield Moves(whose, task, style, len(first), reordering(first, other))
+                moved = {model: sign * value for model, value in values.items()}
+                yield Moves(whose, task, style, len(first), reordering(first, moved))
 
 
 @dataclass(frozen=True)
@@ -233,13 +229,14 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
         if not shared:
             continue
         start = [side[shared[0]] for side in pair]
-        if len(shared) < 2 and not all(map(_may_have_draws, start)):
+        is_drawn = all(map(_may_have_draws, start))
+        if len(shared) < 2 and not is_drawn:
             continue  # before anything is collected: mostly there is nothing to compare
         clusters = dict[Question, str]()
         for arm in (arm for arms in pair[0].values() for arm in arms):
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
         settings = [[_values(side[setting]) for setting in shared] for side in pair]
-        drawn = [_drawn(arms) if all(map(_may_have_draws, start)) else [] for arms in start]
+        drawn = [_values_by_draw(arms) if is_drawn else [] for arms in start]
         line = OrderLine(first, rival, _Swaps.of(settings, clusters), _Swaps.of(drawn, clusters))
         if line.settings or line.draws:
             yield line
@@ -253,7 +250,7 @@ def _values(arms: Sequence[PointScores]) -> dict[Question, float]:
     return {(arm.point.task_id, n): v for arm in arms for n, v in arm.comparable.items()}
 
 
-def _drawn(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
+def _values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
     """The values of every draw, of the samples that have all of them."""
     values = dict[Question, list[float]]()
     for arm in arms:

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
-import typer
 import yaml
+from typer import Argument, Option, echo
 
 from looktwice.eval.commands.options import (
     NONE,
@@ -27,14 +27,14 @@ from looktwice.eval.commands.options import (
 def analyse(
     words: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="RUN... NAME [KEY=VALUE]...",
             help="Run folders, the name of an analysis, and its settings.",
         ),
     ] = NONE,
-    listed: Annotated[bool, typer.Option("--list", help="List the analyses.")] = False,
+    listed: Annotated[bool, Option("--list", help="List the analyses.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Where a page is written (default: into the run).")
+        Path | None, Option(help="Where a page is written (default: into the run).")
     ] = None,
     reader: Reader = None,
     by: By = NONE,
@@ -194,7 +194,7 @@ def tell_probes(asked: Asked) -> None:
     page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
         raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
-    limit, tell = asked.settings.get("limit"), partial(typer.echo, err=True)
+    limit, tell = asked.settings.get("limit"), partial(echo, err=True)
     if not isinstance(limit, int | None):
         raise RunError(f"limit is a number of questions, found {limit!r}")
     probed = probe_run(asked.run, asked.plugins, share, limit, tell)

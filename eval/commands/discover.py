@@ -1,20 +1,28 @@
-"""The command that looks for the best arm of a sweep, which is a run that chooses what it asks."""
+"""The command that looks for the best arm of a sweep, which is a run that chooses what it asks; its
+winner is tried under other marker styles, written as a study of its own, and told with what it
+costs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from statistics import fmean
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from looktwice.eval.commands.options import (
     NONE,
     Allowed,
     ConfigPath,
+    Limit,
     OnlyCached,
+    OutFolder,
     Overrides,
     Plugins,
     Workers,
+    say,
 )
 from looktwice.eval.commands.studies import run
 
@@ -24,19 +32,15 @@ def discover(
     overrides: Overrides = NONE,
     budget: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="The most answers, of all arms together (default: 30 % of the grid)."
-        ),
+        Option(min=1, help="The most answers, of all arms together (default: 30 % of the grid)."),
     ] = None,
     cost: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
+        Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only this many samples of each task.")
-    ] = None,
+    limit: Limit = None,
     workers: Workers = 16,
-    out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
+    out: OutFolder = Path("runs"),
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
     only_cached: OnlyCached = False,
@@ -58,3 +62,97 @@ def discover(
         budget=cost,
         only_cached=only_cached,
     )
+
+
+def finish_discovery(study: Any, allow: Sequence[str]) -> None:
+    """Write each winner as a study, try it under the styles, and add to the results what it
+    costs."""
+    from looktwice.eval.records.records import RunFolder
+
+    steering, folder = study.steering, RunFolder(study.folder)
+    for number, winner in enumerate(steering.winners):
+        path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
+        parts = _say_styles(study, winner, path, allow), _say_cost(steering, folder, winner)
+        more = "".join(f"; {part}" for part in parts if part)
+        steering.results[number] = replace(winner.result, more=more)
+        say(f"the winner of {winner.arm.task_name} as a study: {path}")
+
+
+def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
+    """Write the arm as a study with every setting written out, beside the study that it comes from
+    (a shipped one: into the working folder), so that paths count from the same place."""
+    import yaml
+
+    from looktwice.pipelines.config.paths import shipped
+    from looktwice.pipelines.config.spec import spec
+    from looktwice.pipelines.disk import write_file
+
+    source = plan.source
+    folder = Path() if source is None or source in shipped().values() else source.parent
+    name = f"{plan.name}-{arm.task_name}-winner" if several else f"{plan.name}-winner"
+    node = {"name": name, "tasks": {arm.task_name: spec(arm.task)}, "seed": arm.seed}
+    if arm.model is not None:
+        node["model"] = spec(arm.model)
+    node |= {
+        "stages": arm.spec["stages"],
+        "read": spec(arm.read),
+        "contestants": {arm.contestant: {}},
+    }
+    changes = ", ".join(f"{place}={value}" for place, value in arm.changes.items())
+    head = f"# What `looktwice discover` found in {plan.name}: {arm.contestant} {changes}".rstrip()
+    path = folder / f"{name}.yaml"
+    write_file(path, f"{head}\n{yaml.safe_dump(node, sort_keys=False, allow_unicode=True)}")
+    return path
+
+
+def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str]) -> str:
+    """Run the winner under the styles on the samples held out, and say which is the worst; nothing
+    where it draws no marks."""
+    from looktwice.eval.adaptive.discovery import Only
+    from looktwice.eval.analysis.fragility import fragilities
+    from looktwice.eval.display.table import score_table
+    from looktwice.eval.display.text_tables import format_p
+    from looktwice.pipelines.config.plan import load_plan
+    from looktwice.pipelines.config.spec import public_path
+
+    slots = [
+        slot
+        for slot, stage in winner.arm.stages.items()
+        if public_path(type(stage)).startswith("prompting.markers.")
+    ]
+    styles = list(study.steering.styles)
+    if not (slots and styles and winner.samples):
+        return ""
+    wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
+    read = [*allow, *map(str, study.plan.files.values())]  # the study was let read them
+    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, read)
+    tried = replace(study, plan=plan, steering=Only(samples=winner.samples), fresh=False)
+    if tried().stopped:
+        return "its styles were not all tried, and the same command goes on"
+    for fragility in fragilities(score_table([tried.folder], plan=plan).scores[0]):
+        worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
+        return (
+            f"under {len(fragility.means)} marker styles, {fragility.n} samples each,"
+            f" {100 * low:.1f} to {100 * high:.1f} % right, worst {worst!r} (p"
+            f" {format_p(fragility.chance.p)} that styles are alike)"
+        )
+    return ""
+
+
+def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
+    """Tokens and money of an answer, of the winner and of the baseline; nothing for what asks no
+    model."""
+    prices = list[str]()
+    for arm in (winner.arm, winner.baseline):
+        rows = folder.samples_of.get(arm.task_id, {})
+        scored = [
+            steering.scorers[arm.id](record, rows[record.sample])
+            for record in folder.last_records()
+            if record.point == arm.id and not record.error
+        ]
+        if not sum(entry.tokens_in for entry in scored):
+            return ""
+        tokens = fmean(entry.tokens_in + entry.tokens_out for entry in scored)
+        costs = [entry.cost for entry in scored if entry.cost is not None]
+        prices.append(f"{tokens:,.0f} tokens" + (f", cost {fmean(costs):.2g}" if costs else ""))
+    return f"{prices[0]} an answer (baseline {prices[1]})"

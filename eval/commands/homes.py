@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from looktwice.eval.commands.completion import complete_config
-from looktwice.eval.commands.options import NONE, Allowed, Overrides, Plugins, Port, Workers, say
+from looktwice.eval.commands.options import (
+    NONE,
+    Allowed,
+    Opened,
+    OutCache,
+    OutFolder,
+    Overrides,
+    Plugins,
+    Port,
+    Workers,
+    announce,
+    say,
+)
 from looktwice.eval.commands.studies import load_study
 
 NO_PATHS: list[Path] = []
-Host = Annotated[str, typer.Option(help="Another address to listen on; needs --token-env.")]
+Host = Annotated[str, Option(help="Another address to listen on; needs --token-env.")]
 TokenVariable = Annotated[
     str,
-    typer.Option(
-        metavar="NAME", help="The environment variable that holds the token clients must send."
-    ),
+    Option(metavar="NAME", help="The environment variable that holds the token clients must send."),
 ]
 
 
 def serve(
     study: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="[STUDY]",
             help="A configuration; or pocket, the small model that comes with looktwice.",
             autocompletion=complete_config,
@@ -34,26 +45,22 @@ def serve(
     overrides: Overrides = NONE,
     tap: Annotated[
         str,
-        typer.Option(
-            metavar="URL", help="No study: send all on to this server as it is, and record it."
-        ),
+        Option(metavar="URL", help="No study: send all on to this server as it is, and record it."),
     ] = "",
     port: Port = 8765,
     host: Host = "",
     token_env: TokenVariable = "",
-    out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
+    out: OutFolder = Path("runs"),
     name: Annotated[
-        str, typer.Option(help="The folder in OUT/serve (default: the study's name, or tap).")
+        str, Option(help="The folder in OUT/serve (default: the study's name, or tap).")
     ] = "",
-    cache: Annotated[
-        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
-    ] = None,
+    cache: OutCache = None,
     show_looks: Annotated[
-        bool, typer.Option("--show-looks", help="Send what was said before the answer along.")
+        bool, Option("--show-looks", help="Send what was said before the answer along.")
     ] = False,
     abstain: Annotated[
         Literal["error", "text"],
-        typer.Option(help="What a client gets where the stages abstain: 422, or a text."),
+        Option(help="What a client gets where the stages abstain: 422, or a text."),
     ] = "error",
     workers: Workers = 64,
     plugin: Plugins = NONE,
@@ -88,7 +95,7 @@ def serve(
 def mcp(
     study: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="[STUDY]",
             help="A study with an agent, whose tools are served.",
             autocompletion=complete_config,
@@ -96,33 +103,29 @@ def mcp(
     ] = "look",
     overrides: Overrides = NONE,
     contestant: Annotated[
-        str, typer.Option(help="Whose tools, where the study's agents have different ones.")
+        str, Option(help="Whose tools, where the study's agents have different ones.")
     ] = "",
     http: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=65535, help="Serve streamable HTTP on this port; 0 takes a free one."
-        ),
+        Option(min=0, max=65535, help="Serve streamable HTTP on this port; 0 takes a free one."),
     ] = None,
     host: Host = "",
     token_env: TokenVariable = "",
     allow: Annotated[
         list[str],
-        typer.Option(
-            "--allow", help="A folder whose images may be read (default: the working folder)."
-        ),
+        Option("--allow", help="A folder whose images may be read (default: the working folder)."),
     ] = NONE,
     out: Annotated[
         Path | None,
-        typer.Option(help="The folder of new images (default: looks in the first of --allow)."),
+        Option(help="The folder of new images (default: looks in the first of --allow)."),
     ] = None,
     placebo: Annotated[
-        list[str], typer.Option(help="This tool, zoom, shows a place off the one asked for.")
+        list[str], Option(help="This tool, zoom, shows a place off the one asked for.")
     ] = NONE,
     random: Annotated[
-        list[str], typer.Option(help="This tool, zoom, shows any place, also that one.")
+        list[str], Option(help="This tool, zoom, shows any place, also that one.")
     ] = NONE,
-    black: Annotated[list[str], typer.Option(help="This tool shows black images.")] = NONE,
+    black: Annotated[list[str], Option(help="This tool shows black images.")] = NONE,
     plugin: Plugins = NONE,
 ) -> None:
     """Serve image tools to any agent client.
@@ -166,18 +169,17 @@ def mcp(
 def studio(
     what: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="[IMAGE ... | RUN SAMPLE | STUDY]",
             help="What to begin with; without it, drop a picture on the page.",
             autocompletion=complete_config,
         ),
     ] = NO_PATHS,
     model: Annotated[
-        list[str],
-        typer.Option(help="Whom it may ask too: a node, {use: pipelines.models.ChatAPI, ...}."),
+        list[str], Option(help="Whom it may ask too: a node, {use: pipelines.models.ChatAPI, ...}.")
     ] = NONE,
     port: Port = 0,
-    opened: Annotated[bool, typer.Option("--open", help="Open a browser.")] = False,
+    opened: Opened = False,
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
 ) -> None:
@@ -188,21 +190,15 @@ def studio(
     """
     import secrets
     import tempfile
-    import webbrowser
 
     from looktwice.eval.page.serving import serve_app
     from looktwice.eval.studio.desk import Desk
     from looktwice.eval.studio.opening import open_draft
     from looktwice.eval.studio.server import StudioServer, make_app
 
-    def announce(address: str) -> None:
-        say(f"open {address} in a browser; Ctrl-C ends it")
-        if opened:
-            webbrowser.open(address)
-
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         desk = Desk(Path(folder).resolve(), plugins=plugin)
         draft = open_draft(desk, what, model, allow)
         server = StudioServer(secrets.token_urlsafe(16), desk, lambda _: draft)
         with suppress(KeyboardInterrupt):  # as announced
-            serve_app(make_app(server), server.token, port, announce, "studio")
+            serve_app(make_app(server), server.token, port, partial(announce, opened), "studio")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
 from looktwice.eval.commands.options import (
     NONE,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def compare(
     logs: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="LOG...",
             help=(
                 "Run folders, inspect_ai's .eval, VLMEvalKit's .xlsx or .tsv, lmms-eval's samples,"
@@ -38,33 +38,33 @@ def compare(
         ),
     ],
     baseline: Annotated[
-        str, typer.Option(help="The contestant, or variant, to compare with (default: first).")
+        str, Option(help="The contestant, or variant, to compare with (default: first).")
     ] = "",
     only: Annotated[
-        list[str], typer.Option(help="Compare only the contestant of this name with the baseline.")
+        list[str], Option(help="Compare only the contestant of this name with the baseline.")
     ] = NONE,
     sent: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--sent",
             help="Compare what was sent, factor by factor: always so of what `serve` recorded.",
         ),
     ] = False,
     ask: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="MODEL",
             help="Ask this model what each difference is worth: a node, a class, or FILE.yaml.",
         ),
     ] = "",
     labels: Annotated[
-        Path | None, typer.Option(help="A log or run that knows the keys of what was sent.")
+        Path | None, Option(help="A log or run that knows the keys of what was sent.")
     ] = None,
     column: Columns = NONE,
     reader: Reader = None,
-    out: Annotated[
-        Path, typer.Option(help="The folder for compare.md, .csv and the items.")
-    ] = Path("compare"),
+    out: Annotated[Path, Option(help="The folder for compare.md, .csv and the items.")] = Path(
+        "compare"
+    ),
     plugin: Plugins = NONE,
     allow: AllowedOfRun = NONE,
 ) -> None:
@@ -131,12 +131,11 @@ def _compare_sent(
 
 def export(
     logs: Annotated[
-        list[Path],
-        typer.Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them."),
+        list[Path], Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them.")
     ],
     to: Annotated[
         str,
-        typer.Option(
+        Option(
             "--to",
             "--as",
             help=(
@@ -146,22 +145,22 @@ def export(
         ),
     ] = "",
     out: Annotated[
-        Path, typer.Option(help="Where to write: a folder; trajectories: FILE.jsonl or .parquet.")
+        Path, Option(help="Where to write: a folder; trajectories: FILE.jsonl or .parquet.")
     ] = Path("export"),
     dataset: Annotated[
-        str, typer.Option(help="eval-results: the benchmark's repository on the hub.")
+        str, Option(help="eval-results: the benchmark's repository on the hub.")
     ] = "",
     only: Annotated[
-        list[str], typer.Option(help="trajectories: keep these verdicts, such as right.")
+        list[str], Option(help="trajectories: keep these verdicts, such as right.")
     ] = NONE,
     contestant: Annotated[
         list[str],
-        typer.Option(
+        Option(
             help="trajectories: those of this contestant (default: all but placebos and failed)."
         ),
     ] = NONE,
     whole: Annotated[
-        bool, typer.Option("--whole", help="trajectories: none with refused calls.")
+        bool, Option("--whole", help="trajectories: none with refused calls.")
     ] = False,
     column: Columns = NONE,
     reader: Reader = None,
@@ -181,13 +180,13 @@ def export(
         merged = merge(logs, out)
         say(merged.said)
         if merged.missing:
-            raise typer.Exit(1)
+            raise Exit(1)
         return
     if to == "trajectories":
         from looktwice.eval.runs.trajectories import write_trajectories
 
         if len(logs) > 1:
-            raise typer.BadParameter("trajectories are written of one run; give one folder")
+            raise BadParameter("trajectories are written of one run; give one folder")
         file = out if out.suffix else out / "trajectories.jsonl"
         lines = write_trajectories(logs[0], file, only, read, whole, plugin, contestant)
     else:
@@ -203,40 +202,36 @@ def export(
 def annotate(
     sources: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="LOG...|SHEET...", help="Runs and logs, or sheets that people filled in."
-        ),
+        Argument(metavar="LOG...|SHEET...", help="Runs and logs, or sheets that people filled in."),
     ],
-    out: Annotated[Path, typer.Option(help="The folder of a new sheet.")] = Path("sheet"),
+    out: Annotated[Path, Option(help="The folder of a new sheet.")] = Path("sheet"),
     ask: Annotated[
         str,
-        typer.Option(
+        Option(
             help="errors: which kind; answers: people answer; replies: they read what a reply says."
         ),
     ] = "errors",
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many items.")] = 60,
-    verdict: Annotated[
-        str, typer.Option(help="errors: draw rows of this verdict, or any.")
-    ] = "wrong",
+    n: Annotated[int, Option("--n", "-n", min=1, help="How many items.")] = 60,
+    verdict: Annotated[str, Option(help="errors: draw rows of this verdict, or any.")] = "wrong",
     by: Annotated[
-        list[str], typer.Option(help="A column that makes strata: contestant, task, answer ...")
+        list[str], Option(help="A column that makes strata: contestant, task, answer ...")
     ] = NONE,
     taxonomy: Annotated[
-        str, typer.Option(help="The categories: a,b,c or a file with one on each line.")
+        str, Option(help="The categories: a,b,c or a file with one on each line.")
     ] = "",
-    seed: Annotated[int, typer.Option(help="The seed of the draw.")] = 0,
+    seed: Annotated[int, Option(help="The seed of the draw.")] = 0,
     exposure: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="TIME",
             help="answers: show pictures for 200ms, say, then a mask; 0ms: until the answer.",
         ),
     ] = "",
     practice: Annotated[
-        int, typer.Option(min=0, help="answers: items of each task first, told right or wrong.")
+        int, Option(min=0, help="answers: items of each task first, told right or wrong.")
     ] = 0,
     judged: Annotated[
-        Path | None, typer.Option(help="replies: the run whose judges are set beside the people.")
+        Path | None, Option(help="replies: the run whose judges are set beside the people.")
     ] = None,
     reader: Reader = None,
     plugin: Plugins = NONE,

@@ -14,37 +14,36 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, BadParameter, Exit, Option, echo, style
 
 from looktwice.eval.commands.completion import complete_config, complete_run, complete_setting
 
 NONE: list[str] = []
 """The default of an option that may be given several times."""
 ConfigPath = Annotated[
-    Path,
-    typer.Argument(metavar="CONFIG", help="A YAML configuration.", autocompletion=complete_config),
+    Path, Argument(metavar="CONFIG", help="A YAML configuration.", autocompletion=complete_config)
 ]
 Overrides = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         metavar="[KEY=VALUE]...",
         help="Settings by dotted path, such as task.n=8.",
         autocompletion=complete_setting,
     ),
 ]
 Plugins = Annotated[
-    list[str], typer.Option("--plugin", help="A package or .py file whose classes `use:` may name.")
+    list[str], Option("--plugin", help="A package or .py file whose classes `use:` may name.")
 ]
 Allowed = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "--allow",
         help="A folder that the configuration may read, beside its own (also: LOOKTWICE_ALLOW).",
     ),
 ]
 AllowedOfRun = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "--allow",
         help=(
             "A folder that the run's records may read, beside the run's and this (also:"
@@ -53,50 +52,50 @@ AllowedOfRun = Annotated[
     ),
 ]
 OnlyCached = Annotated[
-    bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")
+    bool, Option("--only-cached", help="Use cached replies only; call no model.")
 ]
 Columns = Annotated[
-    list[str],
-    typer.Option("--column", metavar="NAME=COLUMN", help="A table's column, or value=SCORER."),
+    list[str], Option("--column", metavar="NAME=COLUMN", help="A table's column, or value=SCORER.")
 ]
 RunPath = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder.", autocompletion=complete_run)
+    Path, Argument(metavar="RUN", help="A run folder.", autocompletion=complete_run)
 ]
 Runs = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Run folders.", autocompletion=complete_run)
+    list[Path], Argument(metavar="RUN...", help="Run folders.", autocompletion=complete_run)
 ]
-Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
+Reader = Annotated[str | None, Option("--reader", help="Read the replies with this reader.")]
 CacheOfRun = Annotated[
-    Path | None, typer.Option("--cache", help="The cache of the run (default: beside the run).")
+    Path | None, Option("--cache", help="The cache of the run (default: beside the run).")
 ]
-Port = Annotated[
-    int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
+Limit = Annotated[int | None, Option(min=1, help="Only this many samples of each task.")]
+OutFolder = Annotated[Path, Option(help="The folder that holds all runs.")]
+OutCache = Annotated[
+    Path | None, Option(help="The folder of the reply cache (default: OUT/.cache).")
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Worker threads.")]
+Opened = Annotated[bool, Option("--open", help="Open a browser.")]
+Port = Annotated[int, Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")]
+Workers = Annotated[int, Option(min=1, help="Worker threads.")]
 Judged = Annotated[
-    str,
-    typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first)."),
+    str, Option("--judge", help="The judge whose verdicts count, or none (default: the first).")
 ]
 AllArms = Annotated[
-    bool, typer.Option("--all", help="Also show the arms of earlier plans in the same folder.")
+    bool, Option("--all", help="Also show the arms of earlier plans in the same folder.")
 ]
 By = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "--by",
         help="Also report each value of this meta field or measurement; size,things crosses two.",
     ),
 ]
 Only = Annotated[
     Path | None,
-    typer.Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it."),
+    Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it."),
 ]
 
 TableKind = Annotated[
     Literal["short", "full"],
-    typer.Option(
-        "--table", help="short: what was found, in 20 lines; full: every arm, mean and effect."
-    ),
+    Option("--table", help="short: what was found, in 20 lines; full: every arm, mean and effect."),
 ]
 
 
@@ -195,9 +194,7 @@ def parse_columns(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, _, column = text.partition("=")
         if not (name and column):
-            raise typer.BadParameter(
-                f"--column {text}: expected NAME=COLUMN, such as sample=question_id"
-            )
+            raise BadParameter(f"--column {text}: expected NAME=COLUMN, such as sample=question_id")
         columns[name] = column
     return columns
 
@@ -211,8 +208,17 @@ def say(text: object, fault: bool = False) -> None:
     if stream.isatty():
         lines = "\n".join(map(_fold, lines.splitlines()))
         if fault and "NO_COLOR" not in os.environ:
-            lines = typer.style(lines, fg="red")
-    typer.echo(lines, err=fault)
+            lines = style(lines, fg="red")
+    echo(lines, err=fault)
+
+
+def announce(opened: bool, address: str) -> None:
+    """Say where a page is served, and open it in a browser, if that is wanted."""
+    import webbrowser
+
+    say(f"open {address} in a browser; Ctrl-C ends it")
+    if opened:
+        webbrowser.open(address)
 
 
 def _fold(line: str) -> str:
@@ -263,7 +269,7 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
         if not message:
             raise
     say(message, fault=True)
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
 def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
 from looktwice.eval.commands.completion import complete_run
 from looktwice.eval.commands.options import (
@@ -20,6 +20,8 @@ from looktwice.eval.commands.options import (
     Judged,
     Only,
     OnlyCached,
+    Opened,
+    OutCache,
     Overrides,
     Plugins,
     Port,
@@ -28,6 +30,7 @@ from looktwice.eval.commands.options import (
     Runs,
     TableKind,
     Workers,
+    announce,
     build_reader,
     parse_columns,
     print_table,
@@ -41,7 +44,7 @@ NO_RUNS: list[Path] = []
 def score(
     runs: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="RUN...|FILE...",
             help="Run folders; or recorded replies, in any format that `compare` reads.",
             autocompletion=complete_run,
@@ -56,13 +59,13 @@ def score(
     only: Only = None,
     table: TableKind = "short",
     column: Columns = NONE,
-    key: Annotated[Path | None, typer.Option(help="Files: a JSON file of answers by idx.")] = None,
+    key: Annotated[Path | None, Option(help="Files: a JSON file of answers by idx.")] = None,
     disagreements: Annotated[
-        Path | None, typer.Option(help="Files: write where reader and label differ, with --reader.")
+        Path | None, Option(help="Files: write where reader and label differ, with --reader.")
     ] = None,
     export: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help=(
                 "Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}:"
                 " a file each."
@@ -75,7 +78,7 @@ def score(
     logs = [run for run in runs if (any(run.glob("*.jsonl")) if run.is_dir() else run.suffix)]
     logs = [log for log in logs if not (log / "points.yaml").exists()]
     if columns and not logs:
-        raise typer.BadParameter(
+        raise BadParameter(
             "--column names columns of recorded replies, and these are runs; `compare` takes it for"
             " the fields of a run's questions"
         )
@@ -108,25 +111,24 @@ def _score(
 def judge(
     run: RunPath,
     overrides: Overrides = NONE,
-    model: Annotated[str, typer.Option("--model", help="The judge: a name under `models:`.")] = "",
+    model: Annotated[str, Option("--model", help="The judge: a name under `models:`.")] = "",
     config: Annotated[
-        Path | None, typer.Option(help="The configuration with `models:` (default: the run's).")
+        Path | None, Option(help="The configuration with `models:` (default: the run's).")
     ] = None,
     only: Annotated[
-        list[str],
-        typer.Option("--pass", help="vid, cot, unreadable (default: all three), every, steps."),
+        list[str], Option("--pass", help="vid, cot, unreadable (default: all three), every, steps.")
     ] = NONE,
     prompt: Annotated[
         Path | None,
-        typer.Option(help="Words for the pass: a file with {question}, {choices}, {reply} ..."),
+        Option(help="Words for the pass: a file with {question}, {choices}, {reply} ..."),
     ] = None,
     column: Annotated[
-        list[str], typer.Option(help="cot, steps: clues=, truth= or steps=COLUMN of the data.")
+        list[str], Option(help="cot, steps: clues=, truth= or steps=COLUMN of the data.")
     ] = NONE,
     reader: Reader = None,
     workers: Workers = 16,
     cache: Annotated[
-        Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")
+        Path | None, Option(help="The folder of the reply cache (default: beside the run).")
     ] = None,
     only_cached: OnlyCached = False,
     plugin: Plugins = NONE,
@@ -151,21 +153,21 @@ def judge(
         failed = judging(say)
     except KeyboardInterrupt:
         say("stopped; the judgements so far are kept, and the same command continues")
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     if failed:
         replies = counted(failed, "reply", "replies")
         say(f"{replies} could not be judged; the same command asks again")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def report(
     runs: Runs,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write (default: the first run's folder).")
+        Path | None, Option(help="Where to write (default: the first run's folder).")
     ] = None,
     paper: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--paper",
             help="Figures (SVG, PDF), table.tex, records.parquet instead, into RUN/paper.",
         ),
@@ -208,7 +210,7 @@ def _write_paper(scored: Any, out: Path) -> None:
             say(f"figure: {path}")
     except RunError as exc:
         say(str(exc))
-        raise typer.Exit(1) from None
+        raise Exit(1) from None
 
 
 def _images(scored: Any, plugins: list[str]) -> Any:
@@ -224,14 +226,14 @@ def _images(scored: Any, plugins: list[str]) -> Any:
 def view(
     runs: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="[RUN...]",
             help="Run folders (default: the newest).",
             autocompletion=complete_run,
         ),
     ] = NO_RUNS,
     port: Port = 0,
-    opened: Annotated[bool, typer.Option("--open", help="Open a browser.")] = False,
+    opened: Opened = False,
     reader: Reader = None,
     by: By = NONE,
     judge: Judged = "",
@@ -245,7 +247,6 @@ def view(
     this machine alone, at an address that nobody can guess.
     """
     import tempfile
-    import webbrowser
 
     from looktwice.eval.page.of_runs import RunPage
     from looktwice.eval.page.serving import serve_page
@@ -263,25 +264,21 @@ def view(
     page = RunPage(scored.scores, _images(scored, plugin))
     html = "".join(html_page(scored, page, served=True))
 
-    def announce(address: str) -> None:
-        say(f"open {address} in a browser; Ctrl-C ends it")
-        if opened:
-            webbrowser.open(address)
-
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         studio = studio_of_page(Path(folder).resolve(), page, plugin)
         with suppress(KeyboardInterrupt):  # as announced
-            serve_page(page, html, partial(sample_page, plugins=plugin), port, announce, studio)
+            stages, tell = partial(sample_page, plugins=plugin), partial(announce, opened)
+            serve_page(page, html, stages, port, tell, studio)
 
 
 def show(
     run: RunPath,
-    sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="A sample's id.")] = "",
+    sample: Annotated[str, Argument(metavar="SAMPLE", help="A sample's id.")] = "",
     out: Annotated[
-        Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
+        Path | None, Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
     ] = None,
     arm: Annotated[
-        list[str], typer.Option(help="Only this contestant, or arm by its name in tables.")
+        list[str], Option(help="Only this contestant, or arm by its name in tables.")
     ] = NONE,
     cache: CacheOfRun = None,
     plugin: Plugins = NONE,
@@ -298,17 +295,13 @@ def show(
 
 
 def reply_cache(
-    runs: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The folder that holds all runs.")
-    ] = Path("runs"),
-    cache: Annotated[
-        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
-    ] = None,
+    runs: Annotated[Path, Argument(metavar="OUT", help="The folder that holds all runs.")] = Path(
+        "runs"
+    ),
+    cache: OutCache = None,
     prune: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help="Remove what no record names, oldest first, down to 2GB, say."
-        ),
+        Option(metavar="SIZE", help="Remove what no record names, oldest first, down to 2GB, say."),
     ] = None,
 ) -> None:
     """Say what the reply cache holds, by model, or prune it.
@@ -335,4 +328,4 @@ def replay(
     for line in describe_replay(result):
         say(line)
     if not result.done:
-        raise typer.Exit(1)
+        raise Exit(1)

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
 from looktwice.eval.commands.completion import complete_config, complete_name
 from looktwice.eval.commands.options import (
     NONE,
     Allowed,
     ConfigPath,
+    Limit,
     OnlyCached,
+    OutCache,
+    OutFolder,
     Overrides,
     Plugins,
     TableKind,
@@ -30,17 +33,16 @@ def check(
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write a page per task into this folder: views, words, replies."),
+        Path | None, Option(help="Write a page per task into this folder: views, words, replies.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Count a run of so many samples of each task.")
+        int | None, Option(min=1, help="Count a run of so many samples of each task.")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--all", help="Describe every arm, and open every image of every task.")
+        bool, Option("--all", help="Describe every arm, and open every image of every task.")
     ] = False,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Send each model one request, and say what it cost.")
+        bool, Option("--ask", help="Send each model one request, and say what it cost.")
     ] = False,
 ) -> None:
     """Print all errors, then try one sample of each task.
@@ -78,37 +80,31 @@ def _say_left_out(plan: Any) -> None:
 def run(
     config: ConfigPath,
     overrides: Overrides = NONE,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only this many samples of each task.")
-    ] = None,
+    limit: Limit = None,
     workers: Workers = 16,
-    out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
+    out: OutFolder = Path("runs"),
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
     shard: Annotated[
-        str, typer.Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)
+        str, Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)
     ] = "1/1",
     again: Annotated[
         Literal["failed", "nothing", "all"],
-        typer.Option(help="What an earlier run has that is asked again; all: it is renamed."),
+        Option(help="What an earlier run has that is asked again; all: it is renamed."),
     ] = "failed",
-    cache: Annotated[
-        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
-    ] = None,
+    cache: OutCache = None,
     budget: Annotated[
         float | None,
-        typer.Option(
-            min=0, help="Stop once the run has cost so much, by the `prices` of its models."
-        ),
+        Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models."),
     ] = None,
     max_requests: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many requests.", hidden=True)
+        int | None, Option(min=1, help="Stop after so many requests.", hidden=True)
     ] = None,
     only_cached: OnlyCached = False,
     table: TableKind = "short",
     cache_size: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="SIZE",
             help="Prune the reply cache at the end where it is larger than 20GB, say.",
             hidden=True,
@@ -116,21 +112,17 @@ def run(
     ] = None,
     on: Annotated[
         str,
-        typer.Option(
-            help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.", hidden=True
-        ),
+        Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.", hidden=True),
     ] = "",
     gpus: Annotated[
         float,
-        typer.Option(
+        Option(
             min=0, help="The share of a GPU of each actor that holds networks on Ray.", hidden=True
         ),
     ] = 0.0,
     log: Annotated[
         Literal["words", "json"],
-        typer.Option(
-            help="How progress is told on stderr: in words, or as lines of JSON.", hidden=True
-        ),
+        Option(help="How progress is told on stderr: in words, or as lines of JSON.", hidden=True),
     ] = "words",
 ) -> None:
     """Run a configuration and write its report.
@@ -143,7 +135,7 @@ def run(
 
     from looktwice.eval.adaptive.choose import make_steering
     from looktwice.eval.adaptive.discovery import Discovery
-    from looktwice.eval.commands.winner import finish_discovery
+    from looktwice.eval.commands.discover import finish_discovery
     from looktwice.eval.page.early import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
@@ -152,7 +144,7 @@ def run(
     plan = load_study(config, overrides, plugin, allow)
     number, _, shards = shard.partition("/")
     if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
-        raise typer.BadParameter(f"--shard {shard}: expected i/n with 1 <= i <= n, such as 2/8")
+        raise BadParameter(f"--shard {shard}: expected i/n with 1 <= i <= n, such as 2/8")
     part = int(number), int(shards)
     options = RunOptions(workers, limit, part, again == "nothing", budget, max_requests)
     most = parse_size(cache_size) if cache_size else None
@@ -185,7 +177,7 @@ def run(
     for line in keep_within(cache or out / ".cache", out, most):
         say(line)
     if outcome.why or outcome.failed or outcome.stopped:
-        raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
+        raise Exit(130 if outcome.stopped and not outcome.why else 1)
 
 
 def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:
@@ -212,14 +204,12 @@ def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:
 def allow(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="A study, a run folder, or a folder of questions."),
+        Argument(metavar="[PATH]", help="A study, a run folder, or a folder of questions."),
     ] = None,
     overrides: Overrides = NONE,
     plugin: Plugins = NONE,
-    listed: Annotated[bool, typer.Option("--list", help="List what is allowed.")] = False,
-    forgotten: Annotated[
-        bool, typer.Option("--forget", help="Take back what was allowed.")
-    ] = False,
+    listed: Annotated[bool, Option("--list", help="List what is allowed.")] = False,
+    forgotten: Annotated[bool, Option("--forget", help="Take back what was allowed.")] = False,
 ) -> None:
     """Let a study that you trust read the paths it names.
 
@@ -286,10 +276,8 @@ def _allow(path: Path, overrides: Sequence[str], plugins: Sequence[str]) -> None
 def make(
     config: ConfigPath,
     overrides: Overrides = NONE,
-    out: Annotated[Path, typer.Option(help="The folder of the new question sets.")] = Path("made"),
-    split: Annotated[
-        str, typer.Option(help="The split, which begins the questions' names.")
-    ] = "val",
+    out: Annotated[Path, Option(help="The folder of the new question sets.")] = Path("made"),
+    split: Annotated[str, Option(help="The split, which begins the questions' names.")] = "val",
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
 ) -> None:
@@ -306,7 +294,7 @@ def make(
 def list_names(
     kind: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="[KIND]",
             help=(
                 "stages, specialists, tools, tasks, readers, models or configs; or a class, such as"
@@ -332,13 +320,11 @@ def list_names(
 def init(
     config: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="[CONFIG]", help="A shipped configuration.", autocompletion=complete_config
         ),
     ] = "study",
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write (default: CONFIG.yaml).")
-    ] = None,
+    out: Annotated[Path | None, Option(help="The file to write (default: CONFIG.yaml).")] = None,
 ) -> None:
     """Write a commented study to begin with.
 

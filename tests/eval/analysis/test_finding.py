@@ -90,11 +90,13 @@ def test_a_main_effect(study: Study) -> None:
         "Of 2 variants 2 are surely worse: unmarked -75, radius 9 -50 points.",
     )
     assert labels(finding) == ["plain", "radius 9", "unmarked"]
-    assert [facts(row, "gained lost sure is_baseline") for row in finding.rows] == [
-        (0, 0, False, True),
-        (0, 20, True, False),
-        (0, 30, True, False),
+    assert [facts(row, "sure is_baseline") for row in finding.rows] == [
+        (False, True),
+        (True, False),
+        (True, False),
     ]
+    differences = [row.difference for row in finding.rows]
+    assert [gap and facts(gap, "better worse") for gap in differences] == [None, (0, 20), (0, 30)]
     assert len(finding.flips) == 4
     assert all(
         (flip.before, flip.after, flip.is_gained) == ("A", "B", False) for flip in finding.flips
@@ -197,7 +199,8 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
         ("shape", ["plain", "other"]),
         ("size", ["alone"]),
     ]
-    assert facts(finding.rows[1], "arm change lost sure") == ("", -0.25, 20, True)
+    assert facts(finding.rows[1], "arm change sure") == ("", -0.25, True)
+    assert facts(finding.rows[1].difference, "better worse") == (0, 20)
     assert finding.evidence.startswith("4 of the 20 samples of color that other loses")
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
 
