@@ -181,7 +181,7 @@ def test_moving_files_inside_their_rooms_orphans_no_run_and_no_paid_reply(tmp_pa
         )
         for path in MOVED:
             move_file(tree, path)
-        run(tree, run_it, f"{run_it} --fresh")
+        run(tree, run_it, f"{run_it} --again=all")
         assert server.stats["requests"] == 4
     earlier, fresh = sorted(
         (tree / "out").glob("study*"), key=lambda folder: folder.name == "study"

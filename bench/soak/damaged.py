@@ -137,7 +137,7 @@ def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
             reading = [["score", run], ["report", run], ["show", run, "s0"], ["replay", run]]
             commands += [
                 *reading,
-                ["trajectories", run, "--out", runs / "t.jsonl"],
+                ["export", run, "--to", "trajectories", "--out", runs / "t.jsonl"],
                 ["run", config, "--out", runs],
             ]
         ends = looktwice_each(commands, server.url)

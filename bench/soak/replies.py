@@ -242,7 +242,7 @@ def read_again(run: Path, name: str, url: str) -> Iterator[Finding]:
         ["report", run],
         ["show", run, "s0"],
         ["replay", run],
-        ["trajectories", run, "--out", run / "t.jsonl"],
+        ["export", run, "--to", "trajectories", "--out", run / "t.jsonl"],
     ]
     for words, ended in zip(commands, looktwice_each(commands, url, seconds=60), strict=True):
         figure = f"exit {ended.code}, {ended.seconds:.1f} s"

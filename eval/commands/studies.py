@@ -135,7 +135,7 @@ def run(
 
     from looktwice.eval.adaptive.choose import make_steering
     from looktwice.eval.adaptive.discovery import Discovery
-    from looktwice.eval.commands.discover import finish_discovery
+    from looktwice.eval.commands.winner import finish_discovery
     from looktwice.eval.page.early import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
@@ -199,6 +199,43 @@ def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:
         most = 8 * isinstance(steering, Discovery)
         print_text_table(race_table(steering.results, most), "the race", NOTE)
         say(f"race: {races}")
+
+
+def discover(
+    config: ConfigPath,
+    overrides: Overrides = NONE,
+    budget: Annotated[
+        int | None,
+        Option(min=1, help="The most answers, of all arms together (default: 30 % of the grid)."),
+    ] = None,
+    cost: Annotated[
+        float | None,
+        Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
+    ] = None,
+    limit: Limit = None,
+    workers: Workers = 16,
+    out: OutFolder = Path("runs"),
+    plugin: Plugins = NONE,
+    allow: Allowed = NONE,
+    only_cached: OnlyCached = False,
+) -> None:
+    """Find the best arm of a sweep for a part of its answers.
+
+    What wins is confirmed on samples that did not choose it, tried under other marker styles, and
+    written as a study. The same command goes on where it was stopped.
+    """
+    chosen = ["choose.by=discovery", *([f"choose.budget={budget}"] if budget else [])]
+    run(
+        config,
+        [*overrides, *chosen],
+        limit,
+        workers,
+        out,
+        plugin,
+        allow,
+        budget=cost,
+        only_cached=only_cached,
+    )
 
 
 def allow(

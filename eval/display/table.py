@@ -86,19 +86,19 @@ class FragmentNode(TypedDict, total=False):
     tasks: dict[str, ChosenNode] | None
 
 
-Found = TypeVar("Found")
+Measured = TypeVar("Measured")
 
 
-def once(measure: Callable[[RunScores], Found]) -> Callable[[RunScores], Found]:
+def once(measure: Callable[[RunScores], Measured]) -> Callable[[RunScores], Measured]:
     """A measure of a run that several tables show: it is made once, and kept with the run's
     scores."""
 
     @wraps(measure)
-    def kept(run: RunScores) -> Found:
+    def kept(run: RunScores) -> Measured:
         place, memory = f"_{measure.__module__}.{measure.__qualname__}", vars(run)
         if place not in memory:
             memory[place] = measure(run)
-        value: Found = memory[place]
+        value: Measured = memory[place]
         return value
 
     return kept
@@ -189,11 +189,7 @@ class Table:
             yield [f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells]
 
     def __repr__(self) -> str:
-        from rich.console import Console
-
-        console = Console(file=io.StringIO(), width=140)
-        console.print(console_table(self))
-        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+        return str(console_table(self))
 
     def _repr_html_(self) -> str:
         return notebook_table(self.rows).html + "".join(
@@ -243,10 +239,9 @@ def read_subset(path: Path) -> Mapping[str, set[str]]:
         raise RunError(
             f"{path}: no subset ({exc}); give a file such as clean.yaml, which `audit` writes"
         ) from exc
-    tasks = {
-        **(fragment.get("tasks") or {}),
-        **({"task": fragment["task"]} if "task" in fragment else {}),
-    }
+    tasks = {**(fragment.get("tasks") or {})}
+    if "task" in fragment:
+        tasks["task"] = fragment["task"]
     if not tasks:
         raise RunError(
             f"{path} names no task with `subset: {{ids: [...]}}`; `looktwice analyse RUN audit`"

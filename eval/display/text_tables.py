@@ -106,11 +106,7 @@ class TextTable:
     text_columns: int = 1
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(file=StringIO(), width=140)
-        console.print(self.console(""))
-        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+        return str(self.console(""))
 
     def _repr_html_(self) -> str:
         return self.html
@@ -199,6 +195,13 @@ class ConsoleTable:
     blocks: int
     caption: str
     bold: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=StringIO(), width=140)
+        console.print(self)
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """The lines. Rich calls this."""

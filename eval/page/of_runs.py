@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, zip_longest
 from statistics import fmean
@@ -52,17 +52,14 @@ class RunPage:
 
     runs: Sequence[RunScores]
     images: Images | None = None
-    contestants: dict[tuple[int, str], PageContestant] = field(default_factory=dict)
-    tasks: dict[str, PageTask] = field(default_factory=dict)
-    samples: list[PageSample] = field(default_factory=list)
-    answers: dict[tuple[int, int], list[PageAnswer]] = field(default_factory=dict)
-    rows: list[SampleRow] = field(default_factory=list)
-    run_of: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._arms: dict[tuple[int, str], list[tuple[int, PointScores]]] = defaultdict(list)
-        self._numbers: dict[bytes, int] = {}
-        self._worded = set[int]()
+        self.contestants = dict[tuple[int, str], PageContestant]()
+        self.tasks, self.samples = dict[str, PageTask](), list[PageSample]()
+        self.answers = dict[tuple[int, int], list[PageAnswer]]()
+        self.rows, self.run_of = list[SampleRow](), list[int]()
+        self._arms = defaultdict[tuple[int, str], list[tuple[int, PointScores]]](list)
+        self._numbers, self._worded = dict[bytes, int](), set[int]()
         for run, scored in enumerate(self.runs):
             for scores in scored.points:
                 self._add(run, scores)
@@ -130,8 +127,10 @@ class RunPage:
 
     def number_of_contestant(self, run: int, label: str) -> int:
         """The number of a run's contestant by its label in tables."""
-        name = f"{label} ({self.runs[run].name})" if len(self.runs) > 1 else label
-        return list(self.contestants).index((run, name))
+        return list(self.contestants).index((run, self._label(run, label)))
+
+    def _label(self, run: int, label: str) -> str:
+        return f"{label} ({self.runs[run].name})" if len(self.runs) > 1 else label
 
     def number_of(self, scores: PointScores, sample: str) -> int:
         """The number of a sample of an arm."""
@@ -157,11 +156,9 @@ class RunPage:
     def _add(self, run: int, scores: PointScores) -> None:
         """One arm: its contestant, task, samples and answers, each known by what it has in common
         with other arms."""
-        folder, name = self.runs[run].name, scores.contestant
-        if len(self.runs) > 1:
-            name = f"{name} ({folder})"
+        folder, name = self.runs[run].name, self._label(run, scores.contestant)
         present = self.contestants.get((run, name)) or PageContestant(
-            name, folder, False, _made_of(scores)
+            name, folder, facts=_made_of(scores)
         )
         is_base = scores.point.baseline and not scores.older
         if is_base and not any(w.baseline for w in self.contestants.values() if w.run == folder):
@@ -169,9 +166,9 @@ class RunPage:
         self.contestants[run, name] = present
         if scores.task not in self.tasks:
             level = published_people(self.runs[run]).get(scores.point.task)
-            people = None if level is None else level / 100
+            people = level and level / 100
             self.tasks[scores.task] = PageTask(scores.task, _task_facts(scores), people)
-        who = list(self.contestants).index((run, name))
+        who = self.number_of_contestant(run, scores.contestant)
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.recorded_as].append((who, scores))
         for row in scores.samples.values():

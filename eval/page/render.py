@@ -28,9 +28,9 @@ WORDS = {"question", "choices", "reply", "served_by", "parts"}
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
-def render_page(data: PageData, *, served: bool = False, **context: Any) -> str:
+def render_page(data: PageData, **context: Any) -> str:
     """The page as HTML; the arguments are those of `page_pieces`."""
-    return "".join(page_pieces(data, served=served, **context))
+    return "".join(page_pieces(data, **context))
 
 
 def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iterator[str]:
@@ -108,7 +108,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
         "grids": [vars(grid) for grid in data.grids],
         "thumbnails": {n: data.thumbnails[n] for n in _in_evidence(data) if n in data.thumbnails},
-        "texts": (text for known in (texts,) for text in known.masked),
+        "texts": (text for whole in (texts,) for text in whole.masked),
     }
 
 

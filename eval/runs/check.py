@@ -134,7 +134,7 @@ class TriedPlan:
             place = f"contestants.{trial.arm.contestant}.stages"
             if trial.error and not any(call.reply for call in trial.calls):
                 slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
-                sample = f"sample {trial.item.sample.id} of {trial.arm.task_name}"
+                sample = f"sample {shown.id} of {trial.arm.task_name}"
                 yield f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}"
             elif trial.state.silent and not trial.error:
                 yield f"{place}: {say_no_answer(trial.arm.stages)}"
@@ -201,8 +201,8 @@ class TriedPlan:
             yield f"  {warning} ({names[0]}{more})"
 
     def _shown(self, trial: DryRun) -> Shown:
-        arm, system = trial.arm, getattr(trial.arm.model, "system", "")
-        label, _ = self.names[arm.id]
+        arm, (label, _) = trial.arm, self.names[trial.arm.id]
+        system = getattr(arm.model, "system", "")
         return Shown(label, trial.state, trial.error, stages=arm.stages, system=system)
 
     def write_pages(self, out: Path) -> Iterator[str]:
@@ -225,10 +225,8 @@ class TriedPlan:
     def requests(self, detailed: bool) -> Iterator[str]:
         """What a run asks, and of that each contestant; `detailed` in a line for each, and how that
         was counted."""
-        samples = dict[str, int]()
-        for task_id, task in self.tasks.items():
-            size = count_items(task)
-            samples[task_id] = min(size, self.limit or size)
+        sizes = {task_id: count_items(task) for task_id, task in self.tasks.items()}
+        samples = {task_id: min(size, self.limit or size) for task_id, size in sizes.items()}
         whole = count_requests(self.trials, samples)
         if not whole.requests:
             yield "a run asks no model"
@@ -327,14 +325,13 @@ class TriedPlan:
 
         Arms that sent something of their own for the first sample are tried on no further one.
         """
-        records = {trial.arm.id: [_dry_record(trial)] for trial in self.trials}
-        arms = {arm.id: arm for arm in self.plan.points}
-        sent = Counter((arms[name].task_id, first.request) for name, (first,) in records.items())
-        doubtful: dict[str, list[Arm]] = defaultdict(list)
-        for name, (first,) in records.items():
-            task_id = arms[name].task_id
-            if sent[task_id, first.request] > 1 or first.kept:
-                doubtful[task_id].append(arms[name])
+        firsts = [(trial.arm, _dry_record(trial)) for trial in self.trials]
+        records = {arm.id: [first] for arm, first in firsts}
+        sent = Counter((arm.task_id, first.request) for arm, first in firsts)
+        doubtful = defaultdict[str, list[Arm]](list)
+        for arm, first in firsts:
+            if sent[arm.task_id, first.request] > 1 or first.kept:
+                doubtful[arm.task_id].append(arm)
         begun = time.monotonic()
         for task_id, alike in doubtful.items():
             for item in islice(checked_items(self.tasks[task_id]), 1, TRIED):
@@ -350,9 +347,8 @@ class TriedPlan:
             made_up = slots[min(asking, default=0) :]
             requests = {record.sample: record.request for record in records[row.id]}
             kept = {record.sample: record.kept for record in records[row.id]}
-            against = rival.id if rival else ""
-            names = self.names[row.id]
-            sent_by_arm.append(SentByArm(row, *names, requests, kept, against, made_up))
+            asked, against = (*self.names[row.id], requests, kept), rival.id if rival else ""
+            sent_by_arm.append(SentByArm(row, *asked, against, made_up))
         if warnings := say_unchanged(sent_by_arm):
             most = max(map(len, records.values()))
             yield f"of the first {counted(most, 'sample')} of each task at most, which were tried:"
@@ -431,9 +427,9 @@ def _mark_fault(sample: Sample) -> str:
 def _open(item: Item) -> tuple[int, list[str]]:
     """How many images a sample has, those of its choices included, why some cannot be decoded, and
     a wrong key."""
-    shown = (*item.sample.images, *item.sample.choices)
-    images = [image for image in shown if isinstance(image, Picture)]
-    wrong = say_key_fault(item.answer, len(item.sample.choices)), _mark_fault(item.sample)
+    sample = item.sample
+    images = [i for i in (*sample.images, *sample.choices) if isinstance(i, Picture)]
+    wrong = say_key_fault(item.answer, len(sample.choices)), _mark_fault(sample)
     faults = list(filter(None, wrong))
     for image in images:
         try:

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,19 @@ from looktwice.pipelines.models.limits import SERVERS, Ration
 from looktwice.pipelines.models.wrappers import EndpointWatch, Metered, UsageCount, wrap
 from looktwice.pipelines.sample import Item
 
+LIBRARIES = (
+    "looktwice fpng numpy opencv-python-headless pillow scikit-image torch kornia transformers"
+)
 LARGEST = 1_000_000  # bytes; data say themselves which they are
 
 
 def describe_plugin(name: str) -> dict[str, str]:
     """A plugin as run.yaml holds it: what `--plugin` takes to load it again, and the sha256 of a
     single file."""
-    file = getattr(sys.modules.get(name), "__file__", None) or name
-    if Path(file).name == "__init__.py" or not Path(file).is_file():
+    file = Path(getattr(sys.modules.get(name), "__file__", None) or name)
+    if file.name == "__init__.py" or not file.is_file():
         return {"name": name, "path": name, "sha": ""}
-    return {
-        "name": name,
-        "path": str(file),
-        "sha": hashlib.sha256(Path(file).read_bytes()).hexdigest(),
-    }
+    return {"name": name, "path": str(file), "sha": hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
 def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
@@ -64,12 +63,11 @@ def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterato
 def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
     """The sha256 of each file of up to a megabyte, such as a text of a prompt, by the place where
     it is named."""
-    small = (
-        (place, file)
+    return {
+        place: hashlib.sha256(file.read_bytes()).hexdigest()
         for place, file in files.items()
         if file.is_file() and file.stat().st_size <= LARGEST
-    )
-    return {place: hashlib.sha256(file.read_bytes()).hexdigest() for place, file in small}
+    }
 
 
 class DataDigest:
@@ -110,18 +108,8 @@ def shard_of(identifier: str, shards: int) -> int:
 @cache
 def installed_versions() -> Mapping[str, str]:
     """Of Python, looktwice and the libraries that decide what is computed."""
-    libraries = [
-        "fpng",
-        "numpy",
-        "opencv-python-headless",
-        "pillow",
-        "scikit-image",
-        "torch",
-        "kornia",
-        "transformers",
-    ]
     versions = {"python": platform.python_version()}
-    for name in ("looktwice", *libraries):
+    for name in LIBRARIES.split():
         # another build of the same library, or a tree that is not installed
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
@@ -141,15 +129,12 @@ class RunModels:
     only_cached: bool = False
     ration: Ration = field(default_factory=Ration)
     say: Callable[[str], None] = lambda sentence: None
-    queues: list[BatchQueue] = field(default_factory=list)
-    models: list[Any] = field(default_factory=list)
-    meters: list[tuple[Any, Metered]] = field(default_factory=list)
-    cached: int = 0
 
     def __post_init__(self) -> None:
-        self.watches: defaultdict[str, EndpointWatch] = defaultdict(
-            lambda: EndpointWatch(self.progress.give_up)
-        )
+        self.queues, self.models = list[BatchQueue](), list[Any]()
+        self.meters, self.cached = list[tuple[Any, Metered]](), 0
+        watch = partial(EndpointWatch, self.progress.give_up)
+        self.watches = defaultdict[str, EndpointWatch](watch)
 
     def wrap(self, model: Any) -> Any:
         """The model that the stages ask. Raises RunError for a bad URL or a missing key,
@@ -258,11 +243,10 @@ class Ledger:
 
     path: Path
     models: RunModels
-    before: float = 0.0
-    dearest: dict[str, float] = field(default_factory=dict)
-    written: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
+        self.before, self.dearest = 0.0, dict[str, float]()
+        self.written = time.monotonic()
         with suppress(OSError, ValueError, IndexError):
             cost, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
             self.before = float(cost.split()[0])

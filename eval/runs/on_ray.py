@@ -210,9 +210,9 @@ def work_through(
         return
     for plugin in job.plugins:
         load_plugin(plugin)
-    found: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
+    outbox: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
     with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_roots(job.roots):
-        sink = Sink(Blobs(Path(folder) / "blobs"), found)
+        sink = Sink(Blobs(Path(folder) / "blobs"), outbox)
         run = Run(
             ray.cloudpickle.loads(job.plan),
             Path(folder),
@@ -232,16 +232,16 @@ def work_through(
             try:
                 with use_result_store(Path(job.cache) / "findings"):
                     run.predict_into(sink, done)
-                found.put(GaveUp(run.progress.why) if run.progress.why else None)
+                outbox.put(GaveUp(run.progress.why) if run.progress.why else None)
             except BaseException as exc:
-                found.put(exc)
+                outbox.put(exc)
 
         run.wrap = wrap
         run_elsewhere(Hosts(ray, hosts) if hosts else None)
         for target in (work, partial(_listen, ask, drain)):
             threading.Thread(target=target, daemon=True).start()
         try:
-            while (sent := found.get()) is not None:
+            while (sent := outbox.get()) is not None:
                 if isinstance(sent, BaseException):
                     raise sent
                 yield sent
@@ -264,13 +264,13 @@ class Sink:
     blobs."""
 
     blobs: Blobs
-    found: queue.Queue[Any]
+    outbox: queue.Queue[Any]
     sent: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def sample(self, row: SampleRow) -> None:
         """A line of samples.jsonl."""
-        self.found.put(Sent(row))
+        self.outbox.put(Sent(row))
 
     def record(self, record: Record) -> Record:
         """Sent by `send`, once it is known to which sample it belongs."""
@@ -281,7 +281,7 @@ class Sink:
         named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
         with self.lock:  # a record comes behind the one with which its pictures are sent
             new, self.sent = named - self.sent, self.sent | named
-            self.found.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
+            self.outbox.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
 
 
 def _ray_module() -> Any:

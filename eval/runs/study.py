@@ -217,8 +217,7 @@ class Study:
         if not slowest or not (shares := clock.shares()):
             return
         if self.json_lines:
-            names = ("seconds", "sample", "contestant")
-            slow = [dict(zip(names, line, strict=True)) for line in slowest]
+            slow = [{"seconds": s, "sample": i, "contestant": name} for s, i, name in slowest]
             times = {"event": "times", "seconds": dict(clock.seconds), "slowest": slow}
             print_json(self.console, times)
             return
@@ -331,12 +330,12 @@ def evaluate(
         )
     options = RunOptions(workers=workers, limit=limit)
     arms: dict[str, Arm] = {}
-    for task_name, one in tasks.items():
+    for task_name, asked in tasks.items():
         for number, (name, given) in enumerate(pipelines.items()):
             for changes, stages in _swept(given, sweep):
                 used = model if any(map(asks_model, stages.values())) else None
-                asked = one, used, stages, reader or Robust(), draws, seed
-                arm = with_id(Arm(name, changes, task_name, *asked, number == 0, "", ""))
+                made_of = asked, used, stages, reader or Robust(), draws, seed
+                arm = with_id(Arm(name, changes, task_name, *made_of, number == 0, "", ""))
                 if twin := arms.get(arm.id):
                     raise RunError(
                         f"{name!r} on {task_name!r} is the same as {twin.contestant!r} on"

@@ -77,7 +77,6 @@ def none_of(stage: Stage) -> NoModel:
     )
 
 
-@dataclass(eq=False)
 class Progress:
     """How far a run is, and what ends it.
 
@@ -87,15 +86,12 @@ class Progress:
     stopped the run, and `again` says that what waited for a batch is asked again.
     """
 
-    stop: threading.Event = field(default_factory=threading.Event)
-    drain: threading.Event = field(default_factory=threading.Event)
-    counts: Counter[str] = field(default_factory=Counter)
-    errors: list[BaseException] = field(default_factory=list)
-    held: list[tuple[FailureRow, Callable[[], None]]] = field(default_factory=list)
-    recorded: set[Key] = field(default_factory=set)
-    why: str = ""
-    again: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self) -> None:
+        self.stop, self.drain = threading.Event(), threading.Event()
+        self.counts, self.errors = Counter[str](), list[BaseException]()
+        self.held = list[tuple[FailureRow, Callable[[], None]]]()
+        self.recorded, self.why, self.again = set[Key](), "", False
+        self.lock = threading.Lock()
 
     def give_up(self, why: str) -> None:
         """Stop because an endpoint cannot be asked: no request starts any more; the first reason

@@ -98,14 +98,16 @@ def test_replies_from_a_cache_cost_nothing_and_uncounted_ones_keep_no_budget(
     with chat_server() as server:
         config = priced(tmp_path, server.url, n=8)
         said("run", config, "--out", tmp_path)
-        assert "(8 new" in said("run", config, "--out", tmp_path, "--fresh", "--budget", EACH / 2)
+        assert "(8 new" in said(
+            "run", config, "--out", tmp_path, "--again=all", "--budget", EACH / 2
+        )
         assert server.stats["requests"] == 8
         told = "--budget: tiny has no prices; give it `prices: {in: "
         assert told in run_study(tmp_path / "new", server.url, "--budget", "1", code=2)
         assert server.stats["requests"] == 8
     with chat_server(None, "--no-usage") as server:
         config = priced(tmp_path, server.url, n=20)
-        words = ("--fresh", "--budget", "1", "--workers", WORKERS)
+        words = ("--again=all", "--budget", "1", "--workers", WORKERS)
         output = said("run", config, "--out", tmp_path / "uncounted", *words, code=1)
         assert "counts no tokens" in output and "use --max-requests" in output
         assert server.stats["requests"] <= 2 * WORKERS
@@ -137,7 +139,7 @@ def test_the_cost_stands_in_every_table(tmp_path: Path) -> None:
         lines = [line for line in config.read_text().splitlines() if not line.startswith("model:")]
         config.write_text("\n".join(lines) + BOTH % {"url": server.url})
         first = said("run", config, "--out", tmp_path, "--table", "full")
-        again = said("run", config, "--out", tmp_path, "--fresh", "--table", "full")
+        again = said("run", config, "--out", tmp_path, "--again=all", "--table", "full")
     # replies from the cache are not paid again
     assert "| cost 0.00" in first and "| cost" not in again
     for output in (first, again):

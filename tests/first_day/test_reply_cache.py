@@ -46,7 +46,7 @@ def test_replies_are_counted_by_model_and_only_those_without_a_record_go(tmp_pat
         pruned = looktwice("cache", tmp_path, "--prune", "0").output
         assert "removed 6 replies" in pruned and "6 replies left" in pruned and "huge" not in pruned
         asked = server.stats["requests"]
-        again = looktwice("run", config, "--out", tmp_path, "name=kept", "--fresh")
+        again = looktwice("run", config, "--out", tmp_path, "name=kept", "--again=all")
         assert "(6 new" in again.output and server.stats["requests"] == asked
 
 

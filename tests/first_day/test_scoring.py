@@ -149,12 +149,13 @@ def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
     assert "changed since" not in looktwice(*RUN)
 
 
-@pytest.mark.parametrize("command", ["score", "report", "replies", "trajectories"])
+@pytest.mark.parametrize("command", ["score", "report", "export"])
 def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_without(
     folder: Path, command: str
 ) -> None:
     looktwice(*RUN)
-    words = (command, "runs/own", *(("--out", "t.jsonl") if command == "trajectories" else ()))
+    to = ("--to", "trajectories", "--out", "t.jsonl") if command == "export" else ()
+    words = (command, "runs/own", *to)
     without = looktwice(*words, code=2)
     assert "its reader mine.LastLetter is a class of the plugin" in without
     assert f"looktwice score runs/own --plugin {folder / 'mine.py'}`" in without

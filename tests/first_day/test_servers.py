@@ -126,7 +126,7 @@ def fleet(*servers: ChatServer) -> str:
 def test_two_servers_of_one_model_name_are_asked_apart(tmp_path: Path) -> None:
     with chat_server() as one, chat_server() as two:
         for server in (one, two, one):
-            output = run_study(tmp_path, one.url, "--fresh", f"model.url={server.url}")
+            output = run_study(tmp_path, one.url, "--again=all", f"model.url={server.url}")
             assert "came from the cache" not in output
         assert (one.stats["requests"], two.stats["requests"]) == (4, 4)
         sweep = f"sweep={{model.url: ['{one.url}', '{two.url}']}}"
@@ -152,7 +152,7 @@ def test_models_of_two_servers_side_by_side_are_not_the_same(tmp_path: Path) -> 
 def test_a_name_makes_a_fleet_one_model_and_says_whose_replies_they_are(tmp_path: Path) -> None:
     with chat_server() as one, chat_server() as two:
         for server in (one, two):
-            words = ("--fresh", "model.name=fleet", f"model.url={server.url}")
+            words = ("--again=all", "model.name=fleet", f"model.url={server.url}")
             output = run_study(tmp_path, one.url, *words)
         assert (one.stats["requests"], two.stats["requests"]) == (4, 0)
         here, there = (server.url.removeprefix("http://") for server in (two, one))
@@ -223,7 +223,7 @@ def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
         assert "0 failed" in output and one.stats["requests"] == 4
         assert f"{two.url} could not always be asked, so the other server was" in output
         one.kill()
-        words = ("--fresh", fleet(one, two), "model.temperature=1")
+        words = ("--again=all", fleet(one, two), "model.temperature=1")
         output = run_study(tmp_path, one.url, *words, code=1)
     assert "stopped: http://" in output and "cannot be reached" in output and "0 new" in output
 

@@ -114,7 +114,7 @@ def test_no_command_obeys_what_a_file_or_server_says(study: Path, tmp_path: Path
             "show": call("show", run, f"q1{EVIL}"),
             "show another": call("show", run, EVIL),
             "replay": call("replay", run),
-            "trajectories": call("trajectories", run, "--out", tmp_path / "t.jsonl"),
+            "export": call("export", run, "--to", "trajectories", "--out", tmp_path / "t.jsonl"),
             "fault": call("check", study, f"stages.ask.{EVIL}=1"),
         }
     assert {name: obeyed(result.output) for name, result in printed.items()} == dict.fromkeys(
@@ -143,8 +143,8 @@ def test_control_characters_are_shown(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("trajectories", "RUN", "--out"),
-        ("replies", "RUN", "--export"),
+        ("export", "RUN", "--to", "trajectories", "--out"),
+        ("score", "RUN", "--export"),
         ("show", "RUN", "0", "--out"),
     ],
 )

@@ -146,7 +146,7 @@ def test_other_weights_in_the_same_folder_are_another_model(
         assert ended.exit_code == 0 and " 0 failed" in ended.output, ended.output
         return len(Store(tmp_path / ".cache"))
 
-    assert [asked(), asked("--fresh")] == [4, 4]
+    assert [asked(), asked("--again=all")] == [4, 4]
     assert list((tmp_path / "home/looktwice/digests").iterdir())
     import torch
     from safetensors.torch import load_file, save_file
@@ -154,7 +154,7 @@ def test_other_weights_in_the_same_folder_are_another_model(
     (file,) = place.glob("*.safetensors")
     other = {name: tensor + torch.ones_like(tensor) for name, tensor in load_file(file).items()}
     save_file(other, file, {"format": "pt"})
-    assert [asked("--fresh"), asked()] == [8, 8]
+    assert [asked("--again=all"), asked()] == [8, 8]
     with (place / "tokenizer_config.json").open("a") as config_file:
         config_file.write("\n")
     assert asked() == 12, "another processor, in a run that was there"

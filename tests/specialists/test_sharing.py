@@ -116,9 +116,9 @@ def test_a_detector_behind_three_arms_runs_once_a_picture_also_across_commands(
     plugin = ("--plugin", "counted_looks.py")
     run(*plugin)
     assert looks() == 3
-    run("--fresh", *plugin)
+    run("--again=all", *plugin)
     assert looks() == 3
-    run("--fresh", "contestants.zoom.stages.zoom.detector.wide=20", *plugin)
+    run("--again=all", "contestants.zoom.stages.zoom.detector.wide=20", *plugin)
     assert looks() == 6
 
 
@@ -139,7 +139,7 @@ def test_a_cascade_behind_three_arms_looks_once_at_each_picture(
     monkeypatch.setattr(FaceCascade, "_faces", faces)
     run()
     assert len(asked) == 3
-    run("--fresh")
+    run("--again=all")
     assert len(asked) == 3
 
 

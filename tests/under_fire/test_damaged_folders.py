@@ -53,8 +53,8 @@ def again(run: Path) -> list[object]:
 def commands(run: Path, url: str) -> Iterator[list[object]]:
     """Every command that reads a run folder."""
     yield from (["score", run], ["report", run], ["show", run, SAMPLE], ["replay", run], again(run))
-    yield ["trajectories", run, "--out", run / "out.jsonl"]
-    yield ["merge", run, "--out", run.parent / "merged"]
+    yield ["export", run, "--to", "trajectories", "--out", run / "out.jsonl"]
+    yield ["export", run, "--to", "run", "--out", run.parent / "merged"]
     judge = f"models.judge={{use: pipelines.models.ChatAPI, model: j, url: '{url}'}}"
     yield ["judge", run, judge, "--model", "judge"]
 
@@ -208,7 +208,7 @@ def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(run: Path) -> N
         text = text.replace(sha, blobs.put(json.dumps(message).encode()))
     (run / "records.jsonl").write_text(text)
     ends(0, "show", run, SAMPLE)
-    ends(2, "trajectories", run, "--out", run / "out.jsonl")
+    ends(2, "export", run, "--to", "trajectories", "--out", run / "out.jsonl")
 
 
 # ---- edited by hand: `replay` notices what it can compare, and says what it cannot

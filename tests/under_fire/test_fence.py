@@ -84,7 +84,11 @@ FILES: dict[str, dict[str, Any]] = {
 }
 
 
-WORDS = {"show": ["q0"], "trajectories": ["--out", "out.jsonl"], "judge": ["--model", "m"]}
+WORDS = {
+    "show": ["q0"],
+    "export": ["--to", "trajectories", "--out", "out.jsonl"],
+    "judge": ["--model", "m"],
+}
 
 
 def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
@@ -95,7 +99,7 @@ def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
         (run / "points.yaml").write_text(points)
         change(run, **json.loads(json.dumps(parts).replace("PRIVATE", private)))
         texts = []
-        for command in ("show", "replay", "score", "report", "trajectories", "replies", "judge"):
+        for command in ("show", "replay", "score", "report", "export", "judge"):
             result = looktwice(command, run, *WORDS.get(command, ()))
             assert result.exception is None or isinstance(result.exception, SystemExit), (
                 result.output

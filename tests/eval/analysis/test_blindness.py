@@ -91,7 +91,7 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
     assert audit.beyond_chance("no-image") == pytest.approx(0.25, abs=0.05)
     page = audit_page(run, found)
     assert "items need no image" in page and "## Letters" in page
-    told = CliRunner().invoke(app, ["audit", str(run.folder.path)])
+    told = CliRunner().invoke(app, ["analyse", str(run.folder.path), "audit"])
     assert told.exit_code == 0 and f"{len(listed)} of {N} items need no image" in told.output
     kept = yaml.safe_load((run.folder.path / "clean.yaml").read_text())["tasks"]["task"]["subset"][
         "ids"
@@ -169,7 +169,7 @@ def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
     scored = score_run(RunFolder(tmp_path / "run"))
     found = audits(scored)
     assert needs_no_image(found) == [] and audit_page(scored, found).endswith("none\n")
-    told = CliRunner().invoke(app, ["audit", str(tmp_path / "run")])
+    told = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
     words = " ".join(told.output.split())
     assert "no question can be shown to need no image with 6 draws" in words
     assert "in 100% of the others the model keeps to one wrong choice" in words
@@ -249,7 +249,7 @@ def test_a_file_that_is_no_subset(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "clean.yaml").write_text(text)
     with pytest.raises(RunError, match=said):
         score_table(tmp_path / "run", only=tmp_path / "clean.yaml")
-    lacking = CliRunner().invoke(app, ["audit", str(tmp_path / "run")])
+    lacking = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
     assert lacking.exit_code == 2 and "has seen; run blindness" in lacking.output
 
 

@@ -80,7 +80,7 @@ def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     words = ("need the pixels", "IoU", "Seed, model, sizes and budgets are the same.")
     assert all(said in page for said in words)
     assert replay(run.folder.path).done
-    told = CliRunner().invoke(app, ["certify", str(run.folder.path)])
+    told = CliRunner().invoke(app, ["analyse", str(run.folder.path), "certify"])
     assert told.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
 
 
@@ -146,30 +146,15 @@ def test_roles_by_other_names_and_what_is_missing(tmp_path: Path) -> None:
     for name, given in (("glance", "ABBB"), ("full", "AAAB"), ("dark", "ABBB")):
         run.answers(run.point(name, "depth"), given)
     run.write()
-    command = CliRunner()
-    lacking = command.invoke(app, ["certify", str(tmp_path / "run")])
+    command, certify = CliRunner(), ["analyse", str(tmp_path / "run"), "certify"]
+    lacking = command.invoke(app, certify)
     assert lacking.exit_code == 2 and "has glance, full, dark" in lacking.output
-    told = command.invoke(
-        app, ["certify", str(tmp_path / "run"), "--role", "without=glance", "--role", "black=dark"]
-    )
+    roles = ["role.without=glance", "role.black=dark"]
+    told = command.invoke(app, [*certify, *roles])
     assert told.exit_code == 0 and "need the pixels" in told.output
-    assert (
-        command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "grey=dark"]).exit_code
-        == 2
-    )
-    taken = command.invoke(
-        app,
-        [
-            "certify",
-            str(tmp_path / "run"),
-            "--role",
-            "without=glance",
-            "--role",
-            "black=dark",
-            "--out",
-            str(tmp_path / "run" / "records.jsonl"),
-        ],
-    )
+    assert command.invoke(app, [*certify, "role.grey=dark"]).exit_code == 2
+    records = str(tmp_path / "run" / "records.jsonl")
+    taken = command.invoke(app, [*certify, *roles, "--out", records])
     assert taken.exit_code == 2 and "name another file" in taken.output
 
 

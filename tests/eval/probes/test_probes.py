@@ -70,7 +70,7 @@ def states_once(known: dict[str, States], monkeypatch: pytest.MonkeyPatch) -> No
 
 def run_probe(code: int, *words: object) -> str:
     """What the command prints that ends with this code."""
-    result = looktwice("probe", *words)
+    result = looktwice("analyse", words[0], "probe", *words[1:])
     assert result.exit_code == code, result.output
     return result.output
 
@@ -299,7 +299,7 @@ def test_the_command_writes_a_page(run: Path, tmp_path: Path) -> None:
     page = (run / "probes.md").read_text(encoding="utf-8")
     assert page.count("| tower ") == 6 and page.count("last token |") == 5
     run_probe(2, run, "--out", run / "records.jsonl")
-    assert "of 59 held-out" not in run_probe(0, run, "--limit", 80, "--out", tmp_path / "other.md")
+    assert "of 59 held-out" not in run_probe(0, run, "limit=80", "--out", tmp_path / "other.md")
     assert (tmp_path / "other.md").exists()
 
 

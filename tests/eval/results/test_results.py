@@ -130,7 +130,9 @@ def test_the_table_of_a_paper(tmp_path: Path) -> None:
 def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("one", "two"):
-        done = CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / name)])
+        done = CliRunner().invoke(
+            app, ["report", str(run), "--paper", "--out", str(tmp_path / name)]
+        )
         assert done.exit_code == 0, done.output
     one, two = tmp_path / "one/figures", tmp_path / "two/figures"
     figures = sorted(path.name for path in one.iterdir())
@@ -143,7 +145,9 @@ def test_without_matplotlib_the_command_says_what_to_install(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    result = CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        app, ["report", str(run), "--paper", "--out", str(tmp_path / "out")]
+    )
     assert result.exit_code == 1
     assert "pip install 'looktwice[figures]'" in result.output
     assert (tmp_path / "out/table.tex").exists()

@@ -14,7 +14,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from looktwice.eval.cli import COMMANDS, OLD, app, renew
+from looktwice.eval.cli import COMMANDS, app
 from looktwice.eval.commands.completion import (
     complete_config,
     complete_name,
@@ -101,10 +101,11 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
 
 
 def test_shards_are_merged_and_one_that_is_missing_is_said(study: Path) -> None:
+    whole = "--to", "run", "--out", "whole"
     looktwice("run", study, "--shard", "1/2", "--out", "one")
-    assert "missing: 2/2" in looktwice("merge", "one/study", "--out", "whole", code=1)
+    assert "missing: 2/2" in looktwice("export", "one/study", *whole, code=1)
     looktwice("run", study, "--shard", "2/2", "--out", "two")
-    merged = looktwice("merge", "one/study", "two/study", "--out", "whole")
+    merged = looktwice("export", "one/study", "two/study", *whole)
     assert "18 records of 2 shards" in merged and "missing" not in merged
     assert len(RunFolder(Path("whole")).records()) == 18
     assert "6" in looktwice("score", "whole")
@@ -213,40 +214,11 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
         assert words in checked
 
 
-@pytest.mark.parametrize(
-    ("typed", "today"),
-    [
-        ("race s.yaml --level 0.1", "run s.yaml choose.level=0.1 choose.by=race"),
-        (
-            "staircase s.yaml --along=size --width 2 n=1",
-            "run s.yaml thresholds.along=size choose.width=2 n=1 choose.by=staircase",
-        ),
-        ("fragility s.yaml", "run s.yaml sweep=null each=null fragility.slot=mark"),
-        ("fragility s.yaml --slot dot", "run s.yaml fragility.slot=dot sweep=null each=null"),
-        ("thresholds r --along size --log", "analyse r along=size scale=log thresholds"),
-        ("certify r --role full=a --out o", "analyse r role.full=a --out o certify"),
-        ("audit r --any", "analyse r rule=any audit"),
-        ("probe r --held-out 0.5", "analyse r held_out=0.5 probe"),
-        ("paper r --out p", "report r --out p --paper"),
-        ("replies f.jsonl --key k", "score f.jsonl --key k"),
-        ("trajectories r --out t.jsonl", "export r --out t.jsonl --to trajectories"),
-        ("merge a b --out c", "export a b --out c --to run"),
-        ("run s.yaml --fresh --limit 3", "run s.yaml --again=all --limit 3"),
-        ("run s.yaml --keep-failed", "run s.yaml --again=nothing"),
-        ("score r --by size", "score r --by size"),
-    ],
-)
-def test_former_commands_are_those_of_today(typed: str, today: str) -> None:
-    assert " ".join(renew(typed.split())) == today
-
-
-def test_the_commands_are_listed_and_former_ones_still_answer() -> None:
+def test_the_commands_are_listed_and_one_that_is_meant_is_told() -> None:
     listed = looktwice("--help")
     assert sum(map(len, COMMANDS.values())) == 21
     assert all(f"\n{group}:" in listed for group in COMMANDS)
-    assert not any(f"\n  {name} " in listed for name in OLD)
-    said = "`looktwice merge` has become `looktwice export nowhere --out x --to run`"
-    assert said in looktwice("merge", "nowhere", "--out", "x", code=2)
+    assert "there is no command 'exprot'; did you mean 'export'?" in looktwice("exprot", code=2)
 
 
 def test_view_takes_the_newest_run_and_opens_a_browser(

@@ -1,6 +1,5 @@
-"""The command that looks for the best arm of a sweep, which is a run that chooses what it asks; its
-winner is tried under other marker styles, written as a study of its own, and told with what it
-costs."""
+"""What is done with the winner of a search: it is tried under other marker styles, written as a
+study of its own, and told with what it costs."""
 
 from __future__ import annotations
 
@@ -8,60 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Option
-
-from looktwice.eval.commands.options import (
-    NONE,
-    Allowed,
-    ConfigPath,
-    Limit,
-    OnlyCached,
-    OutFolder,
-    Overrides,
-    Plugins,
-    Workers,
-    say,
-)
-from looktwice.eval.commands.studies import run
-
-
-def discover(
-    config: ConfigPath,
-    overrides: Overrides = NONE,
-    budget: Annotated[
-        int | None,
-        Option(min=1, help="The most answers, of all arms together (default: 30 % of the grid)."),
-    ] = None,
-    cost: Annotated[
-        float | None,
-        Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
-    ] = None,
-    limit: Limit = None,
-    workers: Workers = 16,
-    out: OutFolder = Path("runs"),
-    plugin: Plugins = NONE,
-    allow: Allowed = NONE,
-    only_cached: OnlyCached = False,
-) -> None:
-    """Find the best arm of a sweep for a part of its answers.
-
-    What wins is confirmed on samples that did not choose it, tried under other marker styles, and
-    written as a study. The same command goes on where it was stopped.
-    """
-    chosen = ["choose.by=discovery", *([f"choose.budget={budget}"] if budget else [])]
-    run(
-        config,
-        [*overrides, *chosen],
-        limit,
-        workers,
-        out,
-        plugin,
-        allow,
-        budget=cost,
-        only_cached=only_cached,
-    )
+from looktwice.eval.commands.options import say
 
 
 def finish_discovery(study: Any, allow: Sequence[str]) -> None:
