@@ -12,6 +12,12 @@ def counted(number: int, noun: str, many: str = "") -> str:
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are: "a, b and 4 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def count_alike(turns: Sequence[str], earlier: Sequence[str]) -> int:
     """With how many of the earlier turns these begin."""
     pairs = zip(turns, earlier, strict=False)

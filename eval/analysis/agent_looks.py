@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
@@ -92,7 +92,7 @@ class LookSummary:
     tokens: float
     tokens_per_gain: float | None
     compared_with: str
-    by_turns: tuple[TurnCount, ...] = field(default=(), repr=False)
+    by_turns: tuple[TurnCount, ...]
 
 
 @once

@@ -12,7 +12,7 @@ from looktwice.eval.analysis.finding import Finding, TaskFinding
 from looktwice.eval.page.data import PageChange, PageData, PageEvidence, PageFinding
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.pairs import ALL
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import counted, listed
 
 
 def page_evidence(found: Finding, page: RunPage) -> PageEvidence | None:
@@ -57,7 +57,7 @@ def _about(page: RunPage) -> Iterator[str]:
     names = [str(node.get("model") or str(node.get("use")).rpartition(".")[2]) for node in used]
     models = list(dict.fromkeys(names))
     if models:
-        yield ", ".join(models[:3]) + f" and {len(models) - 3} more" * (len(models) > 3)
+        yield listed(models, 3)
     yield counted(sum(map(len, page.answers.values())), "answer")
     facts = [run.folder.facts for run in page.runs]
     if started := str(facts[0].get("started") or ""):

@@ -20,8 +20,10 @@ from looktwice.eval.commands.options import (
     Reader,
     build_reader,
     print_text_table,
+    refuse,
     say,
 )
+from looktwice.pipelines.disk import dump_yaml, write_file
 
 
 def analyse(
@@ -49,7 +51,6 @@ def analyse(
     """
     from looktwice.eval.analysis.analyses import ANALYSES, analysis
     from looktwice.eval.display.table import score_table
-    from looktwice.eval.records.records import RunError
 
     titles = {part.name: part.title for part in ANALYSES}
     titles |= {name: finding.title for name, finding in FINDINGS.items()}
@@ -60,9 +61,9 @@ def analyse(
     runs, names, settings = _parse(words)
     missing = sorted(set(names) - titles.keys())
     if missing and len(words) > 1 and (not runs or len(names) > 1):
-        raise RunError(f"there is no folder {missing[0]}, and no analysis of this name")
+        refuse(f"there is no folder {missing[0]}, and no analysis of this name")
     if not runs or len(names) != 1:
-        raise RunError(
+        refuse(
             f"expected run folders and the name of one analysis, found {' '.join(words)};"
             " `looktwice analyse --list` names them"
         )
@@ -70,7 +71,7 @@ def analyse(
     finding = FINDINGS.get(name) or Finding("", (), partial(tell_tables, analysis(name)))
     if unknown := settings.keys() - set(finding.settings):
         known = ", ".join(finding.settings) or "none"
-        raise RunError(f"{name} has no setting {', '.join(sorted(unknown))}; there are {known}")
+        refuse(f"{name} has no setting {', '.join(sorted(unknown))}; there are {known}")
     scored = score_table(runs, build_reader(reader, plugin), by, judge, plugins=plugin)
     finding.tell(Asked(scored, settings, out or runs[0], plugin))
 
@@ -116,14 +117,11 @@ class Asked(NamedTuple):
 
     def refuse(self, needed: str, advice: str) -> NoReturn:
         """Raises RunError for a run without the arms to compare."""
-        from looktwice.eval.records.records import RunError
 
         names = ", ".join(dict.fromkeys(scores.point.contestant for scores in self.run.points))
         if not any(scores.keyed for scores in self.run.points):
-            raise RunError(
-                f"{self.run.folder.path} has no keys, so nothing in it is right or wrong"
-            )
-        raise RunError(
+            refuse(f"{self.run.folder.path} has no keys, so nothing in it is right or wrong")
+        refuse(
             f"{self.run.folder.path} has no arms to compare: it needs the contestants {needed},"
             f" and has {names}; {advice}"
         )
@@ -143,12 +141,10 @@ def tell_tables(part: Any, asked: Asked) -> None:
 def tell_certificates(asked: Asked) -> None:
     """What a tool contributes, by the arms of tool_contribution, or those that `role` names."""
     from looktwice.eval.analysis.looking.contribution import ARMS, certificate_page, certificates
-    from looktwice.eval.records.records import RunError
-    from looktwice.pipelines.disk import write_file
 
     roles = asked.settings.get("role", {})
     if unknown := set(roles) - set(ARMS):
-        raise RunError(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
+        refuse(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
     certified = certificates(asked.run, roles)
     if not certified:
         controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
@@ -168,7 +164,6 @@ def tell_certificates(asked: Asked) -> None:
 def tell_audit(asked: Asked) -> None:
     """What is answered without the images; `rule: any` lists every item that once was."""
     from looktwice.eval.analysis.looking import blindness
-    from looktwice.pipelines.disk import write_file
 
     run, out = asked.run, asked.out
     audits = blindness.audits(run)
@@ -188,21 +183,19 @@ def tell_probes(asked: Asked) -> None:
     """Where in a model the answer is lost, by linear probes on every layer, tried on the share
     `held_out` of the pictures of at most `limit` questions of each arm."""
     from looktwice.eval.probes.arms import NOTE, probe_page, probe_run, probe_sentences, probe_table
-    from looktwice.eval.records.records import RunError
-    from looktwice.pipelines.disk import write_file
 
     page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
-        raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
+        refuse(f"held_out is a share from 0.1 to 0.9, found {share}")
     limit, tell = asked.settings.get("limit"), partial(echo, err=True)
     if not isinstance(limit, int | None):
-        raise RunError(f"limit is a number of questions, found {limit!r}")
+        refuse(f"limit is a number of questions, found {limit!r}")
     probed = probe_run(asked.run, asked.plugins, share, limit, tell)
     for why in dict.fromkeys(probed.left_out.values()):
         names = "; ".join(name for name, reason in probed.left_out.items() if reason == why)
         say(f"not probed: {names} ({why})")
     if not probed.arms:
-        raise RunError(
+        refuse(
             f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run that"
             " has"
         )
@@ -219,7 +212,6 @@ def tell_thresholds(asked: Asked) -> None:
     from pydantic import TypeAdapter, ValidationError
 
     from looktwice.eval.psychometrics.thresholds import NOTE, Along, say_no_levels, threshold_table
-    from looktwice.eval.records.records import RunError
     from looktwice.pipelines.config.entries import Thresholds
 
     along = asked.settings.get("along")
@@ -228,12 +220,12 @@ def tell_thresholds(asked: Asked) -> None:
     except ValidationError as exc:
         fault = exc.errors()[0]
         place = fault["loc"][0]
-        raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
+        refuse(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}")
     table = threshold_table(asked.scored.scores, Along.of(asked.settings))
     if not table.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
         lacking = say_no_levels((row.meta for row in samples), along)
-        raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
+        refuse(lacking or f"no arm answered a sample that has numbers in {along!r}")
     print_text_table(table, "thresholds", NOTE)
 
 
@@ -243,18 +235,16 @@ def tell_items(asked: Asked) -> None:
     from looktwice.eval.display.printable import csv_text
     from looktwice.eval.display.text_tables import table
     from looktwice.eval.psychometrics import item_response as response
-    from looktwice.eval.records.records import RunError
-    from looktwice.pipelines.disk import dump_yaml, write_file
 
     values = response.item_values(asked.run)
     most = len(values.units)
     n = asked.settings.get("n", -(-most // 10))
     if not isinstance(n, int) or not 1 <= n <= most:
-        raise RunError(f"n is 1 to {most}, the items that all arms answered; found {n!r}")
+        refuse(f"n is 1 to {most}, the items that all arms answered; found {n!r}")
     try:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:
-        raise RunError(f"{asked.run.folder.path}: {exc}") from exc
+        refuse(f"{asked.run.folder.path}: {exc}")
     print_text_table(table(response.COLUMNS, lines), f"totals from {n} items", response.NOTE)
     rows: list[tuple[str, ...]] = [("task", "sample", "difficulty", "error", "right")]
     shares = values.value.mean(axis=0)

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from looktwice.eval.commands.completion import complete_config
 from looktwice.eval.commands.options import (
     NONE,
     Allowed,
@@ -21,6 +20,7 @@ from looktwice.eval.commands.options import (
     Port,
     Workers,
     announce,
+    complete_config,
     say,
 )
 from looktwice.eval.commands.studies import load_study

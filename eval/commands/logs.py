@@ -183,12 +183,13 @@ def export(
             raise Exit(1)
         return
     if to == "trajectories":
-        from looktwice.eval.runs.trajectories import write_trajectories
+        from looktwice.eval.runs.trajectories import trajectories, write_trajectories
 
         if len(logs) > 1:
             raise BadParameter("trajectories are written of one run; give one folder")
         file = out if out.suffix else out / "trajectories.jsonl"
-        lines = write_trajectories(logs[0], file, only, read, whole, plugin, contestant)
+        conversations = trajectories(logs[0], only, read, whole, plugin, contestant)
+        lines = write_trajectories(file, conversations)
     else:
         from looktwice.eval.logs.format import export_logs, read_logs
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Exit, Option
 
-from looktwice.eval.commands.completion import complete_run
 from looktwice.eval.commands.options import (
     NONE,
     AllArms,
@@ -32,8 +31,10 @@ from looktwice.eval.commands.options import (
     Workers,
     announce,
     build_reader,
+    complete_run,
     parse_columns,
     print_table,
+    refuse,
     say,
 )
 from looktwice.pipelines.counted import counted
@@ -250,7 +251,6 @@ def view(
 
     from looktwice.eval.page.of_runs import RunPage
     from looktwice.eval.page.serving import serve_page
-    from looktwice.eval.records.records import RunError
     from looktwice.eval.report import html_page
     from looktwice.eval.runs.show import sample_page
     from looktwice.eval.studio.server import studio_of_page
@@ -258,7 +258,7 @@ def view(
     if not runs:
         records = list(Path("runs").glob("*/records.jsonl"))
         if not records:
-            raise RunError("there is no run in the folder runs; name the folder of one")
+            refuse("there is no run in the folder runs; name the folder of one")
         runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
     scored = _score(runs, reader, by, judge, plugin, all_arms)
     page = RunPage(scored.scores, _images(scored, plugin))

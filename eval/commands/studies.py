@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Exit, Option
 
-from looktwice.eval.commands.completion import complete_config, complete_name
 from looktwice.eval.commands.options import (
     NONE,
     Allowed,
@@ -21,8 +20,11 @@ from looktwice.eval.commands.options import (
     Plugins,
     TableKind,
     Workers,
+    complete_config,
+    complete_name,
     print_table,
     print_text_table,
+    refuse,
     say,
 )
 
@@ -59,15 +61,12 @@ def check(
 def load_study(config: Path, *how: Sequence[str]) -> Any:
     """The plan of a configuration; names the contestants that it leaves out. Raises RunError where
     none is left."""
-    from looktwice.eval.records.records import RunError
     from looktwice.pipelines.config.plan import load_plan
 
     plan = load_plan(config, *how)
     _say_left_out(plan)
     if not plan.points:
-        raise RunError(
-            "no contestant is left to run: get what the lines above name, or set their paths"
-        )
+        refuse("no contestant is left to run: get what the lines above name, or set their paths")
     return plan
 
 
@@ -136,7 +135,7 @@ def run(
     from looktwice.eval.adaptive.choose import make_steering
     from looktwice.eval.adaptive.discovery import Discovery
     from looktwice.eval.commands.winner import finish_discovery
-    from looktwice.eval.page.early import early_thumbnails
+    from looktwice.eval.page.conversations import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
     from looktwice.pipelines.runtime.stores import Blobs

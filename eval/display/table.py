@@ -53,7 +53,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import counted, listed
 from looktwice.pipelines.json_input import OPEN
 from looktwice.pipelines.state import Stage
 
@@ -378,8 +378,7 @@ def _note_lines(shown: Table, rows: Sequence[Row]) -> Iterator[str]:
         if row.failure:
             names[row.failure[:MOST_REASON]].append(f"{contestant_of(row)} on {row.task}")
     for reason, failed in names.items():
-        more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
-        yield f"all failed: {', '.join(failed[:SHOWN])}{more}: {reason}"
+        yield f"all failed: {listed(failed, SHOWN)}: {reason}"
     totals = shown.where(metric="accuracy", task="micro", slice="")
     priced = [row for row in totals if row.cost is not None]
     for row in priced:

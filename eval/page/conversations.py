@@ -1,10 +1,13 @@
 """The words, pictures and times of a run's records, as a page shows them, and the samples' own
-images from the tasks, where their data is still there."""
+images from the tasks, where their data is still there; and thumbnails, made beside a run while the
+process has little else to do: they take most of the time of its page."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -16,7 +19,8 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.prompting.agent.episode import Look, read_looks
 
@@ -24,6 +28,14 @@ THUMBNAIL: tuple[int, int, Literal["WebP"]] = 256, 80, "WebP"
 """The longest side of a thumbnail in pixels, and its quality and kind."""
 
 REASONING = "(reasoning) "  # before what a model thought aloud
+MADE: dict[str, str] = {}
+"""Data URLs of thumbnails by the sha256 of the picture."""
+MOST_PICTURE_CHARACTERS = 9_000_000
+"""The length of a page's words and thumbnails together."""
+
+WINDOW, IDLE = 0.02, 0.3  # seconds that are looked at, and how much of a core is little in them
+LOOK = 1.0  # seconds between looks for new pictures
+
 Sources = Sequence[tuple[PagePicture, Picture]]
 """A sample's own pictures, and their pixels."""
 
@@ -174,3 +186,45 @@ def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Pictur
         return tuple(map(copy, match.images)) if match else ()  # what is read of them is not kept
 
     return images
+
+
+# ---- thumbnails
+
+
+@contextmanager
+def early_thumbnails(blobs: Blobs) -> Iterator[None]:
+    """Inside, thumbnails of what is kept there are made while the process is idle."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_make, args=(blobs, ended), name="looktwice-thumbnails")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _make(blobs: Blobs, ended: threading.Event) -> None:
+    seen, length = set[str](), 0
+    while not ended.wait(LOOK):
+        new = set[str]()
+        with suppress(OSError):  # an earlier run is being moved aside
+            new = blobs.names() - seen
+        for sha in new:
+            while not _is_idle(ended):
+                if ended.is_set():
+                    return
+            seen.add(sha)
+            # a message, or what is being written
+            with suppress(PictureError, OSError, ValueError):
+                MADE[sha] = thumbnail(Picture.encoded(blobs.get(sha)), *THUMBNAIL)
+                length += len(MADE[sha])
+            if length > MOST_PICTURE_CHARACTERS:
+                return
+
+
+def _is_idle(ended: threading.Event) -> bool:
+    cpu, wall = time.process_time(), time.perf_counter()
+    has_ended = ended.wait(WINDOW)
+    spent = time.process_time() - cpu
+    return not has_ended and spent < IDLE * (time.perf_counter() - wall)

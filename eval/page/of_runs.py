@@ -15,7 +15,13 @@ from itertools import chain, islice, zip_longest
 from statistics import fmean
 from typing import Any
 
-from looktwice.eval.page.conversations import THUMBNAIL, Conversations, place_marks
+from looktwice.eval.page.conversations import (
+    MADE,
+    MOST_PICTURE_CHARACTERS,
+    THUMBNAIL,
+    Conversations,
+    place_marks,
+)
 from looktwice.eval.page.data import (
     PageAnswer,
     PageContestant,
@@ -24,7 +30,6 @@ from looktwice.eval.page.data import (
     PageSample,
     PageTask,
 )
-from looktwice.eval.page.early import MADE, MOST_PICTURE_CHARACTERS
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row

@@ -37,40 +37,16 @@ ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
 LINES_AT_ONCE = 64  # whose images are in memory while a Parquet file is written
 
 
-def write_trajectories(
-    run: Path,
-    out: Path,
-    only: Sequence[str] = (),
-    reader: Stage | None = None,
-    whole: bool = False,
-    plugins: Sequence[str] = (),
-    contestants: Sequence[str] = (),
-) -> Iterator[str]:
+def write_trajectories(out: Path, lines: Iterator[Line]) -> Iterator[str]:
     """Write the file, Parquet if its name ends in .parquet, and say how many conversations it has.
 
-    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls.
-    `contestants` are those that are written, by their names with or without their changes; else all
-    but placebos, whose looks show another place or nothing, and those that failed on everything.
-    Raises RunError for a verdict or contestant that there is none of, for another ending, and where
-    nothing is left to write.
+    Raises RunError for another ending, and what the `trajectories` raise.
     """
     refuse_run_file(out)
     if out.suffix not in (".jsonl", ".parquet"):
         raise RunError(f"--out {out}: trajectories are written as .jsonl or .parquet")
-    unknown = [name for name in only if name not in list(Verdict)]
-    if unknown:
-        raise RunError(
-            f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}"
-        )
-    lines = trajectories(run, only, reader, whole, plugins, contestants)
-    first = next(lines, None)
-    if first is None:
-        raise RunError(
-            f"{run} has no such conversation; leave out --only, name a --contestant, or ask with a"
-            " stage that calls a model"
-        )
+    written, images = chain([next(lines)], lines), out.with_name(f"{out.stem}_images")
     out.parent.mkdir(parents=True, exist_ok=True)
-    written, images = chain([first], lines), out.with_name(f"{out.stem}_images")
     if out.suffix == ".parquet":
         yield f"{counted(_write_parquet(written, out), 'conversation')}: {out} (images inside)"
     else:
@@ -87,8 +63,18 @@ def trajectories(
     contestants: Sequence[str] = (),
 ) -> Iterator[Line]:
     """The conversations of a run, one a record, as the answering call has it; `images` are
-    Payloads."""
-    scored = score_run(RunFolder(run), reader, plugins=plugins)
+    Payloads.
+
+    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls.
+    `contestants` are those that are told, by their names with or without their changes; else all
+    but placebos, whose looks show another place or nothing, and those that failed on everything.
+    Raises RunError for a verdict or contestant that there is none of, and where nothing is left.
+    """
+    if unknown := [name for name in only if name not in list(Verdict)]:
+        raise RunError(
+            f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}"
+        )
+    scored, is_empty = score_run(RunFolder(run), reader, plugins=plugins), True
     points = {scores.point.id: scores for scores in _chosen(scored.points, contestants)}
     for record in scored.folder.records().values():
         if record.error or not record.replies or record.point not in points:
@@ -99,7 +85,13 @@ def trajectories(
             continue
         line = _line(scored.folder, scores, record, verdict)
         if not (whole and line["refused"]):
+            is_empty = False
             yield line
+    if is_empty:
+        raise RunError(
+            f"{run} has no such conversation; leave out --only, name a --contestant, or ask with a"
+            " stage that calls a model"
+        )
 
 
 def _chosen(points: Sequence[PointScores], names: Sequence[str]) -> list[PointScores]:

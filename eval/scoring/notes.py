@@ -23,7 +23,7 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
     commonest_failure,
 )
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import counted, listed
 from looktwice.pipelines.models.answers import shorten
 
 WHY_UNREADABLE = {
@@ -332,6 +332,4 @@ def _each(tasks: Sequence[str]) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     """The first of some names, each once, and how many more there are."""
-    unique = list(dict.fromkeys(names))
-    more = f" and {len(unique) - SHOWN} more" if len(unique) > SHOWN else ""
-    return f"{', '.join(unique[:SHOWN])}{more}"
+    return listed(list(dict.fromkeys(names)), SHOWN)

@@ -286,7 +286,7 @@ def test_a_call_of_a_tool_is_no_wrong_answer_in_the_table_of_turns(run: Path) ->
 
 def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "right.jsonl"
-    (said,) = write_trajectories(run, out, ("right",), whole=True)
+    (said,) = write_trajectories(out, trajectories(run, ("right",), whole=True))
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert said.startswith(f"{len(lines)} conversations") and {
         line["verdict"] for line in lines
@@ -304,9 +304,9 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     assert json.loads(looked["tools"])[0]["function"]["name"] == "zoom"
     assert looked["messages"][-1]["content"][0]["text"].endswith(f"ANSWER: {looked['key']}")
     with pytest.raises(RunError, match="no such verdict"):
-        next(write_trajectories(run, out, ("good",)))
+        next(write_trajectories(out, trajectories(run, ("good",))))
     with pytest.raises(RunError, match="no such conversation"):
-        next(write_trajectories(run, out, ("failed",)))
+        next(write_trajectories(out, trajectories(run, ("failed",))))
 
 
 def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.page import early, of_runs, render_page
+from looktwice.eval.page import conversations, of_runs, render_page
 from looktwice.eval.page.conversations import sample_images
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
 from looktwice.eval.page.pairs import ALL, PageNumbers
@@ -292,12 +292,12 @@ def test_thumbnails_made_beside_the_run_are_those_of_the_page(
     made.answers(made.point("plain", "t"), ["A"] * 2)
     table = score_table(made.write().path)
     late = page_of(table).thumbnails
-    monkeypatch.setattr(early, "LOOK", 0.01)
-    monkeypatch.setattr(early, "IDLE", 100.0)
-    monkeypatch.setattr(early, "MADE", {})
-    with early.early_thumbnails(made.blobs):
-        while len(early.MADE) < 2:
+    monkeypatch.setattr(conversations, "LOOK", 0.01)
+    monkeypatch.setattr(conversations, "IDLE", 100.0)
+    monkeypatch.setattr(conversations, "MADE", {})
+    with conversations.early_thumbnails(made.blobs):
+        while len(conversations.MADE) < 2:
             time.sleep(0.01)
-    assert late == early.MADE and len(late) == 2
+    assert late == conversations.MADE and len(late) == 2
     monkeypatch.setattr(of_runs, "MADE", dict.fromkeys(late, "made before"))
     assert set(page_of(table).thumbnails.values()) == {"made before"}

@@ -15,7 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import COMMANDS, app
-from looktwice.eval.commands.completion import (
+from looktwice.eval.commands.options import (
     complete_config,
     complete_name,
     complete_run,
