@@ -25,6 +25,11 @@ from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_d
 from looktwice.pipelines.model import Reply
 from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
 
+Overlap = tuple[float, float]
+"""Of a zoom and a region: intersection over union, and the share of the region that it shows."""
+Changes = Counter[tuple[Verdict | None, Verdict | None]]
+"""How often a look changed one verdict to another."""
+
 
 @dataclass(frozen=True)
 class AgentRecord:
@@ -42,10 +47,10 @@ class AgentRecord:
     score: float
     tokens: int
     first_tokens: int
-    overlaps: tuple[tuple[float, float], ...] = ()
+    overlaps: tuple[Overlap, ...] = ()
 
     @property
-    def changes(self) -> Counter[tuple[Verdict | None, Verdict | None]]:
+    def changes(self) -> Changes:
         """How often a look changed one verdict to another; without a new answer the old one
         stays."""
         carried: list[Verdict | None] = []
@@ -193,8 +198,8 @@ def _summarize(
     scores: PointScores, records: Sequence[AgentRecord], baseline: PointScores | None
 ) -> LookSummary:
     first = fmean(record.verdicts[0] is Verdict.RIGHT for record in records)
-    whole, changes = _count_turns(records, 0), Counter[tuple[Verdict | None, Verdict | None]]()
-    looks, overlaps = list[Look](), list[tuple[float, float]]()
+    whole, changes = _count_turns(records, 0), Changes()
+    looks, overlaps = list[Look](), list[Overlap]()
     lengths = defaultdict[int, list[AgentRecord]](list)
     for record in records:
         lengths[record.end.steps].append(record)
@@ -260,7 +265,7 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
     return [m for m in marks if isinstance(m, Box | Mask) and label in ("", m.label)]
 
 
-def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[tuple[float, float]]:
+def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[Overlap]:
     """For each region that a look showed for the first time: of the target in its image that fits
     best, intersection over union and the share of the target that it covers."""
     boxes = [(mark.image, bounding_box(mark)) for mark in targets if isinstance(mark, Box | Mask)]

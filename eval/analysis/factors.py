@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from looktwice.eval.analysis.contestants import Question
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import (
@@ -56,10 +57,12 @@ EFFECT_COLUMNS = (
 )
 
 Changes = Mapping[str, Any]
+Levels = tuple[str, str]
+"""A level, and the one that it is set against."""
 Sweep = Mapping[str, Sequence[Any]]
 Cells = Sequence[Cell | None]
 """The level of every factor by arm; None for an arm that the sweep did not make."""
-Weigh = Callable[[Cells, Sequence[Changes]], Mapping[tuple[str, str], Floats]]
+Weigh = Callable[[Cells, Sequence[Changes]], Mapping[Levels, Floats]]
 """By (level, against) the weight of each arm in the parts of an effect, (parts, arms)."""
 
 
@@ -123,8 +126,8 @@ def _effects(
     who: str, arms: Sequence[PointScores], sweep: Sweep, factors: Sequence[tuple[str, Weigh]]
 ) -> Iterator[LevelEffect]:
     """Factor by factor: the tasks that have it, then all of them as one set of samples."""
-    tasks, clusters = defaultdict[str, list[int]](list), dict[tuple[str, str], str]()
-    values: dict[int, dict[tuple[str, str], float]] = {}
+    tasks, clusters = defaultdict[str, list[int]](list), dict[Question, str]()
+    values = dict[int, dict[Question, float]]()
     for number, arm in enumerate(arms):
         task = arm.point.task
         tasks[task].append(number)
@@ -133,7 +136,7 @@ def _effects(
     matrix = Values.of(values, clusters)
     cells = [_cell(sweep, arm.point.changes) for arm in arms]
     for factor, weigh in factors:
-        gaps = defaultdict[tuple[str, str], list[tuple[Floats, Clusters]]](list)
+        gaps = defaultdict[Levels, list[tuple[Floats, Clusters]]](list)
         for task, numbers in tasks.items():
             changes = [arms[number].point.changes for number in numbers]
             for levels, weights in weigh([cells[n] for n in numbers], changes).items():
@@ -164,7 +167,7 @@ def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[
 
 def _weigh_levels(
     numbers: Sequence[int], cells: Cells, changes: Sequence[Changes]
-) -> dict[tuple[str, str], Floats]:
+) -> dict[Levels, Floats]:
     """Each level of a factor against its first one; of two factors their interaction. The mean is
     over the other factors."""
     asked = []
@@ -184,7 +187,7 @@ def _weigh_levels(
 
 def _weigh_change(
     change: Changes, cells: Cells, changes: Sequence[Changes]
-) -> dict[tuple[str, str], Floats]:
+) -> dict[Levels, Floats]:
     """A change of `each` against the same arm without it, averaged over the sweep.
 
     A contestant without some of the stages that it changes has an arm with the rest of the change.

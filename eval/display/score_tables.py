@@ -104,25 +104,25 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
 
     def metric(name: str) -> Column[Row]:
         def value(row: Row) -> float | None:
-            other = by_name.get((*place_of(row), name))
-            return other.value if other else None
+            own = by_name.get((*place_of(row), name))
+            return own.value if own else None
 
         first, _, rest = name.partition("_")
         return Column(f"{first}\n{rest.replace('_', ' ')} %".replace("\n %", "\n%"), value, percent)
 
-    columns = (
+    columns: tuple[Column[Row], ...] = (
         Column("contestant", lambda row: with_run(contestant_of(row), row.run), text),
         Column("task" if full else "variant", variant, text),
         Column("accuracy %", _value_cell),
-        Column[Row]("n", "n"),
+        Column("n", "n"),
         Column("clusters", clusters_of),
-        *(Column[Row](name, name) for name in ("right", "wrong", "unreadable", "failed")),
-        Column[Row]("missing", "missing", some),
-        Column[Row]("key hidden", "hidden", some),
-        Column[Row]("groups", "n_groups", some),
+        *(Column(name, name) for name in ("right", "wrong", "unreadable", "failed")),
+        Column("missing", "missing", some),
+        Column("key hidden", "hidden", some),
+        Column("groups", "n_groups", some),
         *(metric(name) for name in METRICS if name != "accuracy"),
         Column("delta", delta_cell),
-        Column[Row]("p", "p", format_p),
+        Column("p", "p", format_p),
         Column(LESS_PEOPLE, to_people),
     )
     lines = drop_repeats([row for row in rows if row.metric == "accuracy"])
@@ -150,16 +150,16 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     with_run = _run_namer(rows)
     columns: tuple[Column[Row], ...] = (
         Column("task", "task", text),
-        Column[Row]("metric", "metric", text),
-        Column[Row]("slice", "slice", text),
+        Column("metric", "metric", text),
+        Column("slice", "slice", text),
         Column("contestant", lambda row: with_run(row.contestant, row.run), text),
         Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
-        Column[Row]("n", "n"),
-        Column[Row]("unit", "unit"),
+        Column("n", "n"),
+        Column("unit", "unit"),
         Column("clusters", clusters_of),
         Column("levels", lambda row: row.n_groups if row.unit == "sample" else None),
         Column("delta", delta_cell),
-        Column[Row]("p", "p", format_p),
+        Column("p", "p", format_p),
         Column(LESS_PEOPLE, lambda row: to_people(row, 2)),
     )
     lines = list(filter(is_benchmark_metric, rows))
@@ -196,11 +196,11 @@ def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
 def token_table(rows: Sequence[Row]) -> TextTable:
     """Tokens of every contestant, as the server counted them, and their list price; cached replies
     are included."""
-    columns = (
-        Column[Row]("contestant", "contestant", text),
-        Column[Row]("tokens in", "tokens_in", "{:,}".format),
-        Column[Row]("tokens out", "tokens_out", "{:,}".format),
-        Column[Row]("cost\n(list price)", "cost", format_cost),
+    columns: tuple[Column[Row], ...] = (
+        Column("contestant", "contestant", text),
+        Column("tokens in", "tokens_in", "{:,}".format),
+        Column("tokens out", "tokens_out", "{:,}".format),
+        Column("cost\n(list price)", "cost", format_cost),
     )
     totals = [row for row in rows if (row.metric, row.task, row.slice) == ("accuracy", "micro", "")]
     return table(columns, [row for row in totals if row.tokens_in]).without_empty()

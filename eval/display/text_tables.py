@@ -181,6 +181,10 @@ class TextTable:
         return TextTable(header, rows, sum(kept[: self.text_columns]))
 
 
+Groups = list[tuple[str, list[list[str]]]]
+"""The rows below each heading."""
+
+
 @dataclass(frozen=True)
 class ConsoleTable:
     """A table as a terminal of any width shows it: what does not fit side by side stands in blocks
@@ -240,9 +244,9 @@ class ConsoleTable:
             style = "bold yellow" if line in self.bold else ""
             yield from (Text(folded, style) for folded in wrap(printable(line), room))
 
-    def _groups(self, before: str) -> list[tuple[str, list[list[str]]]]:
+    def _groups(self, before: str) -> Groups:
         """The rows below each heading; what stands below a number comes in brackets."""
-        groups = list[tuple[str, list[list[str]]]]()
+        groups = Groups()
         for row in self.table.rows:
             heading, name, *cells = ", ".join(row[: self.blocks]), *row[self.blocks :]
             if not groups or groups[-1][0] != heading:
@@ -250,9 +254,6 @@ class ConsoleTable:
             texts = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
             groups[-1][1].append([f"  {name}" if self.blocks else name, *texts])
         return groups
-
-
-Groups = Sequence[tuple[str, Sequence[Sequence[str]]]]
 
 
 def _widths(header: Sequence[str], groups: Groups, ends: str = "\n") -> list[int]:

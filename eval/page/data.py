@@ -101,6 +101,10 @@ class PageContestant:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
+Point = tuple[float, float, float, float]
+"""A place of a curve: (x, accuracy, low, high)."""
+
+
 @dataclass(frozen=True)
 class PageLines:
     """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in
@@ -112,7 +116,7 @@ class PageLines:
 
     factor: str
     task: str
-    lines: Mapping[str, Sequence[tuple[float, float, float, float]]]
+    lines: Mapping[str, Sequence[Point]]
     chance: float | None = None
     chose: bool = False
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import fmean
 
-from looktwice.eval.page.data import PageGrid, PageLines
+from looktwice.eval.page.data import PageGrid, PageLines, Point
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.labels import (
     contestant_changes,
@@ -59,7 +59,7 @@ def _curves_along(
             edition = scores.contestant.removeprefix(contestant_label(point))
             lines[task_label(point, place)][contestant_label(point, place) + edition][value] = row
     for task, by_contestant in lines.items():
-        points, levels = dict[str, list[tuple[float, float, float, float]]](), set[float | None]()
+        points, levels = dict[str, list[Point]](), set[float | None]()
         for label, by_value in by_contestant.items():
             levels |= {chance.get(row.task) for row in by_value.values()}
             if len(by_value) > 1:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
-from looktwice.eval.probes.linear import FOLDS, SHUFFLES, Floats, fit_probe
+from looktwice.eval.probes.linear import FOLDS, SHUFFLES, fit_probe
 from looktwice.eval.records.records import Record, RunError, SampleRow, StoredMessage
 from looktwice.eval.scoring.verdict import RunScores, Verdict
-from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
+from looktwice.eval.statistics.intervals import Estimate, Floats, bootstrap_mean
 from looktwice.eval.statistics.paired import compare_paired, holm
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.statistics.intervals import cluster_codes
+from looktwice.eval.statistics.intervals import Codes, Floats, cluster_codes
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 PENALTIES = 10.0 ** np.arange(-5, 4)  # times the mean square of the features along their axes
 FOLDS = 5

@@ -9,12 +9,9 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from looktwice.eval.statistics.intervals import cluster_codes, cluster_sums
+from looktwice.eval.statistics.intervals import Codes, Floats, cluster_codes, cluster_sums
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Direction = Literal["rising", "falling"]
 
 STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
@@ -172,9 +169,9 @@ class Psychometric:
             slope,
             float((weights.sum(axis=(0, 1)) * self.lapses).sum()),
             self.levels,
-            tuple(round(each) for each in asked),
+            tuple(map(round, asked)),
             tuple(map(float, right)),
-            tuple(float((weights * each).sum()) for each in self.accuracy),
+            tuple(float((weights * accuracy).sum()) for accuracy in self.accuracy),
             dispersion,
         )
 
@@ -229,7 +226,7 @@ class Psychometric:
             np.interp(marginal[kept].sum() / 2, below, self.thresholds[kept]), low, high
         )
         low, middle, high = (
-            float(np.exp(each) if self.log else each) for each in (low, middle, high)
+            float(np.exp(level) if self.log else level) for level in (low, middle, high)
         )
         return low, middle, high
 
@@ -289,7 +286,7 @@ def fit_threshold(
 def _dispersion(
     model: Psychometric,
     fitted: Threshold,
-    number: Ints,
+    number: Codes,
     values: Floats,
     clusters: Sequence[Hashable],
 ) -> float:
@@ -363,7 +360,7 @@ def check_fit(
 
 def _monotone_cuts(
     asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
-) -> NDArray[np.int64]:
+) -> Codes:
     """The places where rising accuracy may pass the target: place k is between level k - 1 and
     level k, from 0.
 

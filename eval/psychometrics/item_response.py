@@ -7,11 +7,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.eval.display.text_tables import Column, names, percent, share_cell
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.intervals import Estimate, Floats, Z
+from looktwice.eval.statistics.intervals import Codes, Estimate, Floats, Z
 from looktwice.eval.statistics.paired import Values
 
 DIFFICULTIES = np.linspace(-8, 8, 65)
@@ -104,7 +103,7 @@ def predict_total(items: Items, answers: Floats) -> Prediction:
     return Prediction(float(weights @ ABILITIES), Estimate(mean, low, high, len(given), len(given)))
 
 
-def pick_items(items: Items, groups: Sequence[Hashable], n: int) -> NDArray[np.int64]:
+def pick_items(items: Items, groups: Sequence[Hashable], n: int) -> Codes:
     """The places of n items in their order: of items sorted by group and difficulty every
     so-many-th, equals being shuffled always alike."""
     codes = {group: code for code, group in enumerate(dict.fromkeys(groups))}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from looktwice.eval.display.text_tables import Column, TextTable, format_p, names, percent, table
-from looktwice.eval.page.data import PageGrid, PageLines
+from looktwice.eval.page.data import PageGrid, PageLines, Point
 from looktwice.eval.psychometrics.functions import (
     Direction,
     FitCheck,
@@ -194,7 +194,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
     if along is None:
         return []
-    lines: dict[str, list[tuple[float, float, float, float]]] = {}
+    lines = dict[str, list[Point]]()
     for arm in find_thresholds(run, along):
         if arm.task == task and (threshold := arm.threshold) is not None:
             lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
@@ -242,7 +242,7 @@ def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
     return float(np.mean(spread >= spread[0] - 1e-9))
 
 
-def _asked(scores: PointScores, field: str) -> list[tuple[float, float, float, float]]:
+def _asked(scores: PointScores, field: str) -> list[Point]:
     """Level, accuracy and its interval, for every level of an arm."""
     levels = Values.of({0: scores.comparable}, scores.clusters).by(
         lambda name: as_number(scores.samples[name].meta.get(field))
@@ -265,7 +265,7 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
     """A map for each pair of fields in `by`, such as "size,rotation", and each arm whose samples
     have both."""
     grids = []
-    for x, y in (names for each in by if len(names := each.split(",")) == 2):
+    for x, y in (fields for text in by if len(fields := text.split(",")) == 2):
         for scores in chain.from_iterable(run.points for run in runs):
             values: dict[tuple[Level, Level], list[float]] = defaultdict(list)
             for name, value in scores.comparable.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,6 +22,8 @@ from looktwice.pipelines.sample import Item, sha_of
 
 Round = Sequence[tuple[str, Sequence[Arm]]]
 """Samples by id, each with the arms that are asked it."""
+Answers = dict[tuple[str, str], float | None]
+"""Values by (arm id, sample), None where it failed."""
 
 
 @dataclass(eq=False)
@@ -65,12 +67,11 @@ class Steering(ABC):
 
     kind: ClassVar[str]
 
-    answers: dict[tuple[str, str], float | None] = field(default_factory=dict, init=False)
-    most: int = field(default=0, init=False)
-    scorers: Mapping[str, RecordScorer] = field(default_factory=dict, init=False)
-    _progress: Progress = field(default_factory=Progress, init=False)
-    _open: set[tuple[str, str]] = field(default_factory=set, init=False)
-    _told: threading.Condition = field(default_factory=threading.Condition, init=False)
+    def __post_init__(self) -> None:
+        self.answers, self.most = Answers(), 0
+        self.scorers: Mapping[str, RecordScorer] = {}
+        self._progress, self._open = Progress(), set[tuple[str, str]]()
+        self._told = threading.Condition()
 
     @abstractmethod
     def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
@@ -130,11 +131,11 @@ class Steering(ABC):
             if not self._wait():
                 return
 
-    def _known_answers(self, arms: Sequence[Arm]) -> dict[tuple[str, str], float | None]:
+    def _known_answers(self, arms: Sequence[Arm]) -> Answers:
         """The answers that an earlier command recorded."""
         folder = next(iter(self.scorers.values())).folder
         rows = folder.samples_of.get(arms[0].task_id, {})
-        mine, answers = {arm.id for arm in arms}, dict[tuple[str, str], float | None]()
+        mine, answers = {arm.id for arm in arms}, Answers()
         for record in folder.last_records():
             if record.point in mine and not record.error and record.sample in rows:
                 scored = self.scorers[record.point](record, rows[record.sample])

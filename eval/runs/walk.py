@@ -63,6 +63,7 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
     return list(roots.values())
 
 
+Action = Callable[[], None]
 DrawFirst = Callable[[Sequence[TreeNode], State, Callable[[TreeNode], bool]], dict[int, State]]
 """Gives the states behind the first nodes of a tree that are wanted, by the identity of the nodes;
 of those that it leaves out, the walk runs the stages."""
@@ -89,7 +90,7 @@ class Progress:
     def __init__(self) -> None:
         self.stop, self.drain = threading.Event(), threading.Event()
         self.counts, self.errors = Counter[str](), list[BaseException]()
-        self.held = list[tuple[FailureRow, Callable[[], None]]]()
+        self.held = list[tuple[FailureRow, Action]]()
         self.recorded, self.why, self.again = set[Key](), "", False
         self.lock = threading.Lock()
 
@@ -113,7 +114,7 @@ class Progress:
         self.errors.append(exc)
         self.drain.set()
 
-    def hold(self, row: FailureRow, fail: Callable[[], None]) -> None:
+    def hold(self, row: FailureRow, fail: Action) -> None:
         """Keep a failure back while it may be the endpoint's own; what has become a sample's
         failure is recorded."""
         with self.lock:
@@ -163,12 +164,12 @@ class Walk:
         """The first task, and all that has one way to go; whether nothing is left."""
         return self._run_task(partial(self._run_roots, roots, seed))
 
-    def _submit(self, task: Callable[[], None]) -> None:
+    def _submit(self, task: Action) -> None:
         with self.lock:
             self.pending += 1
         self.crew.submit(partial(self._run_task, task))
 
-    def _run_task(self, task: Callable[[], None]) -> bool:
+    def _run_task(self, task: Action) -> bool:
         try:
             with self.crew.turns:
                 TURN.set(self.crew)

@@ -55,10 +55,9 @@ def fleiss_kappa(
     1 where only one answer occurs. The interval is the cluster bootstrap's. Raises ValueError for
     fewer than two raters, for no items, and for raters of unequal lengths.
     """
-    if len(ratings) < 2 or len({len(one) for one in ratings}) > 1:
+    if len(ratings) < 2 or len({*map(len, ratings)}) > 1:
         raise ValueError(
-            "two or more raters of the same items are needed, found"
-            f" {[len(one) for one in ratings]}"
+            f"two or more raters of the same items are needed, found {[*map(len, ratings)]}"
         )
     raters, table = len(ratings), np.sum(_marks(ratings), axis=0)
     pairs = (np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))
@@ -84,6 +83,9 @@ def _beyond(observed: Floats, chance: Floats) -> Floats:
     return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
 
 
+Shares = Mapping[str, float]
+
+
 @dataclass(frozen=True)
 class PositionBias:
     """Of n answered questions: how often each letter was chosen, how often it is the key, and the
@@ -93,9 +95,9 @@ class PositionBias:
     chi-squared test that they are all alike.
     """
 
-    chosen: Mapping[str, float]
-    key: Mapping[str, float]
-    recall: Mapping[str, float]
+    chosen: Shares
+    key: Shares
+    recall: Shares
     spread: float
     p: float
     n: int
@@ -123,8 +125,8 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
         p = float(chdtrc(int(some.sum()) - 1, (off / expected).sum()))
     chosen, key = given.mean(axis=0).tolist(), (asked / n).tolist()
     recall = dict(zip(compress(letters, some), recalls.tolist(), strict=True))
-    said, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
-    return PositionBias(said, keyed, recall, float(recalls.std()), p, n)
+    shares, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
+    return PositionBias(shares, keyed, recall, float(recalls.std()), p, n)
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ class Reordering(NamedTuple):
     tau: float
 
 
-def reordering(before: Mapping[str, float], after: Mapping[str, float]) -> Reordering:
+def reordering(before: Shares, after: Shares) -> Reordering:
     """The ranks under `before` and `after`, each a value by name; larger is better. The names that
     both have count."""
     from scipy.stats import kendalltau

@@ -21,7 +21,8 @@ LEVEL = 0.95
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 Floats = NDArray[np.float64]
-Clusters = Sequence[Hashable] | NDArray[np.int64]
+Codes = NDArray[np.int64]
+Clusters = Sequence[Hashable] | Codes
 """The name of each value's cluster, or its number as `cluster_codes` gives it."""
 
 
@@ -46,15 +47,15 @@ class Estimate:
     test: str = ""
 
 
-def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
+def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
     """A number 0, 1, 2 ... for the cluster of each of n values; None: each is its own.
 
     Raises ValueError for another number of clusters than values, and for no values.
     """
     if n < 1 or (clusters is not None and len(clusters) != n):
-        found = "" if clusters is None else f" and {len(clusters)} clusters"
+        given = "" if clusters is None else f" and {len(clusters)} clusters"
         raise ValueError(
-            f"an interval needs values, each with its cluster; found {n} values{found}"
+            f"an interval needs values, each with its cluster; found {n} values{given}"
         )
     if clusters is None:
         return np.arange(n)
@@ -64,7 +65,7 @@ def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
     return np.fromiter(map(places.__getitem__, clusters), np.int64, n)
 
 
-def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def cluster_sums(values: Floats, codes: Codes) -> tuple[Floats, Floats]:
     """The sum of the values of each cluster, along the first axis, and the sizes of the clusters.
 
     Sums are rounded to 12 digits: in what order values were added must not make two kinds of
@@ -376,15 +377,14 @@ def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -
     return max(fewest, min(room / squares, room / variance * quantiles**2))
 
 
-def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[Codes], Codes]:
     """The number of each value's cluster, the same in all strata; and for each cluster the number
     of a set of strata: those that share clusters, directly or by others, are in one."""
-    known: dict[object, int] = {}
-    whole = []
+    numbers, whole = dict[object, int](), list[Codes]()
     for number, stratum in enumerate(strata):
         alone = [(number, unit) for unit in range(len(stratum.values))]
         names = alone if stratum.clusters is None else stratum.clusters
-        whole.append(np.array([known.setdefault(name, len(known)) for name in names]))
+        whole.append(np.array([numbers.setdefault(name, len(numbers)) for name in names]))
     count = 1 + max(int(codes.max()) for codes in whole)
     sets, owners = np.arange(len(whole)), np.full(count, -1)
     for number, codes in enumerate(whole):

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from looktwice.eval.statistics.intervals import (
     LEVEL,
     Clusters,
+    Codes,
     Estimate,
     Floats,
     bootstrap_mean,
@@ -204,7 +205,7 @@ class Values(Generic[Arm, Unit]):
     value: Floats
     arms: tuple[Arm, ...]
     units: tuple[Unit, ...]
-    clusters: NDArray[np.int64]
+    clusters: Codes
 
     @classmethod
     def of(
@@ -305,31 +306,29 @@ def _exact_power(n: int, differing: float, difference: float) -> float:
     weights = np.exp(likely - likely.max())
     most = _most_on_the_smaller_side(1 << last.bit_length())[counts]
     sides = (1 - difference / share) / 2, (1 + difference / share) / 2
-    found = np.where(most < 0, 0.0, sum(bdtr(np.maximum(most, 0), counts, side) for side in sides))
-    return float(weights @ found / weights.sum())
+    power = np.where(most < 0, 0.0, sum(bdtr(np.maximum(most, 0), counts, side) for side in sides))
+    return float(weights @ power / weights.sum())
 
 
 @lru_cache(maxsize=64)
-def _most_on_the_smaller_side(n: int) -> NDArray[np.int64]:
+def _most_on_the_smaller_side(n: int) -> Codes:
     """Of 0 to n pairs that differ, the most on the smaller side with which the exact test finds
     something; else -1."""
     from scipy.special import bdtr
 
-    found, most = np.full(n + 1, -1), -1
+    largest, most = np.full(n + 1, -1), -1
     for count in range(n + 1):
         while bdtr(most + 1, count, 0.5) <= ALPHA / 2:
             most += 1
-        found[count] = most
-    return found
+        largest[count] = most
+    return largest
 
 
 Cell = tuple[str, ...]
 """A combination of a sweep: the level of every factor."""
 
 
-def contrast(
-    cells: Sequence[Cell | None], changes: Mapping[int, tuple[str, str]]
-) -> NDArray[np.float64]:
+def contrast(cells: Sequence[Cell | None], changes: Mapping[int, tuple[str, str]]) -> Floats:
     """The weight of each cell in what changing these factors together does beyond what each of them
     does alone; 0 for all where no combination has every cell.
 

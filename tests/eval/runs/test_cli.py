@@ -138,7 +138,7 @@ def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
         ("run study.yaml --shard 3/2", "expected i/n"),
         ("run study.yaml --plugin prompting", "is taken"),
         ("run study.yaml nonsense", "place=value"),
-        ("replies none.jsonl", "none.jsonl"),
+        ("score none.jsonl", "none.jsonl"),
     ],
 )
 def test_bad_input_is_one_sentence_and_2(study: Path, words: str, says: str) -> None:
