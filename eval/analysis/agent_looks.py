@@ -77,7 +77,7 @@ class LookSummary:
     `iou` and `covered` are means over all zooms with a marked region. `answered_right`, `to_right`
     and `to_wrong` count looks that changed no answer to right, wrong to right, and right to wrong.
     `tokens_per_gain` are the additional tokens per sample for each percentage point gained over the
-    baseline, or over the first answer if there is no baseline; `compared_with` says which.
+    baseline, or over the first answer if there is no baseline.
     """
 
     contestant: str
@@ -96,7 +96,6 @@ class LookSummary:
     to_wrong: int
     tokens: float
     tokens_per_gain: float | None
-    compared_with: str
     by_turns: tuple[TurnCount, ...]
 
 
@@ -228,7 +227,6 @@ def _summarize(
         to_wrong=changes[Verdict.RIGHT, Verdict.WRONG],
         tokens=whole.tokens,
         tokens_per_gain=spent / (100 * gained) if gained > 0 else None,
-        compared_with=baseline.contestant if baseline is not None else "its first answer",
         by_turns=tuple(_count_turns(lengths[turns], turns) for turns in sorted(lengths)),
     )
 

@@ -263,12 +263,10 @@ def fit_threshold(
     `clusters` names what answers share: where such answers err together, the interval is wider.
     Raises ValueError, also where no direction is given and the answers do not decide it.
     """
-    places = sorted(set(levels))
+    places, worth = sorted(set(levels)), np.asarray(values, float)
     number = np.searchsorted(places, np.asarray(levels, float))
     asked = np.bincount(number, minlength=len(places)).astype(float)
-    right: Floats = np.bincount(number, np.asarray(values, float), minlength=len(places)).astype(
-        float
-    )
+    right: Floats = np.bincount(number, worth, minlength=len(places)).astype(float)
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
     fits = [model.weigh(asked, right)[1] for model in models]
@@ -278,9 +276,7 @@ def fit_threshold(
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
-    return model.summarize(
-        asked, right, _dispersion(model, plain, number, np.asarray(values, float), clusters)
-    )
+    return model.summarize(asked, right, _dispersion(model, plain, number, worth, clusters))
 
 
 def _dispersion(

@@ -69,11 +69,7 @@ def check(
     """
     tried = TriedPlan(plan, limit)
     faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults(), *key_faults(plan, limit)])
-    asked = list[str]()
-    if ask and not faults:
-        for sentence, fault in tried.ask_once():
-            asked.append(sentence)
-            faults |= {fault: None} if fault else {}
+    asked = [*tried.ask_once(faults)] if ask and not faults else []
     verdict = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
     if plan.readings:
         verdict += f"; {len(plan.readings)} more read their replies with another reader"
@@ -139,9 +135,9 @@ class TriedPlan:
             elif trial.state.silent and not trial.error:
                 yield f"{place}: {say_no_answer(trial.arm.stages)}"
 
-    def ask_once(self) -> Iterator[tuple[str, str]]:
-        """Send each model the first request of a run; what came, in words, and the fault of one
-        that cannot be asked."""
+    def ask_once(self, faults: dict[str, None]) -> Iterator[str]:
+        """Send each model the first request of a run; what came, in words. One that cannot be asked
+        is added to the faults."""
         asked = set[str]()
         for trial in self.trials:
             for call, request in zip(trial.calls, trial.requests, strict=False):
@@ -154,7 +150,8 @@ class TriedPlan:
                 try:
                     reply = chat(call.messages, call.draw, call.options)
                 except ModelError as exc:
-                    yield f"asked {name} once: {exc}", f"model {name!r}: {exc}"
+                    faults[f"model {name!r}: {exc}"] = None
+                    yield f"asked {name} once: {exc}"
                     continue
                 finally:
                     close_model(chat)
@@ -162,16 +159,14 @@ class TriedPlan:
                 cost = f", cost {price_of(used, prices):.2g}" if prices else ""
                 yield (
                     f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g}"
-                    f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}",
-                    "",
+                    f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
                 )
                 expected = request.word_tokens + request.picture_tokens
                 times = used.tokens_in / expected if expected else 1.0
                 if used.tokens_in and not 0.9 < times < 1.1:
                     yield (
                         f"  {expected:,} tokens in were counted for it: expect about {times:.2g}"
-                        " times the tokens in above, and their cost",
-                        "",
+                        " times the tokens in above, and their cost"
                     )
 
     def describe(self) -> Iterator[str]:

@@ -29,7 +29,7 @@ from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.notes import SPENT
-from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
+from looktwice.eval.scoring.score import ScoringTools, price_of
 from looktwice.eval.tasks.base import Task, at_task
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.classes import did_you_mean
@@ -106,7 +106,19 @@ class Study:
             most = self.steering.most
         display = Display(self.console, most, models.spent, self.json_lines)
         slowest = list[Slow]()
-        run.on_record = _score_for_display(display, scorers, slowest, ledger, self.steering)
+        lock = threading.Lock()
+
+        def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
+            slow = record.timings.get("total", 0.0), record.sample, arm.contestant
+            with lock:
+                slowest[:] = heapq.nlargest(SLOWEST, [*slowest, slow])
+                ledger.write_now_and_then()
+            scored = scorers[arm.id](record, row)
+            display.add(scored.verdict.value)
+            if self.steering is not None:
+                self.steering.take(arm, scored)
+
+        run.on_record = show_verdict
         run.on_skipped = display.skip
         drawers = Drawers(most, self.say)
         run.draw_first = drawers
@@ -227,28 +239,6 @@ class Study:
             kinds += f"; beside one another, of {clock.whole:.2g} s: {beside}"
         slowly = ", ".join(f"{sample} of {name} {s:.2g} s" for s, sample, name in slowest)
         self.say(f"time: {kinds}; slowest: {slowly}")
-
-
-def _score_for_display(
-    display: Display,
-    scorers: Mapping[str, RecordScorer],
-    slowest: list[Slow],
-    ledger: Ledger,
-    steering: Steering | None,
-) -> Callable[[Arm, SampleRow, Record], None]:
-    lock = threading.Lock()
-
-    def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
-        slow = record.timings.get("total", 0.0), record.sample, arm.contestant
-        with lock:
-            slowest[:] = heapq.nlargest(SLOWEST, [*slowest, slow])
-            ledger.write_now_and_then()
-        scored = scorers[arm.id](record, row)
-        display.add(scored.verdict.value)
-        if steering is not None:
-            steering.take(arm, scored)
-
-    return show_verdict
 
 
 @contextmanager
