@@ -61,15 +61,15 @@ def say_near(word: str, known: Iterable[str]) -> str:
 
 def say_option(option: str, params: Sequence[Any]) -> str:
     """Ends a sentence about an option that a command with these parameters has not."""
-    known, name = [opt for param in params for opt in param.opts], option.lstrip("-")
+    typable, name = [opt for param in params for opt in param.opts], option.lstrip("-")
     if name in ("resume", "continue"):
         return "; the same command goes on where it was stopped"
-    if "overrides" in known and ("." in name or name in SET.split()):
+    if "overrides" in typable and ("." in name or name in SET.split()):
         return "; say stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
-    if "words" in known:
+    if "words" in typable:
         place = "role.NAME" if name == "role" else name  # what stands for one of several arms
         return f"; a setting of an analysis is written {place}=VALUE"
-    options = [opt.removeprefix("--") for opt in (*known, "--help") if opt.startswith("--")]
+    options = [opt.removeprefix("--") for opt in (*typable, "--help") if opt.startswith("--")]
     return say_near(name, options).replace("'", "'--", 1) or "; see --help"
 
 

@@ -197,11 +197,11 @@ def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
     classes = dict[str, type]()
     for module in map(import_module, (*names, *plugins)):
         for name in sorted(getattr(module, "__all__", None) or vars(module)):
-            thing = getattr(module, name)
-            if not isinstance(thing, type) or not dataclasses.is_dataclass(thing):
+            cls = getattr(module, name)
+            if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
                 continue
-            if thing.__module__.startswith(module.__name__) and not name.startswith("_"):
-                classes[public_path(thing)] = thing
+            if cls.__module__.startswith(module.__name__) and not name.startswith("_"):
+                classes[public_path(cls)] = cls
     return classes
 
 

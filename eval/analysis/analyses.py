@@ -69,17 +69,17 @@ class Analysis:
 
     def tables(self, scored: Table) -> list[ReportTable]:
         """The tables that have lines."""
-        found = self.find(scored)
-        if not isinstance(found, TextTable):
-            return [part for part in found if part.table.rows]
-        if not found.rows:
+        shown = self.find(scored)
+        if not isinstance(shown, TextTable):
+            return [part for part in shown if part.table.rows]
+        if not shown.rows:
             return []
         note = self.note if isinstance(self.note, str) else self.note(scored)
         facts = [*self.facts(scored)]
         for line in scored.unchanged if self.unchanged else ():
             kind, _, sentence = line.partition(": ")
             facts.append((kind, sentence))
-        return [ReportTable(self.title, found, self.wrap, note, tuple(facts))]
+        return [ReportTable(self.title, shown, self.wrap, note, tuple(facts))]
 
 
 def lines(
@@ -268,7 +268,7 @@ ANALYSES = (
 
 def analysis(name: str) -> Analysis:
     """The analysis of this name. Raises RunError, which says what there is."""
-    named = {each.name: each for each in ANALYSES}
+    named = {part.name: part for part in ANALYSES}
     if name not in named:
         hint = did_you_mean(name, named) or f"; there are {', '.join(named)}"
         raise RunError(f"no analysis is named {name!r}{hint}")

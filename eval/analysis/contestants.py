@@ -163,8 +163,8 @@ class Together:
     @property
     def mistakes(self) -> str:
         """How many mistakes all share, and how many each has."""
-        each = " and ".join(map(str, (~self.hits).sum(axis=1)))
-        return f"{(~self.hits).all(axis=0).sum()}\nof {each}"
+        counts = " and ".join(map(str, (~self.hits).sum(axis=1)))
+        return f"{(~self.hits).all(axis=0).sum()}\nof {counts}"
 
     @property
     def kappa(self) -> Estimate:
@@ -230,7 +230,7 @@ PAIRS: tuple[Column[RivalPair], ...] = (
 def _arms_of(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
     """The arms of each contestant of a single run, on all tasks or one; those with something to
     compare."""
-    arms: dict[str, list[PointScores]] = defaultdict(list)
+    arms = defaultdict[str, list[PointScores]](list)
     for arm in scored.scores[0].points if len(scored.scores) == 1 else ():
         if task in ("", arm.task) and arm.firsts:
             arms[arm.contestant].append(arm)

@@ -102,13 +102,13 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     A sample's difference is its mean over the combinations of the other factors that were asked
     with both levels; a sample counts if none of these failed or is missing.
     """
-    sweep, each = run.config.get("sweep") or {}, run.config.get("each") or ()
-    swept = [*enumerate(sweep)] if len(sweep) > 1 or each else []
+    sweep, singles = run.config.get("sweep") or {}, run.config.get("each") or ()
+    swept = [*enumerate(sweep)] if len(sweep) > 1 or singles else []
     factors = list[tuple[str, Weigh]]()
     for chosen in (*combinations(swept, 1), *combinations(swept, 2)):
         numbers, places = zip(*chosen, strict=True)
         factors.append((_join_places(BESIDE, places), partial(_weigh_levels, numbers)))
-    for change in map(flat_changes, each):
+    for change in map(flat_changes, singles):
         factors.append((_join_places(" + ", change), partial(_weigh_change, change)))
     arms = defaultdict[str, dict[tuple[str, str], PointScores]](dict)
     for scores in run.points if factors else ():
@@ -198,9 +198,9 @@ def _weigh_change(
         if most == 0 or len(places) < most or cells[number] is not None:
             continue
         rest = _without(changes[number], places)
-        for other, before in enumerate(changes):
-            if cells[other] is not None and _without(before, places) == rest:
-                weights[[number, other]] += 1, -1
+        for start, before in enumerate(changes):
+            if cells[start] is not None and _without(before, places) == rest:
+                weights[[number, start]] += 1, -1
                 pairs += 1
     level = " + ".join(map(partial(_level, ""), change.values()))
     return {(level, UNCHANGED): weights[None] / max(1, pairs)}

@@ -263,7 +263,7 @@ def fragilities(run: RunScores) -> list[Fragility]:
     wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
-    by_place: dict[tuple[str, str], dict[str, PointScores]] = defaultdict(dict)
+    by_place = defaultdict[tuple[str, str], dict[str, PointScores]](dict)
     for scores in run.points:
         stages = scores.point.spec.get("stages") or {}
         mark, encode = stages.get(str(wanted.get("slot", "mark"))) or {}, stages.get("encode") or {}

@@ -136,13 +136,13 @@ class OneChange:
         places = contestant_changes(base.point)
         settings = [self.setting(base, [place], base) for place in places]
         name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
-        level = None if task else self.accuracies.get(f"{CHANCE} {base.task}")
-        chance = level.value if level else None
-        own_row = None if task else self.accuracies.get(base.point.id)
-        people = own_row.people if own_row else None
+        of_task = {} if task else self.accuracies
+        level, own_row = of_task.get(f"{CHANCE} {base.task}"), of_task.get(base.point.id)
         without = self.without(base, lines)
         own = task or base.task
         title = own if len(self.scored.scores) == 1 else f"{own} of {self.run.name}"
+        chance = level.value if level else None
+        people = own_row.people if own_row else None
         return TaskArms(own, title, base, name, lines, chance, people, without)
 
     def base_of(self, arms: Sequence[PointScores]) -> PointScores:

@@ -42,7 +42,7 @@ def published_table(scored: Table) -> TextTable:
         cells = {t: f"{float(v):.2f}" for t, v in accuracies.items() if v is not None}
         lines.append((name, source, cells))
     names = {arm.contestant for run in scored.scores for arm in run.points}
-    here: dict[str, dict[str, Row]] = defaultdict(dict)
+    here = defaultdict[str, dict[str, Row]](dict)
     for row in scored.where(slice=""):
         if row.value is not None and row.contestant in names:
             here[row.contestant] |= {n: row for n in published_names(row) if n in given}
@@ -70,7 +70,7 @@ def published_gaps(scored: Table) -> TextTable:
         for name, published in (run.config.get("published") or {}).items():
             shares = dict(published_shares(published))
             asked = {task for task in shares if not of_another_split(run, published, task)}
-            gaps: dict[str, dict[str, str]] = defaultdict(dict)
+            gaps = defaultdict[str, dict[str, str]](dict)
             for row in scored.where(slice=""):
                 right = (row.value or 0.0) * row.n
                 is_share = row.value is not None and row.n and abs(right - round(right)) < 1e-6

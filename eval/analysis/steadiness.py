@@ -237,7 +237,7 @@ def spread_table(scored: Table) -> TextTable:
     Variants are the points of one contestant that differ in its stages, model or draws, on the same
     samples.
     """
-    variants: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    variants = defaultdict[tuple[str, str, str], list[Row]](list)
     for row in scored.where(metric="accuracy", slice="").rows:
         if row.point and row.task_name and row.value is not None:
             variants[row.run, row.contestant.partition(" [")[0], row.task].append(row)

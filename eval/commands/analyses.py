@@ -70,8 +70,8 @@ def analyse(
     (name,) = names
     finding = FINDINGS.get(name) or Finding("", (), partial(tell_tables, analysis(name)))
     if unknown := settings.keys() - set(finding.settings):
-        known = ", ".join(finding.settings) or "none"
-        refuse(f"{name} has no setting {', '.join(sorted(unknown))}; there are {known}")
+        settable = ", ".join(finding.settings) or "none"
+        refuse(f"{name} has no setting {', '.join(sorted(unknown))}; there are {settable}")
     scored = score_table(runs, build_reader(reader, plugin), by, judge, plugins=plugin)
     finding.tell(Asked(scored, settings, out or runs[0], plugin))
 

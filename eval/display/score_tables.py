@@ -42,7 +42,7 @@ def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
     own = [row for row in own if not row.slice]
     cells = {(row.run, row.contestant, row.task, row.metric): row for row in (*rows, *own)}
-    given: dict[tuple[str, str], set[str]] = defaultdict(set)
+    given = defaultdict[tuple[str, str], set[str]](set)
     for row in rows:
         given[row.run, row.contestant] |= {row.task_name} - {""}
     whole, with_run = len(set().union(*given.values())), _run_namer(rows)
@@ -182,7 +182,7 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
 
 def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
     """Errors: the first line of each with its count and an example, most frequent first."""
-    samples: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    samples = defaultdict[tuple[str, str, str], list[str]](list)
     for scores in chain(*(run.points for run in runs)):
         for entry in scores.all:
             if entry.verdict is Verdict.FAILED:
@@ -222,7 +222,7 @@ def sort_rows(rows: Sequence[Row]) -> list[Row]:
 def drop_repeats(rows: Sequence[Row]) -> list[Row]:
     """Keep majority and chance only once for each task: variants of one task mostly have the same
     keys."""
-    seen: set[tuple[Any, ...]] = set()
+    seen = set[tuple[Any, ...]]()
     kept = []
     for row in rows:
         identity = (row.run, row.contestant, row.task_name or row.task, row.slice, row.value, row.n)

@@ -174,7 +174,7 @@ class Table:
 
     def _cells(self, places: Sequence[str] = ()) -> Iterator[Sequence[Any]]:
         """The header and the rows, with the settings that the arms of a row share."""
-        arms: dict[tuple[str, str], list[PointRow]] = defaultdict(list)
+        arms = defaultdict[tuple[str, str], list[PointRow]](list)
         for run in self.scores:
             for scores in run.points:
                 for name in (scores.point.id, scores.contestant):
@@ -319,7 +319,7 @@ def console_table(shown: Table) -> ConsoleTable:
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
     # a total is of no single task, and is the first
     order = {place: number for number, place in enumerate(places, 1)}
-    blocks: dict[str, list[Row]] = defaultdict(list)
+    blocks = defaultdict[str, list[Row]](list)
     for row in sorted([*own, *rows], key=lambda row: order.get((row.task, row.slice), 0)):
         blocks[_block(row)].append(row)
     caption = _caption(own, rows, counts)
@@ -373,7 +373,7 @@ def _caption(own: Sequence[Row], rows: Sequence[Row], counts: Sequence[str]) -> 
 def _note_lines(shown: Table, rows: Sequence[Row]) -> Iterator[str]:
     """Why those failed of whom every answer did, a line for each reason; tokens and list price of
     each contestant whose model has prices."""
-    names: dict[str, list[str]] = defaultdict(list)
+    names = defaultdict[str, list[str]](list)
     for row in rows:
         if row.failure:
             names[row.failure[:MOST_REASON]].append(f"{contestant_of(row)} on {row.task}")

@@ -219,7 +219,7 @@ class RunPage:
             if length + sizes[number] <= MOST_CHARACTERS:
                 length += sizes[number]
                 self._worded.add(number)
-        sent: dict[int, list[str]] = defaultdict(list)
+        sent = defaultdict[int, list[str]](list)
         for who, sample, place, answer in worded:
             if sample in self._worded:
                 self.answers[who, sample][place] = answer
@@ -230,7 +230,7 @@ class RunPage:
     def _by_interest(self) -> list[int]:
         """The samples task by task in turn: where contestants disagree most first, then what most
         of them miss."""
-        values: dict[int, list[float]] = defaultdict(list)
+        values = defaultdict[int, list[float]](list)
         for (_, sample), draws in self.answers.items():
             values[sample].append(draws[0].value)
 
@@ -239,7 +239,7 @@ class RunPage:
             smaller = min(right, len(values[sample]) - right)
             return -smaller, fmean(values[sample]), sample
 
-        by_task: dict[int, list[int]] = defaultdict(list)
+        by_task = defaultdict[int, list[int]](list)
         for number in sorted(values, key=place):
             by_task[self.samples[number].task].append(number)
         turns = chain.from_iterable(zip_longest(*by_task.values()))

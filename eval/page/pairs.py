@@ -87,7 +87,7 @@ class PageNumbers:
         tasks = self._by_task(whole)
         for who in range(len(self.data.contestants)):
             mine = list[ContestantScore]()
-            for task in sorted(task for other, task in asked if other == who):
+            for task in sorted(task for arm, task in asked if arm == who):
                 accuracy = tasks[task].mean(who) if task in tasks else None
                 mine.append(ContestantScore(who, task, accuracy, _spent(asked[who, task])))
             if mine:

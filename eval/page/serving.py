@@ -125,7 +125,7 @@ class PageServer(LocalPage):
 
     @cached_property
     def _samples_of(self) -> dict[str, list[int]]:
-        samples: dict[str, list[int]] = defaultdict(list)
+        samples = defaultdict[str, list[int]](list)
         for number, row in enumerate(self.page.rows):
             for sha in row.sample["images"]:
                 samples[sha].append(number)
@@ -134,7 +134,7 @@ class PageServer(LocalPage):
     @cached_property
     def _said(self) -> dict[int, str]:
         """By sample: its answers, reasons and replies in lower case."""
-        texts: dict[int, list[str]] = defaultdict(list)
+        texts = defaultdict[int, list[str]](list)
         for (_, number), draws in self.page.answers.items():
             for draw in draws:
                 texts[number] += filter(None, (draw.answer, draw.reason))

@@ -51,7 +51,7 @@ def _accuracy_rows(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
 def _curves_along(
     place: str, arms: Sequence[tuple[PointScores, Row]], chance: dict[str, float | None]
 ) -> Iterator[PageLines]:
-    lines: dict[str, dict[str, dict[float, Row]]] = defaultdict(lambda: defaultdict(dict))
+    lines = defaultdict[str, dict[str, dict[float, Row]]](lambda: defaultdict(dict))
     for scores, row in arms:
         point = scores.point
         value = factor_value(point, place)
@@ -90,7 +90,7 @@ def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
     accuracy = _accuracy_rows(rows)
     drawn: list[PageGrid] = []
     for run in runs:
-        arms: dict[tuple[str, str], list[tuple[PointRow, Row]]] = defaultdict(list)
+        arms = defaultdict[tuple[str, str], list[tuple[PointRow, Row]]](list)
         for scores in run.points:
             row = accuracy[run.name, scores.point.id]
             if row.value is not None and len(scores.point.changes) > 1:
@@ -115,7 +115,7 @@ def _grid(
     arms: Sequence[tuple[PointRow, Row]],
     over: Sequence[str],
 ) -> PageGrid:
-    cells: dict[tuple[str | float, str | float], list[Row]] = defaultdict(list)
+    cells = defaultdict[tuple[str | float, str | float], list[Row]](list)
     for point, row in arms:
         left, top = ("none" if (at := setting_of(point, p)) is None else at for p in (x, y))
         cells[left, top].append(row)

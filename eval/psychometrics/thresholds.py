@@ -267,7 +267,7 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
     grids = []
     for x, y in (fields for text in by if len(fields := text.split(",")) == 2):
         for scores in chain.from_iterable(run.points for run in runs):
-            values: dict[tuple[Level, Level], list[float]] = defaultdict(list)
+            values = defaultdict[tuple[Level, Level], list[float]](list)
             for name, value in scores.comparable.items():
                 meta = scores.samples[name].meta
                 if x in meta and y in meta:

@@ -204,7 +204,7 @@ class TriedPlan:
         """A page for each task, named after its sample, and after the task where another has a
         sample of this name."""
         out.mkdir(parents=True, exist_ok=True)
-        pages: dict[str, list[DryRun]] = defaultdict(list)
+        pages = defaultdict[str, list[DryRun]](list)
         for trial in self.trials:
             pages[trial.arm.task_id].append(trial)
         ids = Counter(trials[0].item.sample.id for trials in pages.values())
@@ -226,7 +226,7 @@ class TriedPlan:
         if not whole.requests:
             yield "a run asks no model"
             return
-        by_name: dict[str, list[DryRun]] = defaultdict(list)
+        by_name = defaultdict[str, list[DryRun]](list)
         for trial in self.trials:
             by_name[trial.arm.contestant].append(trial)
         amounts = {name: count_requests(trials, samples) for name, trials in by_name.items()}

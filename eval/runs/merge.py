@@ -133,7 +133,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
     versions are joined. With the shards that are missing, such as "2/3"."""
     facts, by_folder = [run.facts for run in runs], dict[str, Mapping[str, Any]]()
     joined: dict[str, dict[str, Any]] = {"left_out": {}, "samples": {}}
-    versions: dict[str, list[str]] = defaultdict(list)
+    versions = defaultdict[str, list[str]](list)
     for run in runs:
         for shard in run.facts.get("shards") or [_describe_shard(run)]:
             by_folder[str(Path(shard["folder"]).resolve())] = shard  # once, merged again
@@ -168,7 +168,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
 def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
     """The shards that are not there, such as "2/3", nine at most; one without a number is the whole
     run."""
-    numbers: dict[Any, set[Any]] = defaultdict(set)
+    numbers = defaultdict[Any, set[Any]](set)
     for shard in shards:
         number, count = shard.get("shard") or (1, 1)
         numbers[count].add(number)
@@ -197,9 +197,9 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
 def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
     """Raises RunError if two shards differ in a setting that affects answers."""
     mine = {point.id: point for point in first.present_and_older[0]}
-    for other in others:
-        problem = f"{other.path} is not of the same run as {first.path}"
-        theirs = {point.id: point for point in other.present_and_older[0]}
+    for rival in others:
+        problem = f"{rival.path} is not of the same run as {first.path}"
+        theirs = {point.id: point for point in rival.present_and_older[0]}
         for name in sorted(mine.keys() ^ theirs.keys()):
             point = mine.get(name) or theirs[name]
             where = f"{point.contestant} on {point.task} ({point.id})"
@@ -214,7 +214,7 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
 def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
     """What may differ between shards and is not refused, in words."""
     silent, limits = 0, set[Any]()
-    plugins: dict[str, set[str]] = defaultdict(set)
+    plugins = defaultdict[str, set[str]](set)
     for facts in (run.facts for run in runs):
         limits.add(facts.get("limit"))
         silent += (facts.get("shard") or [1, 1])[1] > 1 and "data" not in facts

@@ -219,7 +219,7 @@ class Replay(RecordedRun):
         """Every sample with its records, as the task yields it now; records of samples that are
         gone are counted."""
         points = self.folder.points
-        waiting: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        waiting = defaultdict[tuple[str, str], list[Record]](list)
         for record in self.folder.records().values():
             if record.error:
                 self.left_out["failed when it was made"] += 1

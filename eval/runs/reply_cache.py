@@ -60,7 +60,7 @@ def describe_cache(store: Store) -> Iterator[str]:
     """How many replies of which models, how large, and from when."""
     rows = list(store.rows())
     yield f"{store.folder}: {_counted(rows)}"
-    by_model: dict[str, list[StoredReply]] = defaultdict(list)
+    by_model = defaultdict[str, list[StoredReply]](list)
     for row in rows:
         by_model[row.model].append(row)
     for model, own in sorted(by_model.items(), key=lambda group: -len(group[1])):
@@ -104,7 +104,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
 def _named(runs: Path, models: set[str]) -> set[str]:
     """The keys of all requests in the records of all runs, with those of these models that the arm
     may have asked."""
-    keys: set[str] = set()
+    keys = set[str]()
     for path in sorted(runs.glob("*/points.yaml")):
         run = RecordedRun(path.parent)
         for record in run.folder.last_records():
