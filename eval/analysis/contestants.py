@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from looktwice.eval.display.score_tables import contestant_of, delta_cell, drop_means_of_one
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
+    CORRECTED,
     Column,
     TextTable,
     change_cell,
@@ -83,8 +84,7 @@ COMPARISON: tuple[Column[Row], ...] = (
     *names("unit", "test"),
     Column("difference", delta_cell),
     Column("p", "p", format_p),
-    Column("p\n(Holm)", "p_holm", format_p),
-    Column("p\n(BH)", "p_bh", format_p),
+    *CORRECTED,
     Column("would\nshow", "detectable", percent),
     Column("n", "compared"),
     Column("clusters", "n_clusters"),
@@ -213,8 +213,7 @@ PAIRS: tuple[Column[RivalPair], ...] = (
     Column("other", lambda pair: pair.both.values.arms[1], text),
     Column("difference", "paired", change_cell),
     Column("p", "paired.p", format_p),
-    Column("p\n(Holm)", "p_holm", format_p),
-    Column("p\n(BH)", "p_bh", format_p),
+    *CORRECTED,
     Column("n", "both.n"),
     Column("left\nout", "both.left_out", some),
     Column("both\nright", lambda pair: pair.both.count(True, True)),
@@ -249,7 +248,7 @@ def pair_table(scored: Table) -> TextTable:
 
 
 TOGETHER: tuple[Column[Together], ...] = (
-    Column("task", "task", text),
+    *names("task"),
     Column("contestants", lambda line: len(line.hits)),
     Column("n", "n"),
     Column("left\nout", "left_out", some),

@@ -17,6 +17,7 @@ from looktwice.eval.analysis.contestants import Question
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import (
+    CORRECTED,
     Column,
     TextTable,
     change_cell,
@@ -246,8 +247,7 @@ EFFECTS: tuple[Column[LevelEffect], ...] = (
     *names("contestant", "task", "factor", "level", "against", "where"),
     Column("effect", "effect", change_cell),
     Column("p", lambda line: None if line.where else line.effect.p, format_p),
-    Column("p\n(Holm)", "p_holm", format_p),
-    Column("p\n(BH)", "p_bh", format_p),
+    *CORRECTED,
     Column("n", "effect.n"),
 )
 

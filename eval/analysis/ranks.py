@@ -66,7 +66,7 @@ class Flip:
 
 
 FLIPS: tuple[Column[Flip], ...] = (
-    Column("task", "task", text),
+    *names("task"),
     Column("leads", "first", text),
     Column("over", "second", text),
     Column("by, points", "lead", percent),

@@ -20,7 +20,6 @@ from looktwice.eval.display.text_tables import (
     percent,
     some,
     table,
-    text,
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
@@ -179,7 +178,7 @@ def position_table(scored: Table) -> TextTable:
         lines.append(_Letters(*place, position_bias(*zip(*pairs, strict=True))))
         named |= lines[-1].bias.chosen.keys()
     columns: list[Column[_Letters]] = [
-        Column("contestant", "contestant", text),
+        *names("contestant"),
         Column("bars\n(key)", "bars"),
         Column("choices", "choices"),
         Column("spread", "bias.spread", percent),

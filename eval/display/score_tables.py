@@ -14,6 +14,7 @@ from looktwice.eval.display.text_tables import (
     TextTable,
     format_cost,
     format_p,
+    names,
     percent,
     points,
     some,
@@ -149,9 +150,7 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     metric."""
     with_run = _run_namer(rows)
     columns: tuple[Column[Row], ...] = (
-        Column("task", "task", text),
-        Column("metric", "metric", text),
-        Column("slice", "slice", text),
+        *names("task", "metric", "slice"),
         Column("contestant", lambda row: with_run(row.contestant, row.run), text),
         Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
         Column("n", "n"),
@@ -197,7 +196,7 @@ def token_table(rows: Sequence[Row]) -> TextTable:
     """Tokens of every contestant, as the server counted them, and their list price; cached replies
     are included."""
     columns: tuple[Column[Row], ...] = (
-        Column("contestant", "contestant", text),
+        *names("contestant"),
         Column("tokens in", "tokens_in", "{:,}".format),
         Column("tokens out", "tokens_out", "{:,}".format),
         Column("cost\n(list price)", "cost", format_cost),

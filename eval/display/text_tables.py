@@ -367,3 +367,10 @@ def escaped(cell: str) -> str:
     plain = SIGNS.sub(r"\\\g<0>", escape(printable(cell), quote=False))
     plain = ADDRESS.sub(r"\1<!-- -->\2", plain)
     return "<br>".join(plain.split("\n"))
+
+
+CORRECTED: tuple[Column[Any], ...] = (
+    Column("p\n(Holm)", "p_holm", format_p),
+    Column("p\n(BH)", "p_bh", format_p),
+)
+"""Columns of a line that `paired.correct` makes."""
