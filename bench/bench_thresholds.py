@@ -158,7 +158,7 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
             chance = crowd.accuracy(np.log(np.array(level)), np.zeros(()), middle)
             stairs.add(level, float(rng.random() < chance))
         fitted = stairs.threshold()
-    fit = check_fit(fitted, crowd.guess, TARGET, True)
+    fit = check_fit(fitted)
     level = float(np.exp(truth))
     return Checked(
         fitted.low <= level <= fitted.high,

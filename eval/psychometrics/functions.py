@@ -4,7 +4,7 @@ target, how well the function fits, and the interval that needs none."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -34,7 +34,7 @@ class Threshold:
     `outside` is "" or says that the median lies "below" or "above" all levels that were asked.
     `slope` is that of the logistic, per unit of the level or, on a logarithmic scale, of its
     natural logarithm; `lapse` the share of errors at the easy end; `curve` the mean function at the
-    levels, `asked` and `right` the answers per level. `dispersion` says by how many times the
+    levels, `asked` and `right` the answers per level of the `model`. `dispersion` says by how many times the
     answers tell less than so many independent ones, since questions share a picture or a group.
     """
 
@@ -42,10 +42,9 @@ class Threshold:
     low: float
     high: float
     outside: Literal["", "below", "above"]
-    direction: Direction
+    model: Psychometric
     slope: float
     lapse: float
-    levels: tuple[float, ...]
     asked: tuple[int, ...]
     right: tuple[float, ...]
     curve: tuple[float, ...]
@@ -165,10 +164,9 @@ class Psychometric:
             low,
             high,
             outside,
-            self.direction,
+            self,
             slope,
             float((weights.sum(axis=(0, 1)) * self.lapses).sum()),
-            self.levels,
             tuple(map(round, asked)),
             tuple(map(float, right)),
             tuple(float((weights * accuracy).sum()) for accuracy in self.accuracy),
@@ -276,15 +274,11 @@ def fit_threshold(
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
-    return model.summarize(asked, right, _dispersion(model, plain, number, worth, clusters))
+    return model.summarize(asked, right, _dispersion(plain, number, worth, clusters))
 
 
 def _dispersion(
-    model: Psychometric,
-    fitted: Threshold,
-    number: Codes,
-    values: Floats,
-    clusters: Sequence[Hashable],
+    fitted: Threshold, number: Codes, values: Floats, clusters: Sequence[Hashable]
 ) -> float:
     """By how many times the score of the threshold varies more over clusters than independent
     answers would, 1 or more.
@@ -293,7 +287,7 @@ def _dispersion(
     log-likelihood in the threshold; its variance by clusters over that of the likelihood (Huber's
     sandwich) is what the likelihood counts too much.
     """
-    curve = np.asarray(fitted.curve)
+    model, curve = fitted.model, np.asarray(fitted.curve)
     # of a logistic, up to a factor
     steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)
     info = (steep**2 / (curve * (1 - curve)))[number].sum()
@@ -321,11 +315,8 @@ class FitCheck(NamedTuple):
     high: float
 
 
-def check_fit(
-    fitted: Threshold, guess: float = 0.0, target: float = 0.75, log: bool = False
-) -> FitCheck:
-    """How well a threshold's function fits its answers; `guess`, `target` and `log` as it was
-    fitted.
+def check_fit(fitted: Threshold) -> FitCheck:
+    """How well a threshold's function fits its answers.
 
     The deviance of the best function is held against that of SIMULATED data sets of it, each with
     its own best fit (Wichmann and Hill 2001); neighbouring levels with few answers are taken
@@ -333,19 +324,18 @@ def check_fit(
     that is taken for granted, see `_monotone_limits`. The answers of a staircase are simulated at
     the levels that were asked, as if these were fixed.
     """
-    model = Psychometric(fitted.levels, guess, target, log, fitted.direction)
-    scale = model._at(np.array(fitted.levels))
+    model = fitted.model
+    scale = model._at(np.array(model.levels))
     scale, asked, right = _merge(scale, np.asarray(fitted.asked, float), np.asarray(fitted.right))
-    random, falling = np.random.default_rng(0), fitted.direction == "falling"
+    random, falling = np.random.default_rng(0), model.direction == "falling"
     order = slice(None, None, -1 if falling else 1)
-    cuts = _monotone_cuts(asked[order], right[order], target, fitted.dispersion, random)
+    cuts = _monotone_cuts(asked[order], right[order], model.target, fitted.dispersion, random)
     edges = np.array([model.thresholds[0], *scale, model.thresholds[-1]])
     ends = sorted((edges[order][cuts[0]], edges[order][cuts[-1] + 1]))
-    low, high = (float(np.exp(end) if log else end) for end in ends)
+    low, high = (float(np.exp(end) if model.log else end) for end in ends)
     if len(scale) < 3:
         return FitCheck(None, low, high)
-    levels = tuple(map(float, np.exp(scale) if log else scale))
-    merged = Psychometric(levels, guess, target, log, fitted.direction)
+    merged = replace(model, levels=tuple(map(float, np.exp(scale) if model.log else scale)))
     drawn = random.binomial(
         np.round(asked).astype(int), merged.best(asked, right), (SIMULATED, len(asked))
     )

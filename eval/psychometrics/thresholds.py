@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -81,9 +81,6 @@ class ArmThreshold:
 
     contestant: str
     task: str
-    guess: float
-    target: float = 0.75
-    log: bool = False
     threshold: Threshold | None = None
     why: str = ""
     alike: float | None = None
@@ -92,9 +89,7 @@ class ArmThreshold:
     @cached_property
     def fit(self) -> FitCheck | None:
         """How well the function fits."""
-        if self.threshold is None:
-            return None
-        return check_fit(self.threshold, self.guess, self.target, self.log)
+        return check_fit(self.threshold) if self.threshold else None
 
     @property
     def passes(self) -> str:
@@ -103,13 +98,13 @@ class ArmThreshold:
         if threshold is None:
             return self.why
         place = f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
-        return f"{place}, falling" if threshold.direction == "falling" else place
+        return f"{place}, falling" if threshold.model.direction == "falling" else place
 
     @property
     def counts(self) -> str | None:
         """Answers and levels."""
         threshold = self.threshold
-        return f"{sum(threshold.asked)}/{len(threshold.levels)}" if threshold else None
+        return f"{sum(threshold.asked)}/{len(threshold.asked)}" if threshold else None
 
     @property
     def remarks(self) -> str:
@@ -122,7 +117,7 @@ class ArmThreshold:
             "unlike": self.alike is not None and self.alike < MISFIT,
             f"{dispersion:.1f} as 1": dispersion > 1.2,
             "as others": self.borrowed,
-            "below 0": low < 0 < self.threshold.levels[0],
+            "below 0": low < 0 < self.threshold.model.levels[0],
         }
         return ", ".join(name for name, holds in remarks.items() if holds)
 
@@ -152,7 +147,7 @@ def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThres
     fitted = [(scores, arm) for scores in run.points if (arm := _fit(scores, wanted))]
     ways, arms = defaultdict[str, set[Direction]](set), list[ArmThreshold]()
     for _, arm in fitted:
-        ways[arm.task] |= {arm.threshold.direction} if arm.threshold else set()
+        ways[arm.task] |= {arm.threshold.model.direction} if arm.threshold else set()
     for scores, arm in fitted:
         if arm.threshold is None and wanted.direction is None and len(ways[arm.task]) == 1:
             (way,) = ways[arm.task]
@@ -174,7 +169,7 @@ COLUMNS: Sequence[Column[ArmThreshold]] = (
     Column("fit p", "fit.p", format_p),
     Column("slope", "threshold.slope", "{:.3g}".format),
     Column("lapse\n%", "threshold.lapse", percent),
-    Column("guess\n%", lambda arm: arm.fit and 100 * arm.guess, "{:.0f}".format),
+    Column("guess\n%", "threshold.model.guess", partial(percent, digits=0)),
     Column("n/\nlevels", "counts"),
     Column("remark", "remarks"),
 )
@@ -198,8 +193,8 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     for arm in find_thresholds(run, along):
         if arm.task == task and (threshold := arm.threshold) is not None:
             lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
-            curve = zip(threshold.levels, *[threshold.curve] * 3, strict=True)
-            way = ", falling" if threshold.direction == "falling" else ""
+            curve = zip(threshold.model.levels, *[threshold.curve] * 3, strict=True)
+            way = ", falling" if threshold.model.direction == "falling" else ""
             lines[f"{arm.contestant}, fitted{way}"] = [*curve]
     return [PageLines(f"{along.field}, fitted", task, lines)] if lines else []
 
@@ -214,7 +209,7 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
     if not levels:
         return None
     guess = chance_levels(scores.keyed, scores.scorer).get("accuracy", 0.0)
-    arm = ArmThreshold(scores.contestant, scores.task, guess, along.target, along.log)
+    arm = ArmThreshold(scores.contestant, scores.task)
     values = [scores.comparable[name] for name in levels]
     clusters = scores.clusters_of(levels)
     try:

@@ -102,7 +102,7 @@ def test_many_answers_pin_the_threshold_and_its_direction(direction: str) -> Non
         float(rng.random() < logistic(sign * level, sign * 20, 0.5, 0.25)) for level in levels
     ]
     found = fit_threshold(levels, values, 0.25)
-    assert found.direction == direction and not found.outside
+    assert found.model.direction == direction and not found.outside
     assert found.low < 20 < found.high and found.high - found.low < 2
     assert found.slope == pytest.approx(0.5, rel=0.3)
     assert found.asked == (200,) * len(LEVELS)
@@ -143,7 +143,11 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     made.answers(made.point("blind", "t"), ["BCDA"[n // 4 % 4] for n in range(40)])
     folder = made.write()
     sees, blind = find_thresholds(score_run(folder), Along("size"))
-    assert sees.threshold is not None and 20 < sees.threshold.value < 30 and sees.guess == 0.25
+    assert (
+        sees.threshold is not None
+        and 20 < sees.threshold.value < 30
+        and sees.threshold.model.guess == 0.25
+    )
     assert blind.passes == "above all levels" and blind.remarks == "as others"
     _, rising = find_thresholds(score_run(folder), Along("size", direction="rising"))
     assert rising.threshold == blind.threshold and not rising.remarks
@@ -195,9 +199,9 @@ def test_a_staircase_is_fitted_in_the_direction_that_it_took(tmp_path: Path, sai
     along = {"along": "size"} | ({"direction": said} if said == "falling" else {})
     run = configured(made, {"thresholds": along, "choose": {"by": "staircase"}})
     for arm in (*find_thresholds(run), *find_thresholds(run, Along("size"))):
-        assert arm.threshold is not None and arm.threshold.direction == said
+        assert arm.threshold is not None and arm.threshold.model.direction == said
     (asked,) = find_thresholds(run, Along("size", direction="falling"))
-    assert asked.threshold is not None and asked.threshold.direction == "falling"
+    assert asked.threshold is not None and asked.threshold.model.direction == "falling"
 
 
 def test_rising_fits_by_hand() -> None:
@@ -231,8 +235,8 @@ def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> Non
 def test_a_falling_curve_is_checked_as_its_mirror_image() -> None:
     levels, rng = [level for level in LEVELS for _ in range(30)], np.random.default_rng(4)
     values = [float(rng.random() < logistic(level, 20, 0.5, 0.25)) for level in levels]
-    rising = check_fit(fit_threshold(levels, values, 0.25), 0.25)
-    falling = check_fit(fit_threshold([42 - level for level in levels], values, 0.25), 0.25)
+    rising = check_fit(fit_threshold(levels, values, 0.25))
+    falling = check_fit(fit_threshold([42 - level for level in levels], values, 0.25))
     assert (falling.high, falling.low) == pytest.approx((42 - rising.low, 42 - rising.high))
     assert rising.p is not None and rising.low < 20 < rising.high
 
