@@ -184,7 +184,7 @@ def write_report(
     for name, text in texts.items():
         write_file(folder / name, text)
     with whole_file(page) as file:
-        pieces = html_page(scored, RunPage(scored.scores, images), report=report)
+        pieces = html_page(report, RunPage(scored.scores, images))
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
 
@@ -204,12 +204,10 @@ def _is_current(page: Path, texts: dict[str, str], scored: Table) -> bool:
     return same
 
 
-def html_page(
-    scored: Table, page: RunPage, *, served: bool = False, report: Report | None = None
-) -> Iterator[str]:
-    """The page of a table's runs, piece by piece: with what fits into a file, or `served` without
+def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterator[str]:
+    """The page of a report, piece by piece: with what fits into a file, or `served` without
     words."""
-    report = report or Report(scored)
+    scored = report.scored
     evidence = page_evidence(report.finding, page)
     first = evidence.samples if evidence else ()
     data = page.data(scored.rows, whole=not served, first=first)

@@ -251,7 +251,7 @@ def view(
 
     from looktwice.eval.page.of_runs import RunPage
     from looktwice.eval.page.serving import serve_page
-    from looktwice.eval.report import html_page
+    from looktwice.eval.report import Report, html_page
     from looktwice.eval.runs.show import sample_page
     from looktwice.eval.studio.server import studio_of_page
 
@@ -262,7 +262,7 @@ def view(
         runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
     scored = _score(runs, reader, by, judge, plugin, all_arms)
     page = RunPage(scored.scores, _images(scored, plugin))
-    html = "".join(html_page(scored, page, served=True))
+    html = "".join(html_page(Report(scored), page, served=True))
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         studio = studio_of_page(Path(folder).resolve(), page, plugin)

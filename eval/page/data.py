@@ -121,6 +121,9 @@ class PageLines:
     chose: bool = False
 
 
+Level = str | float
+
+
 @dataclass(frozen=True)
 class PageGrid:
     """Accuracy over two swept settings: cells of (x, y, accuracy, n), levels as numbers or words in
@@ -131,9 +134,9 @@ class PageGrid:
     y: str
     task: str
     contestant: str
-    cells: Sequence[tuple[str | float, str | float, float, int]]
+    cells: Sequence[tuple[Level, Level, float, int]]
     over: Sequence[str] = ()
-    baseline: Sequence[str | float] | None = None
+    baseline: Sequence[Level] | None = None
 
 
 @dataclass(frozen=True)

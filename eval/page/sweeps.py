@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import fmean
 
-from looktwice.eval.page.data import PageGrid, PageLines, Point
+from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.labels import (
     contestant_changes,
@@ -95,36 +95,30 @@ def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
             row = accuracy[run.name, scores.point.id]
             if row.value is not None and len(scores.point.changes) > 1:
                 arms[scores.point.contestant, scores.point.task].append((scores.point, row))
-        for (contestant, task), mine in arms.items():
-            places = [
-                p
-                for p in mine[0][0].changes
-                if len({str(setting_of(point, p)) for point, _ in mine}) > 1
-            ]
-            for pair in combinations(places, 2):
-                over = [_short(place, task) for place in places if place not in pair]
-                drawn.append(_grid(*pair, contestant, task, mine, over))
+        for place, mine in arms.items():
+            drawn += _grids_of(*place, mine)
     return drawn[:MAX_GRIDS]
 
 
-def _grid(
-    x: str,
-    y: str,
-    contestant: str,
-    task: str,
-    arms: Sequence[tuple[PointRow, Row]],
-    over: Sequence[str],
-) -> PageGrid:
-    cells = defaultdict[tuple[str | float, str | float], list[Row]](list)
-    for point, row in arms:
-        left, top = ("none" if (at := setting_of(point, p)) is None else at for p in (x, y))
-        cells[left, top].append(row)
-    means = [
-        (*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows))
-        for levels, rows in cells.items()
-    ]
-    first = means[0][:2] if arms[0][0].baseline else None  # with the first level of everything
-    return PageGrid(_short(x, task), _short(y, task), task, contestant, means, over, first)
+def _grids_of(
+    contestant: str, task: str, arms: Sequence[tuple[PointRow, Row]]
+) -> Iterator[PageGrid]:
+    first, _ = arms[0]
+    places = list[str]()
+    for place in first.changes:
+        if len({str(setting_of(point, place)) for point, _ in arms}) > 1:
+            places.append(place)
+    for x, y in combinations(places, 2):
+        cells = defaultdict[tuple[Level, Level], list[Row]](list)
+        for point, row in arms:
+            left, top = ("none" if (at := setting_of(point, p)) is None else at for p in (x, y))
+            cells[left, top].append(row)
+        means = list[tuple[Level, Level, float, int]]()
+        for levels, rows in cells.items():
+            means.append((*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows)))
+        base = means[0][:2] if first.baseline else None  # with the first level of everything
+        over = [_short(place, task) for place in places if place not in (x, y)]
+        yield PageGrid(_short(x, task), _short(y, task), task, contestant, means, over, base)
 
 
 def _short(place: str, task: str) -> str:

@@ -34,8 +34,9 @@ class Threshold:
     `outside` is "" or says that the median lies "below" or "above" all levels that were asked.
     `slope` is that of the logistic, per unit of the level or, on a logarithmic scale, of its
     natural logarithm; `lapse` the share of errors at the easy end; `curve` the mean function at the
-    levels, `asked` and `right` the answers per level of the `model`. `dispersion` says by how many times the
-    answers tell less than so many independent ones, since questions share a picture or a group.
+    levels, `asked` and `right` the answers per level of the `model`. `dispersion` says by how many
+    times the answers tell less than so many independent ones, since questions share a picture or a
+    group.
     """
 
     value: float

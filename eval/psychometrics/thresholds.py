@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from looktwice.eval.display.text_tables import Column, TextTable, format_p, names, percent, table
-from looktwice.eval.page.data import PageGrid, PageLines, Point
+from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
 from looktwice.eval.psychometrics.functions import (
     Direction,
     FitCheck,
@@ -253,7 +253,6 @@ def _asked(scores: PointScores, field: str) -> list[Point]:
 # ---- two parameters crossed
 
 MOST = 12  # maps
-Level = str | float
 
 
 def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:

@@ -151,15 +151,12 @@ class RunModels:
         if isinstance(model, Batched):
             queue = BatchQueue(model, store, drain, self.say, self.progress.give_up)
             self.queues.append(queue)
-            cached = Cached(queue, store, self.only_cached, drain)
-            return self._metered(model, Metered(cached, model.place))
-        watch = self.watches[getattr(model, "endpoint", model.identity)]
-        wrapped = wrap(
-            model, store, drain, only_cached=self.only_cached, watch=watch, ration=self.ration
-        )
-        return self._metered(model, wrapped)
-
-    def _metered(self, model: Any, wrapped: Metered) -> Metered:
+            wrapped = Metered(Cached(queue, store, self.only_cached, drain), model.place)
+        else:
+            watch = self.watches[getattr(model, "endpoint", model.identity)]
+            wrapped = wrap(
+                model, store, drain, only_cached=self.only_cached, watch=watch, ration=self.ration
+            )
         self.models.append(wrapped)
         self.meters.append((model, wrapped))
         return wrapped

@@ -164,11 +164,6 @@ class Walk:
         """The first task, and all that has one way to go; whether nothing is left."""
         return self._run_task(partial(self._run_roots, roots, seed))
 
-    def _submit(self, task: Action) -> None:
-        with self.lock:
-            self.pending += 1
-        self.crew.submit(partial(self._run_task, task))
-
     def _run_task(self, task: Action) -> bool:
         try:
             with self.crew.turns:
@@ -204,7 +199,9 @@ class Walk:
         """The first in this thread, so that a sample stays in one where it has one way to go."""
         wanted = [node for node in nodes if self._is_wanted(node)]
         for node in wanted[1:]:
-            self._submit(partial(self._run_stage, node, state))
+            with self.lock:
+                self.pending += 1
+            self.crew.submit(partial(self._run_task, partial(self._run_stage, node, state)))
         for node in wanted[:1]:
             self._run_stage(node, state)
 

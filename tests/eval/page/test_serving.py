@@ -17,7 +17,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer, make_app
 from looktwice.eval.records import RunError
-from looktwice.eval.report import html_page
+from looktwice.eval.report import Report, html_page
 from looktwice.eval.runs.show import sample_page
 from tests.made_run import MadeRun
 
@@ -37,7 +37,9 @@ def server(tmp_path: Path) -> PageServer:
     made.record(point, "s1", answer="B", pictures=(picture, hostile))
     table = score_table(made.write().path)
     page = RunPage(table.scores)
-    return PageServer(TOKEN, page, "".join(html_page(table, page, served=True)), sample_page)
+    return PageServer(
+        TOKEN, page, "".join(html_page(Report(table), page, served=True)), sample_page
+    )
 
 
 def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str, bytes]]:
