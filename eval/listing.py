@@ -72,7 +72,7 @@ SIMPLE = {
 }
 
 
-def list_kinds(plugins: Sequence[str] = ()) -> Iterator[str]:
+def list_kinds(plugins: Sequence[str]) -> Iterator[str]:
     """How many there are of each kind, and what to type for them."""
     for kind in SAYS:
         yield f"{kind:11} {len(list(list_kind(kind, plugins))):3}  {SAYS[kind]}"
@@ -151,7 +151,7 @@ def _describe_type(cls: type, room: str) -> Iterator[str]:
             yield f"  .{name}{takes}: {_first_sentence(docstring(function))}"
 
 
-def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
+def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
     """A line for each thing of a kind: what to write after `use:`, or a file's name, its first
     sentence, and the settings that must be given."""
     texts, needed = dict[str, str](), dict[str, list[str]]()
@@ -227,7 +227,7 @@ def listed_kind(cls: type) -> str | None:
     return None if folder == "prompting" else "specialists"
 
 
-def copy_config(name: str, out: Path | None = None) -> Path:
+def copy_config(name: str, out: Path | None) -> Path:
     """Write a copy of a shipped configuration, or of the study to begin with, by default into the
     working folder.
 

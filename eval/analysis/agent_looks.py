@@ -47,7 +47,7 @@ class AgentRecord:
     score: float
     tokens: int
     first_tokens: int
-    overlaps: tuple[Overlap, ...] = ()
+    overlaps: tuple[Overlap, ...]
 
     @property
     def changes(self) -> Changes:

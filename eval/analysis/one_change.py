@@ -35,12 +35,12 @@ class FoundRow:
     arm: str
     contestant: str
     accuracy: Estimate | None
-    difference: Estimate | None = None
-    p_holm: float | None = None
-    sure: bool = False
-    is_baseline: bool = False
-    failure: str = ""
-    failed: int = 0
+    difference: Estimate | None
+    p_holm: float | None
+    sure: bool
+    is_baseline: bool
+    failure: str
+    failed: int
 
     @property
     def change(self) -> float:

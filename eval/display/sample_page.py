@@ -27,6 +27,7 @@ from looktwice.prompting.markers.regions import Rectangles
 IMAGE = re.compile(r"Image (\d+)(?: \(.*\))?:")
 RED = "#e02020"
 LATER = "read at scoring"
+LONGEST = 420  # pixels of a side of a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Shown:
 
     label: str
     state: State
-    error: str = ""
+    error: str
     outcome: str = ""
     stages: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
@@ -146,16 +147,11 @@ class StepFigures:
 
 
 def page(
-    title: str,
-    question: str,
-    key: str | None,
-    shown: Sequence[Shown],
-    longest: int = 420,
-    studio: str = "",
+    title: str, question: str, key: str | None, shown: Sequence[Shown], studio: str = ""
 ) -> str:
     """A self-contained HTML page with a section for each arm; `studio` is the command that opens
     it in the studio."""
-    sections = [(arm, StepFigures(arm, longest)) for arm in shown]
+    sections = [(arm, StepFigures(arm, LONGEST)) for arm in shown]
     html = template("sample.html.j2")
     head = {"title": title, "question": question, "key": key, "studio": studio}
     return str(html.render(**head, sections=sections))

@@ -28,11 +28,12 @@ from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.score import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
+FAILURES = 12  # that a table names
 LESS_PEOPLE = "less\npeople"
 """The header of a column with `to_people`."""
 
 
-def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
+def overview_table(rows: Sequence[Row], own: Sequence[Row]) -> TextTable:
     """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first.
 
     Before these stand the metrics by which a benchmark itself is quoted, whose rows are `own`.
@@ -179,7 +180,7 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
     return TextTable(("contestant", "task", *REASONS), lines, 2).without_empty()
 
 
-def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
+def failure_table(runs: Sequence[RunScores]) -> TextTable:
     """Errors: the first line of each with its count and an example, most frequent first."""
     samples = defaultdict[tuple[str, str, str], list[str]](list)
     for scores in chain(*(run.points for run in runs)):
@@ -187,7 +188,7 @@ def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
             if entry.verdict is Verdict.FAILED:
                 error = (entry.detail.strip().splitlines() or ["no message"])[0][:200]
                 samples[scores.contestant, scores.task, error].append(entry.sample)
-    frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:limit]
+    frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:FAILURES]
     lines = [(*arm, failed[0], str(len(failed))) for arm, failed in frequent]
     return TextTable(("contestant", "task", "error", "for example", "samples"), lines, 4)
 

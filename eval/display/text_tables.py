@@ -198,7 +198,7 @@ class ConsoleTable:
     title: str
     blocks: int
     caption: str
-    bold: Sequence[str] = ()
+    bold: Sequence[str]
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -316,7 +316,7 @@ def points(value: float | None, digits: int = 1) -> str:
     return percent(value, digits, sign=True)
 
 
-def with_interval(value: float, low: float | None, high: float | None, sign: bool = False) -> str:
+def with_interval(value: float, low: float | None, high: float | None, sign: bool) -> str:
     """A share in percent with its interval below it, where it has one."""
     if low is None or high is None:
         return percent(value, sign=sign)

@@ -49,7 +49,7 @@ class Conversations:
     messages: dict[str, PageTurn] = field(default_factory=dict)
 
     def detail(
-        self, record: Record, answer: PageAnswer, sources: Callable[[], Sources] = tuple
+        self, record: Record, answer: PageAnswer, sources: Callable[[], Sources]
     ) -> PageAnswer:
         """The answer with what was said and shown, and how long it took; `sources` are asked for
         where an agent looked at them."""
@@ -150,7 +150,7 @@ def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
 
 
 def recorded_tasks(
-    folders: Sequence[RunFolder], plugins: Sequence[str] = ()
+    folders: Sequence[RunFolder], plugins: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
     """The tasks of runs by task id, made again from their records, and why some cannot be or must
     not be read."""

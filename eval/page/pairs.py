@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import fsum
@@ -39,7 +39,7 @@ class ContestantScore:
     contestant: int
     task: int
     accuracy: Estimate | None
-    sums: Mapping[str, float] = field(default_factory=dict)
+    sums: Mapping[str, float]
 
 
 @dataclass(frozen=True)

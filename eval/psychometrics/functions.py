@@ -49,7 +49,7 @@ class Threshold:
     asked: tuple[int, ...]
     right: tuple[float, ...]
     curve: tuple[float, ...]
-    dispersion: float = 1.0
+    dispersion: float
 
 
 @dataclass(frozen=True)

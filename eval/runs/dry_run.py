@@ -195,7 +195,7 @@ class Amount:
     picture_tokens: int
     out: int | None
     price: float | None
-    looks: bool = False
+    looks: bool
 
     def __str__(self) -> str:
         tokens = f"about {self.word_tokens + self.picture_tokens:,} tokens in"

@@ -126,7 +126,7 @@ class RunModels:
 
     progress: Progress
     cache: Path
-    only_cached: bool = False
+    only_cached: bool
     ration: Ration = field(default_factory=Ration)
     say: Callable[[str], None] = lambda sentence: None
 

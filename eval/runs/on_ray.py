@@ -58,7 +58,7 @@ class Job:
     only_cached: bool
     blocks: int
     tasks: int
-    roots: tuple[str, ...] = ()
+    roots: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from math import comb, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
@@ -88,14 +88,16 @@ Shares = Mapping[str, float]
 
 @dataclass(frozen=True)
 class PositionBias:
-    """Of n answered questions: how often each letter was chosen, and how often it is the key.
+    """Of n answered questions: how often each letter was chosen, how often it is the key, and the
+    recall at it.
 
-    Shares lie in 0..1. `spread` is the standard deviation of the recalls at the letters, and `p`
-    that of the chi-squared test that they are all alike.
+    Shares lie in 0..1. `spread` is the standard deviation of the recalls, and `p` that of the
+    chi-squared test that they are all alike.
     """
 
     chosen: Shares
     key: Shares
+    recall: Shares
     spread: float
     p: float
     n: int
@@ -122,8 +124,9 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
         expected = asked[some] * overall * (1 - overall)
         p = float(chdtrc(int(some.sum()) - 1, (off / expected).sum()))
     chosen, key = given.mean(axis=0).tolist(), (asked / n).tolist()
+    recall = dict(zip(compress(letters, some), recalls.tolist(), strict=True))
     shares, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
-    return PositionBias(shares, keyed, float(recalls.std()), p, n)
+    return PositionBias(shares, keyed, recall, float(recalls.std()), p, n)
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def test_position_bias_by_hand() -> None:
     """Always A, where A is the key of three of four: recalls 1 and 0, spread 1/2."""
     found = position_bias("AAAA", "AAAB")
     assert (found.chosen, found.key) == ({"A": 1.0, "B": 0.0}, {"A": 0.75, "B": 0.25})
-    assert (found.spread, found.n) == (0.5, 4)
+    assert (found.recall, found.spread, found.n) == ({"A": 1.0, "B": 0.0}, 0.5, 4)
     assert position_bias("AB", "AB").p == 1.0
 
 
