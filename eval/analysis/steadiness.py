@@ -27,7 +27,6 @@ from looktwice.eval.statistics.answers import (
     DrawVariance,
     PositionBias,
     majority_value,
-    pass_at_k,
     position_bias,
     split_variance,
 )
@@ -79,11 +78,9 @@ class Draws:
 
     @property
     def any_right(self) -> Estimate:
-        """The share of samples of which one draw is right, pass@k of all draws."""
-        k, shares = self.split.draws, []
-        for draws in self.whole.values():
-            shares.append(pass_at_k(sum(d.verdict is Verdict.RIGHT for d in draws), k, k))
-        return bootstrap_mean(shares, self.scores.clusters_of(self.whole))
+        """The share of samples of which one draw is right: pass@k, where k are all draws."""
+        right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.whole.values()]
+        return bootstrap_mean(right, self.scores.clusters_of(self.whole))
 
     @property
     def majority(self) -> Estimate:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
-from math import comb, sqrt
+from math import sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -178,20 +178,6 @@ def split_variance(values: ArrayLike) -> DrawVariance:
     within = float(data.var(axis=1, ddof=1).mean())
     between = max(0.0, float(data.mean(axis=1).var(ddof=1)) - within / draws)
     return DrawVariance(float(data.mean()), between, within, n, draws)
-
-
-def pass_at_k(right: int, draws: int, k: int) -> float:
-    """The chance that of k draws at least one is right, where `right` of all draws were.
-
-    The unbiased 1 - C(n - c, k) / C(n, k) of Chen et al. (2021, "Evaluating Large Language Models
-    Trained on Code", section 2.1). Raises ValueError unless 1 <= k <= draws and 0 <= right <=
-    draws.
-    """
-    if not (1 <= k <= draws and 0 <= right <= draws):
-        raise ValueError(
-            f"pass@k needs 1 <= k <= draws and 0 <= right <= draws, found {k=}, {draws=}, {right=}"
-        )
-    return 1.0 - comb(draws - right, k) / comb(draws, k)
 
 
 def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:

@@ -20,7 +20,6 @@ from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
     majority_value,
-    pass_at_k,
     position_bias,
     split_variance,
     swap_over_halves,
@@ -104,20 +103,6 @@ def test_the_errors_of_draws_and_samples_are_those_of_repeated_runs() -> None:
         means.append(split_variance(RANDOM.random((100, 5)) < row[:, None]))
     whole = sqrt(np.mean([one.samples_error**2 + one.draws_error**2 for one in means]))
     assert whole == pytest.approx(float(np.std(repeats)), rel=0.15)
-
-
-@pytest.mark.parametrize(
-    ("right", "draws", "k", "share"),
-    [(0, 5, 5, 0.0), (1, 5, 1, 0.2), (2, 5, 2, 0.7), (3, 5, 3, 1.0)],
-)
-def test_pass_at_k(right: int, draws: int, k: int, share: float) -> None:
-    assert pass_at_k(right, draws, k) == pytest.approx(share)
-
-
-@pytest.mark.parametrize(("right", "draws", "k"), [(1, 5, 6), (6, 5, 1), (1, 5, 0)])
-def test_pass_at_k_refuses(right: int, draws: int, k: int) -> None:
-    with pytest.raises(ValueError, match="pass@k needs"):
-        pass_at_k(right, draws, k)
 
 
 def test_the_majority() -> None:
