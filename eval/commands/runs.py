@@ -288,9 +288,9 @@ def show(
 
     For every contestant, with the views after each stage.
     """
-    from looktwice.eval.runs.show import show_sample
+    from looktwice.eval.runs.show import ShownRun, show_sample
 
-    for line in show_sample(run, sample, out, plugin, cache, arm):
+    for line in show_sample(ShownRun(run, plugin, cache, arm), sample, out):
         say(line)
 
 

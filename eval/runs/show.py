@@ -25,24 +25,14 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, Stage, State, Step
 
 
-def show_sample(
-    run: Path,
-    sample: str,
-    out: Path | None = None,
-    plugins: Sequence[str] = (),
-    cache: Path | None = None,
-    arms: Sequence[str] = (),
-) -> Iterator[str]:
+def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterator[str]:
     """Write the page of one sample and yield its content as lines; a sample of several tasks has a
     page for each.
 
     The stages run again on the task's data, or on the stored pictures if that data is gone or must
-    not be read. `cache` is the cache folder of the run with the results of its specialists (None:
-    `.cache` beside it). `arms` are shown alone, by their contestants or their labels in tables.
-    Raises RunError.
+    not be read. Raises RunError.
     """
-    shown = ShownRun(run, plugins, cache, arms)
-    folder, faults = shown.folder, shown.binder.faults
+    folder, faults, run = shown.folder, shown.binder.faults, shown.folder.path
     ids = file_names(row.id for row in folder.samples.values())
     rows = [rows[sample] for rows in folder.samples_of.values() if sample in rows]
     if not rows:
@@ -95,8 +85,12 @@ def studio_command(run: Path, sample: str) -> str:
 
 
 class ShownRun(RecordedRun):
-    """A run as its samples are shown: its arms by the labels of the tables, and what scores
-    them."""
+    """A run as its samples are shown: its arms by the labels of the tables, and what scores them.
+
+    `cache` is the cache folder of the run with the results of its specialists (None: `.cache`
+    beside it). `only` are the arms that are shown, by their contestants or their labels in tables;
+    without it, all. Raises RunError.
+    """
 
     def __init__(
         self,

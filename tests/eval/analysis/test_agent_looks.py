@@ -17,7 +17,7 @@ from looktwice.eval.analysis.agent_looks import LookSummary, summarize_looks
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import describe_replay, replay
-from looktwice.eval.runs.show import show_sample
+from looktwice.eval.runs.show import ShownRun, show_sample
 from looktwice.eval.runs.trajectories import trajectories, write_trajectories
 from looktwice.eval.scoring.metrics import LOOKING, read_turns
 from looktwice.eval.scoring.score import score_run
@@ -257,7 +257,7 @@ def answer_of(run: Path) -> str | None:
 
 def lines_of(run: Path, plugin: str, cache: Path | None = None) -> list[str]:
     (key,) = RunFolder(run).records()
-    return list(show_sample(run, key[1], plugins=(plugin,), cache=cache))
+    return list(show_sample(ShownRun(run, (plugin,), cache), key[1]))
 
 
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
