@@ -130,9 +130,9 @@ class Finding:
         return any(row.sure for task in self.tasks for row in task.rows)
 
 
-def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
-    """What the runs of a table found, from the analyses that the table has; `flips` samples are
-    drawn with the seed. A run that chose its questions is told by its races alone."""
+def find(scored: Table) -> Finding:
+    """What the runs of a table found, from the analyses that the table has. A run that chose its
+    questions is told by its races alone."""
     tasks, chosen, evidence = list[TaskFinding](), tuple[Flip, ...](), ""
     notes = list[str]()
     for run in scored.scores:
@@ -145,7 +145,7 @@ def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
             name = run.name, task.task
             tasks.append(TaskFinding(*name, task.rows, sentences, task.name, task.chance))
         if not chosen:
-            chosen, evidence = _flips(study, flips, seed)
+            chosen, evidence = _flips(study)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
     return Finding(tuple(tasks), (*notes, *_beside(scored)), chosen, evidence)
 
@@ -175,7 +175,7 @@ def _beside(scored: Table) -> Iterator[str]:
         yield f"Cost (list price): {', '.join(costs[:NAMED])}{' ...' * (len(costs) > NAMED)}."
 
 
-def _flips(study: OneChange, count: int, seed: int) -> tuple[tuple[Flip, ...], str]:
+def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     """Samples that the largest sure change flips its own way, and how they were chosen."""
     sure = [(task.base, *line) for task in study.tables for line in task.lines if line[1].sure]
     sure = [line for line in sure if line[2].arm]  # what is over all tasks has no sample
@@ -186,13 +186,13 @@ def _flips(study: OneChange, count: int, seed: int) -> tuple[tuple[Flip, ...], s
     shared = [name for name in base.comparable if name in arm.comparable]
     moved = [s for s in shared if sign * (arm.comparable[s] - base.comparable[s]) > 1e-9]
     flips = []
-    for name in Random(seed).sample(moved, min(count, len(moved))):
+    for name in Random(SEED).sample(moved, min(FLIPS, len(moved))):
         before, after = (draw.answer if (draw := a.first(name)) else None for a in (base, arm))
         flips.append(Flip(name, base.point.id, arm.point.id, before, after, sign > 0))
     verb = "gains" if sign > 0 else "loses"
     return tuple(flips), (
         f"{len(flips)} of the {len(moved)} samples of {base.task} that {row.label} {verb},"
-        f" drawn with seed {seed}"
+        f" drawn with seed {SEED}"
     )
 
 
