@@ -10,8 +10,9 @@ shorter than a patch. Sizes are (width, height) in pixels.
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -21,6 +22,7 @@ from typing import Literal, NamedTuple, TypeVar
 from looktwice.pipelines.models.wire import Detail
 
 Rule = TypeVar("Rule")
+Rules = list[tuple[str, Callable[["Size"], Rule]]]
 Size = tuple[int, int]
 """(width, height) in pixels."""
 Grid = tuple[int, int]
@@ -145,15 +147,9 @@ def tiles_of_list(
         across -= (across - int(round(width * (down / height), 7))) // 2 * 2
     if most and (ratio := sqrt(across * down / (most * cells**2))) > 1.1:
         across, down = int(across // ratio), int(down // ratio)
-    return Layout(
-        whole,
-        (tile, tile),
-        cells**2 + across * down + down,
-        patch,
-        grid,
-        ((frame[0] - whole[0]) // 2, (frame[1] - whole[1]) // 2),
-        (tile, tile),
-    )
+    square, count = (tile, tile), cells**2 + across * down + down
+    offset = (frame[0] - whole[0]) // 2, (frame[1] - whole[1]) // 2
+    return Layout(whole, square, count, patch, grid, offset, overview=square)
 
 
 def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
@@ -219,38 +215,59 @@ def _on_longest(size: Size, longest: int) -> Size:
 
 ANY_RESOLUTION: tuple[Grid, ...] = ((2, 1), (1, 2), (2, 2), (1, 3), (3, 1))
 BY_SIX: tuple[Grid, ...] = tuple((across, down) for down, across in product(range(1, 7), repeat=2))
-PROCESSORS: tuple[tuple[str, Callable[[Size], Layout]], ...] = (
-    (r"llava-(v?1\.6|next-\d)", partial(tiles_of_list, tile=336, patch=14, grids=ANY_RESOLUTION)),
-    (r"llava-onevision-(?!1)", partial(tiles_of_list, tile=384, patch=14, grids=BY_SIX, most=9)),
-    (r"llava-v?1\.5", partial(cut, side=336, patch=14)),
-    (r"qwen3(\.\d+)?-vl", partial(whole_patches, patch=32, least=65_536, most=16_777_216)),
-    (
-        r"qwen2(\.5)?-vl|qvq|deepeyes|mini-o3|thyme",
-        partial(whole_patches, patch=28, least=3_136, most=12_845_056),
-    ),
-    (r"glm-4\.[15]v", partial(whole_patches, patch=28, least=6_272, most=4_816_896)),
-    (r"ernie-4\.5-vl", partial(whole_patches, patch=28, least=3_136, most=4_842_768)),
-    (r"paddleocr-vl", partial(whole_patches, patch=28, least=147_456, most=2_359_296)),
-    (r"pixtral-12b", partial(rows_of_patches, patch=16, longest=1024)),
-    (r"mistral-small-3\.[1-9]", partial(rows_of_patches, patch=28, longest=1540)),
-    (r"internvl", partial(tiles_by_proportions, tile=448, most=12, tokens=256, patch=28)),
-    (r"idefics3", partial(tiles_on_longest, longest=1456, tile=364, tokens=169, patch=28)),
-    (
-        r"smolvlm2?-(256|500)m",
-        partial(tiles_on_longest, longest=2048, tile=512, tokens=64, patch=64),
-    ),
-    (r"idefics2", partial(bounded, shortest=378, longest=980, tokens=64, patch=14)),
-    (r"llama-3\.2-\d+b-vision", partial(tiles_on_canvas, tile=560, most=4, tokens=1601, patch=14)),
-    (r"deepseek-vl-|janus", partial(padded, side=384, patch=16, least=14, tokens=576, middle=True)),
-    (r"aria(-|$)", partial(padded, side=980, patch=14, least=336, tokens=256, middle=False)),
-    (r"paligemma.*-448", partial(stretched, side=448, patch=14)),
-    (r"paligemma.*-896", partial(stretched, side=896, patch=14)),
-    (r"paligemma", partial(stretched, side=224, patch=14)),
-    (r"gemma-3-", partial(stretched, side=896, patch=56, linear=True)),
-    (r"blip2|instructblip", partial(stretched, side=224, patch=14, tokens=32)),
-)
-"""How a model's name begins, in small letters, and how its processor lays pictures out: the first
-that fits counts."""
+KINDS: dict[str, Callable[..., Layout]] = {
+    "tiles_of_five": partial(tiles_of_list, grids=ANY_RESOLUTION),
+    "tiles_by_six": partial(tiles_of_list, grids=BY_SIX),
+    "tiles_by_proportions": tiles_by_proportions,
+    "tiles_on_longest": tiles_on_longest,
+    "tiles_on_canvas": tiles_on_canvas,
+    "whole_patches": whole_patches,
+    "rows_of_patches": rows_of_patches,
+    "bounded": bounded,
+    "padded": padded,
+    "stretched": stretched,
+    "cut": cut,
+}
+# how a model's name begins, its kind, and the numbers of its processor's file
+TABLE = r"""
+llava-(v?1\.6|next-\d)                    tiles_of_five tile=336 patch=14
+llava-onevision-(?!1)                     tiles_by_six tile=384 patch=14 most=9
+llava-v?1\.5                              cut side=336 patch=14
+qwen3(\.\d+)?-vl                          whole_patches patch=32 least=65_536 most=16_777_216
+qwen2(\.5)?-vl|qvq|deepeyes|mini-o3|thyme whole_patches patch=28 least=3_136 most=12_845_056
+glm-4\.[15]v                              whole_patches patch=28 least=6_272 most=4_816_896
+ernie-4\.5-vl                             whole_patches patch=28 least=3_136 most=4_842_768
+paddleocr-vl                              whole_patches patch=28 least=147_456 most=2_359_296
+pixtral-12b                               rows_of_patches patch=16 longest=1024
+mistral-small-3\.[1-9]                    rows_of_patches patch=28 longest=1540
+internvl                                  tiles_by_proportions tile=448 most=12 tokens=256 patch=28
+idefics3                                  tiles_on_longest longest=1456 tile=364 tokens=169 patch=28
+smolvlm2?-(256|500)m                      tiles_on_longest longest=2048 tile=512 tokens=64 patch=64
+idefics2                                  bounded shortest=378 longest=980 tokens=64 patch=14
+llama-3\.2-\d+b-vision                    tiles_on_canvas tile=560 most=4 tokens=1601 patch=14
+deepseek-vl-|janus                        padded side=384 patch=16 least=14 tokens=576 middle=1
+aria(-|$)                                 padded side=980 patch=14 least=336 tokens=256 middle=0
+paligemma.*-448                           stretched side=448 patch=14
+paligemma.*-896                           stretched side=896 patch=14
+paligemma                                 stretched side=224 patch=14
+gemma-3-                                  stretched side=896 patch=56 linear=1
+blip2|instructblip                        stretched side=224 patch=14 tokens=32
+"""
+
+
+def read_rules(table: str, kinds: Mapping[str, Callable[..., Rule]]) -> Rules[Rule]:
+    """How a model's name begins, in small letters, and the rule for its pictures, by the lines of a
+    table."""
+    rules = []
+    for line in table.strip().splitlines():
+        beginning, kind, *numbers = line.split()
+        settings = (number.split("=") for number in numbers)
+        given = {name: literal_eval(value) for name, value in settings}
+        rules.append((beginning, partial(kinds[kind], **given) if given else kinds[kind]))
+    return rules
+
+
+PROCESSORS = read_rules(TABLE, KINDS)
 
 
 def processor_of(model: str) -> Callable[[Size], Layout] | None:
@@ -258,7 +275,8 @@ def processor_of(model: str) -> Callable[[Size], Layout] | None:
     return _find_rule(model, PROCESSORS)
 
 
-def _find_rule(model: str, rules: Iterable[tuple[str, Rule]]) -> Rule | None:
+def _find_rule(model: str, rules: Rules[Rule]) -> Callable[[Size], Rule] | None:
+    """The first that fits."""
     name = model.rpartition("/")[2].lower()
     return next((rule for beginning, rule in rules if re.match(beginning, name)), None)
 
@@ -333,25 +351,34 @@ def count_cells(size: Size) -> int:
 HIGH = partial(openai_patches, budget=2500, longest=2048)
 HIGH_CLAUDE = r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]"
 ORIGINAL = partial(openai_patches, budget=10_000, longest=6000)
-RULES: tuple[tuple[str, Callable[[Size], int]], ...] = (
-    (r"gpt-4o-mini", partial(openai_tiles, base=2833, tile=5667)),
-    (r"gpt-(4\.1|5)-mini", partial(openai_patches, factor=1.62)),
-    (r"gpt-(4\.1|5)-nano", partial(openai_patches, factor=2.46)),
-    (r"o4-mini", partial(openai_patches, factor=1.72)),
-    (r"gpt-5\.2|gpt-5[\d.]*-codex", openai_patches),
-    (r"gpt-5\.4-mini", partial(HIGH, factor=1.62)),
-    (r"gpt-5\.4", HIGH),
-    (r"gpt-5\.[5-9]", ORIGINAL),
-    (r"(gpt-|chatgpt-)(4o|4\.1|4\.5)", partial(openai_tiles, base=85, tile=170)),
-    (r"o[13](?!-mini)", partial(openai_tiles, base=75, tile=150)),
-    (r"gpt-5(?![\d.])", partial(openai_tiles, base=70, tile=140)),
-    (r"computer-use", partial(openai_tiles, base=65, tile=129)),
-    (HIGH_CLAUDE, partial(claude_tokens, longest=2576, budget=4784)),
-    (r"claude", claude_tokens),
-    (r"gemini-3", lambda size: 1120),
-    (r"gemini-2", gemini_tiles),
-)
-"""How a model's name begins, and the rule for its pictures: the first that fits counts."""
+PUBLISHED = rf"""
+gpt-4o-mini                      tiles base=2833 tile=5667
+gpt-(4\.1|5)-mini                patches factor=1.62
+gpt-(4\.1|5)-nano                patches factor=2.46
+o4-mini                          patches factor=1.72
+gpt-5\.2|gpt-5[\d.]*-codex       patches
+gpt-5\.4-mini                    high factor=1.62
+gpt-5\.4                         high
+gpt-5\.[5-9]                     original
+(gpt-|chatgpt-)(4o|4\.1|4\.5)    tiles base=85 tile=170
+o[13](?!-mini)                   tiles base=75 tile=150
+gpt-5(?![\d.])                   tiles base=70 tile=140
+computer-use                     tiles base=65 tile=129
+{HIGH_CLAUDE} claude longest=2576 budget=4784
+claude                           claude
+gemini-3                         gemini_3
+gemini-2                         gemini_2
+"""
+COSTS: dict[str, Callable[..., int]] = {
+    "tiles": openai_tiles,
+    "patches": openai_patches,
+    "high": HIGH,
+    "original": ORIGINAL,
+    "claude": claude_tokens,
+    "gemini_3": lambda size: 1120,
+    "gemini_2": gemini_tiles,
+}
+RULES = read_rules(PUBLISHED, COSTS)
 
 
 def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
