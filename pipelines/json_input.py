@@ -99,6 +99,27 @@ def finite_or_null(value: Any) -> Any:
     return value
 
 
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every plain value within mappings and lists, behind its dotted place such as `a.b[0]`."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from leaves(inner, f"{place}.{name}" if place else str(name))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from leaves(inner, f"{place}[{number}]")
+    else:
+        yield place, value
+
+
+def first_non_finite(value: Any) -> tuple[str, float] | None:
+    """The first number that is infinite or NaN, which `canonical` refuses, with its dotted
+    place."""
+    for place, leaf in leaves(value):
+        if isinstance(leaf, float) and not math.isfinite(leaf):
+            return place, leaf
+    return None
+
+
 def _require_shallow(value: Any) -> None:
     """Raises ValueError for more than 100 levels of nesting."""
     level = [value]

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NotRequired, Protocol
 
@@ -391,24 +391,3 @@ def canonical(value: Any) -> str:
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
 )
-
-
-def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain value within mappings and lists, behind its dotted place such as `a.b[0]`."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from leaves(inner, f"{place}.{name}" if place else str(name))
-    elif isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            yield from leaves(inner, f"{place}[{number}]")
-    else:
-        yield place, value
-
-
-def first_non_finite(value: Any) -> tuple[str, float] | None:
-    """The first number that is infinite or NaN, which `canonical` refuses, with its dotted
-    place."""
-    for place, leaf in leaves(value):
-        if isinstance(leaf, float) and not math.isfinite(leaf):
-            return place, leaf
-    return None

@@ -12,9 +12,18 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import CLOSED, OPEN, Holds, Number, Whole, read_as, write_json
+from looktwice.pipelines.json_input import (
+    CLOSED,
+    OPEN,
+    Holds,
+    Number,
+    Whole,
+    first_non_finite,
+    read_as,
+    write_json,
+)
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical, first_non_finite
+from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample

@@ -32,7 +32,7 @@ from looktwice.pipelines.config.classes import (
 )
 from looktwice.pipelines.config.elsewhere import HINTS
 from looktwice.pipelines.config.paths import OutsideError, Scope
-from looktwice.pipelines.model import first_non_finite
+from looktwice.pipelines.json_input import first_non_finite
 
 # a text "nan" would become a number
 ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)

@@ -201,8 +201,8 @@ def _meant(name: str) -> str:
     paths = dict[str, str]()
     for folder in FOLDERS:
         for room in (room for room, is_package in _rooms(folder).items() if is_package):
-            for known in importlib.import_module(f"looktwice.{folder}.{room}").__all__:
-                paths.setdefault(known, f"{folder}.{room}.{known}")
+            for public in importlib.import_module(f"looktwice.{folder}.{room}").__all__:
+                paths.setdefault(public, f"{folder}.{room}.{public}")
     near = did_you_mean(name, paths)
     return near and near.replace(last := near.split("'")[1], paths[last])
 
@@ -335,7 +335,7 @@ def misfit(cls: type, hint: Any) -> str:
     values = tuple(filter(dataclasses.is_dataclass, classes))
     if values and not protocols and not issubclass(cls, values):
         return f"expected {' or '.join(value.__name__ for value in values)}, found {cls.__name__}"
-    given, asked = given_by(cls), {each.__name__: given_by(each) for each in protocols}
+    given, asked = given_by(cls), {protocol.__name__: given_by(protocol) for protocol in protocols}
     if not asked or given is None or None in asked.values():
         return ""
     if issubclass(given, tuple(asked.values())):

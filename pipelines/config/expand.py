@@ -110,8 +110,8 @@ class Expansion:
         """Whether there are more arms than anybody could run or read, which is a fault; told before
         they are made."""
         axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
-        each, tasks = len(self.config.get("each") or ()) + 1, len(self.config.get("tasks") or "1")
-        counts = [*axes, each, contestants, tasks]
+        singles, tasks = len(self.config.get("each") or ()), len(self.config.get("tasks") or "1")
+        counts = [*axes, singles + 1, contestants, tasks]
         if (arms := prod(counts)) > MOST_ARMS:
             self.faults.note(
                 "sweep: its values x changes of `each` x contestants x tasks,"

@@ -35,7 +35,7 @@ from looktwice.pipelines.config.paths import (
     shipped,
 )
 from looktwice.pipelines.disk import check_yaml, read_file
-from looktwice.pipelines.model import leaves
+from looktwice.pipelines.json_input import leaves
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
@@ -71,10 +71,8 @@ def read_config(
     else:
         path = find_config(source)
         roots += allowed_to(path)
-        node, folder = (
-            load(path, roots),
-            Path.cwd() if path in shipped().values() else path.resolve().parent,
-        )
+        node = load(path, roots)
+        folder = Path.cwd() if path in shipped().values() else path.resolve().parent
     given: list[str] = []
     layer = Overlay()
     settings = [pair for text in overrides for pair in spelt_out(node, *parse_override(text))]
@@ -113,10 +111,8 @@ def _undone(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
 def load(path: Path, allowed: Sequence[Path] = (), files: list[Path] | None = None) -> Node:
     """A configuration file with what it includes below it; `files` takes all that are read. Raises
     ConfigError."""
-    files = [] if files is None else files
-    return _load(
-        Path(path), (Path(path).resolve().parent, *allowed, *shipped().values()), (), files
-    )
+    roots = (Path(path).resolve().parent, *allowed, *shipped().values())
+    return _load(Path(path), roots, (), [] if files is None else files)
 
 
 def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...], files: list[Path]) -> Node:

@@ -314,7 +314,8 @@ def _changed(a: Arm, b: Arm, place: str) -> Arm:
         value = getattr(stage, name)
         stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
     merged = {**a.stages, slot: stage}
-    stages = {known: merged[known] for known in _slots(a, b) if merged.get(known) is not None}
+    ordered = {name: merged.get(name) for name in _slots(a, b)}
+    stages = {name: stage for name, stage in ordered.items() if stage is not None}
     lacks = a.model is None and any(map(asks_model, stages.values()))
     model = b.model if lacks else a.model
     return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})

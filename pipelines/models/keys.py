@@ -14,7 +14,8 @@ from urllib.parse import quote, unquote
 
 from yarl import URL
 
-from looktwice.pipelines.model import ModelError, leaves
+from looktwice.pipelines.json_input import leaves
+from looktwice.pipelines.model import ModelError
 
 KEYS: Mapping[str, str] = {
     "api.openai.com": "OPENAI_API_KEY",

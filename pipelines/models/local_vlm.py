@@ -352,10 +352,10 @@ class LocalVLM(Ranged):
             last = [tensor[0, :, -1].detach().float().cpu()[:, seen] for tensor in tensors]
             return np.stack([layer.double().numpy() for layer in last])
 
-        told = likely.detach().cpu().double().numpy()
+        first = likely.detach().cpu().double().numpy()
         sizes = [image.shape[:2] for image in chat.images]
         gradient = rows(grown) if gradients else None
-        return Look(told, rows(layers), gradient, network, inputs, sizes)
+        return Look(first, rows(layers), gradient, network, inputs, sizes)
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
         """The conversation as this model is asked it: with its system text, and pictures no larger

@@ -243,7 +243,7 @@ class RFDETR(WordDetector):
         numbers = {label.lower(): number for number, label in labels.items()}
         chosen, unknown = dict[int, str](), list[str]()
         for word in words:
-            singulars = [word.removesuffix(end) + one for end, one in PLURALS if word.endswith(end)]
+            singulars = [word.removesuffix(s) + end for s, end in PLURALS if word.endswith(s)]
             label = next((name for name in (word, *singulars) if name in numbers), None)
             if label is None:
                 unknown.append(repr(word))

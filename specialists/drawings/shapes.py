@@ -225,8 +225,8 @@ def _picture(sample: Sample) -> Pixels:
 def _count(shapes: list[DrawnShape], asked: str) -> tuple[str, float]:
     """How many shapes are the one asked for, and the share of them that are known."""
     kinds = [classify_shape(shape.contour) for shape in shapes]
-    known = len(kinds) - kinds.count(None)
-    return str(kinds.count(asked)), known / len(kinds) if kinds else 0.0
+    named = len(kinds) - kinds.count(None)
+    return str(kinds.count(asked)), named / len(kinds) if kinds else 0.0
 
 
 def _parse_color(question: str) -> str:

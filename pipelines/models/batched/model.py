@@ -279,7 +279,7 @@ class BatchQueue:
         if not note.tried:
             return None
         batch = self.server.find(note.path.stem, len(note.keys), note.tried)
-        if batch is None or batch.id in self.over | {other.batch for other in self._notes}:
+        if batch is None or batch.id in self.over | {noted.batch for noted in self._notes}:
             return None
         replace(note, batch=batch.id).write()
         return batch
