@@ -6,10 +6,11 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -48,8 +49,71 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
 }
 
 
+class Old(NamedTuple):
+    """What a former command is now: the command, what is typed behind it, and what became of its
+    options; one that ends in `=` or `.` takes its value."""
+
+    command: str
+    more: tuple[str, ...] = ()
+    options: Mapping[str, str] = {}
+
+
+OLD: Mapping[str, Old] = {
+    "fragility": Old(
+        "run", ("sweep=null", "each=null", "fragility.slot=mark"), {"--slot": "fragility.slot="}
+    ),
+    "race": Old(
+        "run", ("choose.by=race",), {"--level": "choose.level=", "--held-out": "choose.held_out="}
+    ),
+    "staircase": Old(
+        "run",
+        ("choose.by=staircase",),
+        {
+            "--along": "thresholds.along=",
+            "--questions": "choose.questions=",
+            "--width": "choose.width=",
+        },
+    ),
+    "thresholds": Old(
+        "analyse",
+        ("thresholds",),
+        {
+            "--along": "along=",
+            "--target": "target=",
+            "--log": "scale=log",
+            "--direction": "direction=",
+        },
+    ),
+    "certify": Old("analyse", ("certify",), {"--role": "role."}),
+    "audit": Old("analyse", ("audit",), {"--any": "rule=any"}),
+    "probe": Old("analyse", ("probe",), {"--held-out": "held_out=", "--limit": "limit="}),
+    "paper": Old("report", ("--paper",)),
+    "replies": Old("score"),
+    "trajectories": Old("export", ("--to", "trajectories")),
+    "merge": Old("export", ("--to", "run")),
+}
+"""Former commands, which still answer in this release."""
+
 SET = "set sweep m name model models task tasks contestant contestants only seed draws stages"
 """What is set by its place, and not by an option."""
+
+
+OLD_OPTIONS = {"run": {"--fresh": "--again=all", "--keep-failed": "--again=nothing"}}
+
+
+def renew(words: Sequence[str]) -> list[str]:
+    """What is typed, in the commands and options of today."""
+    name, *rest = words
+    command, more, options = OLD.get(name, Old(name, options=OLD_OPTIONS.get(name, {})))
+    renewed, left = list[str](), iter(rest)
+    for word in left:
+        option, equals, value = word.partition("=")
+        today = options.get(option, word)
+        if option in options and today.endswith(("=", ".")):
+            today += value if equals else next(left, "")
+        renewed.append(today)
+    given = {word.partition("=")[0] for word in renewed}
+    return [command, *renewed, *(word for word in more if word.partition("=")[0] not in given)]
 
 
 def say_near(word: str, known: Iterable[str]) -> str:
@@ -74,13 +138,17 @@ def say_option(option: str, params: Sequence[Any]) -> str:
 
 
 class Commands(TyperGroup):
-    """Lists the commands in groups, and says which one is meant."""
+    """Answers former commands too, and lists the others in groups."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.commands and not ctx.resilient_parsing:  # no shell's completion
-            near = say_near(args[0], [*self.commands, "--help", "--version"])
-            ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
-        return super().resolve_command(ctx, args)
+        words = renew(args)
+        if words != args:
+            sentence = f"`looktwice {args[0]}` has become `looktwice {shlex.join(words)}`"
+            typer.echo(sentence, err=True)
+        if words[0] not in self.commands and not ctx.resilient_parsing:  # no shell's completion
+            near = say_near(words[0], [*self.commands, "--help", "--version"])
+            ctx.fail(f"there is no command {words[0]!r}{near}; `looktwice --help` lists them")
+        return super().resolve_command(ctx, words)
 
     def invoke(self, ctx: Any) -> Any:
         try:

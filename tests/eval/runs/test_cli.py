@@ -14,7 +14,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from looktwice.eval.cli import COMMANDS, app
+from looktwice.eval.cli import COMMANDS, OLD, app, renew
 from looktwice.eval.commands.options import (
     complete_config,
     complete_name,
@@ -214,10 +214,40 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
         assert words in checked
 
 
-def test_the_commands_are_listed_and_one_that_is_meant_is_told() -> None:
+@pytest.mark.parametrize(
+    ("typed", "today"),
+    [
+        ("race s.yaml --level 0.1", "run s.yaml choose.level=0.1 choose.by=race"),
+        (
+            "staircase s.yaml --along=size --width 2 n=1",
+            "run s.yaml thresholds.along=size choose.width=2 n=1 choose.by=staircase",
+        ),
+        ("fragility s.yaml", "run s.yaml sweep=null each=null fragility.slot=mark"),
+        ("fragility s.yaml --slot dot", "run s.yaml fragility.slot=dot sweep=null each=null"),
+        ("thresholds r --along size --log", "analyse r along=size scale=log thresholds"),
+        ("certify r --role full=a --out o", "analyse r role.full=a --out o certify"),
+        ("audit r --any", "analyse r rule=any audit"),
+        ("probe r --held-out 0.5", "analyse r held_out=0.5 probe"),
+        ("paper r --out p", "report r --out p --paper"),
+        ("replies f.jsonl --key k", "score f.jsonl --key k"),
+        ("trajectories r --out t.jsonl", "export r --out t.jsonl --to trajectories"),
+        ("merge a b --out c", "export a b --out c --to run"),
+        ("run s.yaml --fresh --limit 3", "run s.yaml --again=all --limit 3"),
+        ("run s.yaml --keep-failed", "run s.yaml --again=nothing"),
+        ("score r --by size", "score r --by size"),
+    ],
+)
+def test_former_commands_are_those_of_today(typed: str, today: str) -> None:
+    assert " ".join(renew(typed.split())) == today
+
+
+def test_the_commands_are_listed_and_former_ones_still_answer() -> None:
     listed = looktwice("--help")
     assert sum(map(len, COMMANDS.values())) == 21
     assert all(f"\n{group}:" in listed for group in COMMANDS)
+    assert not any(f"\n  {name} " in listed for name in OLD)
+    sentence = "`looktwice merge` has become `looktwice export nowhere --out x --to run`"
+    assert sentence in looktwice("merge", "nowhere", "--out", "x", code=2)
     assert "there is no command 'exprot'; did you mean 'export'?" in looktwice("exprot", code=2)
 
 
