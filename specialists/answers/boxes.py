@@ -41,13 +41,15 @@ class FittingBox(AnswerRule):
 
     The boxes are marks of image 0 that the choices name ("Box A"). What is looked for is read from
     the question ("... encloses the tank top?") unless `words` says it; `words: ""` is for detectors
-    of one kind of thing. Each box is compared with the find that it fits best. Confidence is the
-    difference of the overlaps. Abstains where a box or the words are missing, where nothing is
-    found or what is found overlaps neither box, and at a tie.
+    of one kind of thing. With `only_surest` the surest find alone counts, else each box is compared
+    with the find that it fits best. Confidence is the difference of the overlaps. Abstains where a
+    box or the words are missing, where nothing is found or what is found overlaps neither box, and
+    at a tie.
     """
 
     detector: Detector
     words: str | None = None
+    only_surest: bool = False
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         boxes = marks_by_letter(sample, Box)
@@ -55,10 +57,8 @@ class FittingBox(AnswerRule):
         detected = look_for(self.detector, sample.images[0].pixels, words)
         if not len(detected):
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
-        fit = {
-            letter: max(iou(box.xyxy, find) for find in detected.xyxy)
-            for letter, box in boxes.items()
-        }
+        finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
+        fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
             raise NoEvidence(
                 f"what the detector finds as {words or 'thing'} overlaps none of the boxes"

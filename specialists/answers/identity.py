@@ -142,12 +142,13 @@ class CountIdentities(IdentityRule):
     """Answers how many different persons or things the images show: the clusters of their
     identities.
 
-    Agglomerative clustering by average linkage stops at `threshold` (Euclidean). The thing's name
-    is read from the question ("how many different bags") unless `words` says it. Confidence is the
-    distance of the nearest join from the threshold, as a share of it. Abstains with the reason of
+    Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The thing's name is read
+    from the question ("how many different bags") unless `words` says it. Confidence is the distance
+    of the nearest join from the threshold, as a share of it. Abstains with the reason of
     `identity`, and where no choice says the number.
     """
 
+    linkage: Literal["single", "average", "complete"] = "average"
     words: str | None = None
 
     def decide(self, sample: Sample) -> tuple[str, float]:
@@ -159,7 +160,7 @@ class CountIdentities(IdentityRule):
         words = _parse_name(sample) if self.words is None else self.words
         vectors = np.concatenate(self.embed(sample, words))
         # the distances at which the vectors join into one cluster, step by step
-        joins = linkage(vectors, "average")[:, 2] if len(vectors) > 1 else np.empty(0)
+        joins = linkage(vectors, self.linkage)[:, 2] if len(vectors) > 1 else np.empty(0)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
         answer, off = choose_number(sample, number, nearest=False)

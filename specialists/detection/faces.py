@@ -135,10 +135,10 @@ class FaceCascade(Checked):
 
     The window grows by the factor `scale`, from the share `smallest` of the image's shorter side up
     to the whole, and moves in steps of `step` pixels at its trained size. Overlapping windows are
-    one face, and its score is their number; the flipped picture is searched too and the lower
-    number of both counts, which takes most of what only looks like a face. Fewer than `windows` are
-    no face. A picture whose longer side has more than `longest` pixels is looked at smaller. The
-    boxes reach from the brows to the chin.
+    one face, and its score is their number; with `mirrored` the flipped picture is searched too and
+    the lower number of both counts, which halves the speed and takes most of what only looks like a
+    face. Fewer than `windows` are no face. A picture whose longer side has more than `longest`
+    pixels is looked at smaller. The boxes reach from the brows to the chin.
 
     It misses tilted, turned and covered faces and now and then takes an animal or lettering for
     one: for a study of its own a trained detector is better. Words are not looked at; every label
@@ -149,6 +149,7 @@ class FaceCascade(Checked):
     step: float = 1.0
     smallest: float = 1 / 12
     windows: int = 8
+    mirrored: bool = True
     longest: int = 640
 
     ranges = (
@@ -174,14 +175,18 @@ class FaceCascade(Checked):
     def _faces(self, pixels: Pixels) -> list[list[float]]:
         """[score, left, top, side] of each face."""
         upright = self._find_windows(pixels)
-        flipped = self._find_windows(np.ascontiguousarray(pixels[:, ::-1]))
-        flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
-        is_flipped = np.repeat((0, 1), (len(upright), len(flipped)))
-        windows = np.column_stack((np.concatenate((upright, flipped)), is_flipped))
+        windows = np.column_stack((upright, np.zeros(len(upright))))
+        if self.mirrored:
+            flipped = self._find_windows(np.ascontiguousarray(pixels[:, ::-1]))
+            flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
+            other = np.column_stack((flipped, np.ones(len(flipped))))
+            windows = np.concatenate((windows, other))
         faces = []
         for group in _group_windows(windows):
-            flips = int(group[:, 3].sum())
-            count = min(flips, len(group) - flips)
+            count = len(group)
+            if self.mirrored:
+                flips = int(group[:, 3].sum())
+                count = min(flips, count - flips)
             if count >= self.windows:
                 faces.append([count, *group[:, :3].mean(0)])
         return faces

@@ -160,18 +160,26 @@ class SGBM(Checked):
     view.
 
     `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` the odd
-    side of the matched blocks. The penalties on disparity changes by one and by more are those of
-    OpenCV's examples, 8 and 32 per pixel of the block and colour channel. Unknown disparities are
-    NaN: ambiguous matches, matches that differ by over a pixel between the two directions, and
-    small speckles. `mode` is OpenCV's: "hh" follows more directions and takes more memory, "3way"
-    fewer of them.
+    side of the matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity
+    changes by one and by more, per pixel of the block and colour channel (OpenCV's P1 and P2 over
+    `channels * block**2`). Unknown disparities are NaN: ambiguous matches, matches that differ by
+    over a pixel between the two directions, and small speckles. `mode` is OpenCV's: "hh" follows
+    more directions and takes more memory, "3way" fewer of them.
     """
 
     disparities: int = 128
     block: int = 5
+    smooth_step: float = 8
+    smooth_jump: float = 32
     mode: Literal["sgbm", "hh", "3way"] = "sgbm"
 
-    ranges = ("disparities >= 16", "block >= 1", "block is odd")
+    ranges = (
+        "disparities >= 16",
+        "block >= 1",
+        "block is odd",
+        "smooth_step > 0",
+        "smooth_step < smooth_jump",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -200,8 +208,8 @@ class SGBM(Checked):
             minDisparity=0,
             numDisparities=self.disparities,
             blockSize=self.block,
-            P1=8 * unit,
-            P2=32 * unit,
+            P1=round(self.smooth_step * unit),
+            P2=round(self.smooth_jump * unit),
             disp12MaxDiff=1,  # pixels
             uniquenessRatio=10,  # percent by which the best must beat the second
             speckleWindowSize=100,  # pixels of the largest speckle

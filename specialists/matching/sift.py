@@ -21,12 +21,13 @@ class SIFT(Checked):
     """Matches whose descriptor is clearly nearer than the runner-up (Lowe, IJCV 2004, section 7.1).
 
     A match is kept where its distance is below `ratio` times that of the second nearest; its
-    confidence is one minus that quotient. Only matches that are each other's nearest are kept.
-    `features` is the number of the strongest keypoints taken from each image.
+    confidence is one minus that quotient. `mutual` keeps only matches that are also each other's
+    nearest. `features` is the number of the strongest keypoints taken from each image.
     """
 
     features: int = 4096
     ratio: float = 0.8
+    mutual: bool = True
 
     ranges = ("features >= 2", "ratio > 0", "ratio <= 1")
 
@@ -40,7 +41,8 @@ class SIFT(Checked):
         kept = []
         for best, next_best in matcher.knnMatch(vectors0, vectors1, k=2):
             quotient = best.distance / next_best.distance if next_best.distance > 0 else 1.0
-            if back[best.trainIdx] == best.queryIdx and quotient < self.ratio:
+            is_mutual = not self.mutual or back[best.trainIdx] == best.queryIdx
+            if is_mutual and quotient < self.ratio:
                 kept.append((best.queryIdx, best.trainIdx, 1 - quotient))
         surest = sorted(kept, key=lambda row: -row[2])
         rows0, rows1, confidence = np.reshape(surest, (-1, 3)).T

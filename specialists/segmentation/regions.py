@@ -47,31 +47,29 @@ class Felzenszwalb(Checked):
         return largest_regions(labels, pixels, self.most)
 
 
-COMPACTNESS = 20.0  # how much places count beside colours: more gives squarer regions
-
-
 @dataclass(frozen=True)
 class Slic(Checked):
     """About `segments` compact regions of like colour (Achanta et al., PAMI 2012).
 
-    `sigma` is the blur before, in pixels at the size at
+    More `compactness` gives squarer regions; `sigma` is the blur before, in pixels at the size at
     which it looks: a picture whose longer side has more than `longest` pixels is looked at smaller.
     Of more than `most` regions the largest are kept. The segments are disjoint; every score is 1.
     """
 
     segments: int = 24
+    compactness: float = 20
     sigma: float = 1
     longest: int = 512
     most: int = 64
 
-    ranges = ("sigma >= 0", "segments, longest, most >= 1")
+    ranges = ("compactness > 0", "sigma >= 0", "segments, longest, most >= 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The regions at the size of the image, the largest first."""
         from skimage.segmentation import slic
 
         small = shrink(require_pixels(pixels), self.longest)
-        labels = slic(small, self.segments, COMPACTNESS, sigma=self.sigma, start_label=0)
+        labels = slic(small, self.segments, self.compactness, sigma=self.sigma, start_label=0)
         return largest_regions(labels, pixels, self.most)
 
 

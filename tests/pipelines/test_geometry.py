@@ -107,7 +107,7 @@ def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, 
     return float((xs * light).sum() / light.sum()), float((ys * light).sum() / light.sum())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     chain=st.lists(changes, min_size=1, max_size=5), u=st.floats(0.2, 0.8), v=st.floats(0.2, 0.8)
 )
@@ -126,7 +126,7 @@ def test_a_blob_is_found_where_the_map_says_in_every_part(
         assert found == pytest.approx((px, py), abs=0.5)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(chain=st.lists(changes, min_size=1, max_size=6), u=fractions, v=fractions)
 def test_there_and_back_agrees(chain: list[Change], u: float, v: float) -> None:
     x, y = u * (WIDTH - 1), v * (HEIGHT - 1)

@@ -20,6 +20,7 @@ def test_sift_finds_an_image_again_to_a_fraction_of_a_pixel() -> None:
     offsets = matches.xy1 - (matches.xy0 @ affine[:, :2].T + affine[:, 2])
     assert np.abs(np.median(offsets, axis=0)).max() < 0.1
     assert (np.diff(matches.confidence) <= 0).all()
+    assert len(SIFT(mutual=False)(image, warped)) >= len(matches)
 
 
 def test_sift_finds_nothing_where_there_is_nothing() -> None:
