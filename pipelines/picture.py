@@ -211,10 +211,6 @@ Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
 
 
-class DataURL(str):
-    """A picture as text, without a letter that JSON would escape."""
-
-
 @dataclass(frozen=True)
 class Payload:
     """Exact bytes to send. `note` says why they are not the source's own bytes, empty where they
@@ -224,14 +220,22 @@ class Payload:
     media_type: str
     sha: str
     note: str
-    _url: DataURL | None = field(default=None, repr=False, compare=False)
+    _text: bytes | None = field(default=None, repr=False, compare=False)
 
     @property
-    def data_url(self) -> DataURL:
+    def text(self) -> bytes:
+        """The bytes in base64, without a letter that JSON would escape."""
+        return self._text or base64.b64encode(self.data)
+
+    @property
+    def url_start(self) -> str:
+        """What stands before the base64 in `data_url`."""
+        return f"data:{self.media_type};base64,"
+
+    @property
+    def data_url(self) -> str:
         """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
-        if self._url is not None:
-            return self._url
-        return DataURL(f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}")
+        return f"{self.url_start}{self.text.decode()}"
 
 
 Value = TypeVar("Value")

@@ -29,6 +29,7 @@ import numpy as np
 
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply
+from looktwice.pipelines.models.wire import request_bytes
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.png import OPENCV_SETTINGS
 from looktwice.pipelines.sample import Sample
@@ -50,7 +51,7 @@ class Listener:
     ) -> Reply:
         """Keep the body."""
         body = self.chat.body(messages, draw, options)
-        self.found.append(json.dumps(body, separators=(",", ":")).encode())
+        self.found.append(request_bytes(body))
         return Reply("(A)")
 
 

@@ -215,8 +215,8 @@ class ChatAPI(Ranged):
     def body(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> dict[str, Any]:
-        """The request as plain JSON values. Raises ModelError for what this endpoint cannot be
-        asked."""
+        """The request as plain JSON values, with payloads for pictures. Raises ModelError for what
+        this endpoint cannot be asked."""
         full = options.filled_from(self)
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)

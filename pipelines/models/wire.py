@@ -21,7 +21,7 @@ from looktwice.pipelines.model import (
     ToolCall,
     Usage,
 )
-from looktwice.pipelines.picture import DataURL
+from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.view import View
 
 Detail = Literal["auto", "low", "high", "original"]
@@ -73,7 +73,8 @@ CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
 
 
 def wire_messages(messages: Messages, system: str = "", detail: Detail | None = None) -> list[Json]:
-    """The `messages` of a request. Pictures travel as data URLs of exactly the kept bytes.
+    """The `messages` of a request, with payloads for pictures: `request_bytes` writes the data URLs
+    of exactly the kept bytes.
 
     Endpoints take pictures in a user's turn only: those of a tool's turn follow in a user's turn
     after the last of the tools' turns. Raises ModelError for pictures in a system's or an
@@ -118,26 +119,22 @@ def tool_call_json(call: ToolCall) -> Json:
 def _part(part: str | View, detail: Detail | None) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    image = {"url": part.picture.payload.data_url}
+    image: Json = {"url": part.picture.payload}
     return {"type": "image_url", "image_url": image | ({"detail": detail} if detail else {})}
 
 
 def request_bytes(body: Json) -> bytes:
     """A request as JSON. Its pictures are put in as they are: to look for what to escape in them
     takes longer than to draw on them."""
-    pictures, place = list[str](), os.urandom(16).hex()
+    pictures, place = list[bytes](), os.urandom(16).hex()
 
-    def shortened(value: Any) -> Any:
-        if isinstance(value, DataURL):
-            pictures.append(value)
-            return place
-        if isinstance(value, list):
-            return [*map(shortened, value)]
-        return {k: shortened(v) for k, v in value.items()} if isinstance(value, dict) else value
+    def put_in(payload: Payload) -> str:
+        pictures.append(payload.text)
+        return payload.url_start + place
 
-    pieces = json.dumps(shortened(body), separators=(",", ":")).split(place)
-    whole = chain.from_iterable(zip_longest(pieces, pictures, fillvalue=""))
-    return "".join(whole).encode()
+    text = json.dumps(body, separators=(",", ":"), default=put_in)
+    pieces = text.encode().split(place.encode())
+    return b"".join(chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b"")))
 
 
 SAMPLING = {

@@ -9,7 +9,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -87,8 +87,8 @@ class Drawers:
             return {}
         # what cannot be read or pickled is the run's own, with its faults
         with suppress(ValueError, TypeError, AttributeError, pickle.PicklingError):
-            if data := self._ask(write_job(branches, state)):
-                pairs = zip(nodes, read_states(data, state), strict=True)
+            if done := self._ask(write_job(branches, state)):
+                pairs = zip(nodes, read_states(done, state), strict=True)
                 return {id(node): after for node, after in pairs if after is not None}
         return {}
 
@@ -164,19 +164,19 @@ class Drawers:
             self.ready.set()
             self.idle.put(None)
 
-    def _ask(self, job: bytes) -> bytes:
+    def _ask(self, job: bytes) -> Sequence[bytes]:
         """What comes of a job; nothing where no process can be asked."""
         drawer = self.idle.get()
         if drawer is None:
             self.idle.put(None)
-            return b""
+            return ()
         try:
-            data = drawer.ask(job)
+            done = drawer.ask(job)
         except (OSError, EOFError):
             self._lose(drawer)
-            return b""
+            return ()
         self.idle.put(drawer)
-        return b"" if data == UNDONE else data
+        return () if done == [*UNDONE] else done
 
     def _lose(self, drawer: Drawer) -> None:
         """A process that has ended; the last one leaves the run to itself."""

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -30,10 +30,13 @@ from looktwice.pipelines.picture import Header, Payload, Picture
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, step
 from looktwice.pipelines.state import Stage, State
 
-UNDONE = b"undone"
+UNDONE = (b"undone",)
 """What comes of a job that a process could not do."""
 
 PIPE = 1 << 20  # bytes of a pipe, so that a picture passes at once
+KEEP = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 28))
+"""Lets glibc keep the memory of a picture for the next one: to get it anew takes half as long as to
+draw."""
 F_SETPIPE_SZ = 1031
 OWN = ("looktwice.prompting.", "looktwice.pipelines.")
 """Where the classes of stages and their settings lie that other processes may run: networks are
@@ -108,14 +111,17 @@ def as_encoded(picture: Picture) -> Made:
     """The picture with the bytes that are sent in place of its pixels. Raises PictureError."""
     if picture._fetch is not None:
         return as_given(picture)
-    payload = replace(picture.payload, _url=picture.payload.data_url)
-    return drawn_picture, (payload, picture.size, picture.name)
+    payload, parts = picture.payload, (picture.payload.data, picture.payload.text)
+    about = picture.size, picture.name, payload.sha, payload.note
+    return drawn_picture, (*map(pickle.PickleBuffer, parts), *about)
 
 
-def drawn_picture(payload: Payload, size: tuple[int, int], name: str) -> Picture:
+def drawn_picture(
+    data: bytes, text: bytes, size: tuple[int, int], name: str, sha: str, note: str
+) -> Picture:
     """A picture made of pixels, which are decoded where they are looked at; `size` is (width,
-    height)."""
-    picture = Picture.encoded(payload.data, name)
+    height), `text` the base64 of its `data`."""
+    picture, payload = Picture.encoded(data, name), Payload(data, "image/png", sha, note, text)
     picture._fetch = None
     vars(picture).update(__payload=payload, __header=Header(size, "image/png", payload.note))
     return picture
@@ -130,10 +136,11 @@ class ToDrawer(pickle.Pickler):
 
 
 class FromDrawer(pickle.Pickler):
-    """Pickles states for who has the `given` one: of new pictures go the bytes that are sent."""
+    """Pickles states for who has the `given` one: of new pictures go the bytes that are sent,
+    which are put into `parts` as they are."""
 
-    def __init__(self, file: IO[bytes], given: State) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+    def __init__(self, file: IO[bytes], given: State, parts: list[Any]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL, buffer_callback=parts.append)
         self.numbers = {id(thing): number for number, thing in enumerate(parts_of(given))}
 
     def persistent_id(self, thing: Any) -> int | None:
@@ -148,8 +155,8 @@ class FromDrawer(pickle.Pickler):
 class OfDrawer(pickle.Unpickler):
     """Reads what `FromDrawer` wrote."""
 
-    def __init__(self, file: IO[bytes], given: State) -> None:
-        super().__init__(file)
+    def __init__(self, file: IO[bytes], given: State, parts: Iterable[bytes]) -> None:
+        super().__init__(file, buffers=parts)
         self.parts = parts_of(given)
 
     def persistent_load(self, number: int) -> Any:
@@ -172,39 +179,43 @@ def write_job(branches: Sequence[Branch], state: State) -> bytes:
     return file.getvalue()
 
 
-def do_job(job: bytes) -> memoryview:
-    """What a process sends back: the states behind the stages, and its seconds."""
-    file = io.BytesIO()
+def do_job(job: bytes) -> list[Any]:
+    """What a process sends back: the states behind the stages, and its seconds; then the bytes of
+    the pictures."""
+    file, parts = io.BytesIO(), list[Any]()
     with run_clock() as clock:
         state, branches = pickle.loads(job)
-        FromDrawer(file, state).dump([*run_branches(branches, state)])
+        FromDrawer(file, state, parts).dump([*run_branches(branches, state)])
         pickle.dump(dict(clock.seconds), file)
-    return file.getbuffer()
+    return [file.getvalue(), *map(memoryview, parts)]
 
 
-def read_states(data: bytes, given: State) -> list[State | None]:
+def read_states(done: Sequence[bytes], given: State) -> list[State | None]:
     """The states behind the stages of a job, as `flat` lists its branches; their seconds are
     counted."""
-    file = io.BytesIO(data)
-    states: list[State | None] = OfDrawer(file, given).load()
+    file = io.BytesIO(done[0])
+    states: list[State | None] = OfDrawer(file, given, done[1:]).load()
     add_seconds(pickle.load(file))
     return states
 
 
-def send(file: IO[bytes], data: bytes | memoryview) -> None:
-    """Write a message behind its length."""
-    file.write(len(data).to_bytes(8, "big"))
-    file.write(data)
+def send(file: IO[bytes], *parts: bytes) -> None:
+    """Write a message of some parts behind their number and lengths."""
+    for number in (len(parts), *map(len, parts)):
+        file.write(number.to_bytes(8, "big"))
+    for part in parts:
+        file.write(part)
     file.flush()
 
 
-def receive(file: IO[bytes]) -> bytes:
-    """The next message. Raises EOFError where the other side has ended."""
-    size = int.from_bytes(file.read(8), "big")
-    data = file.read(size)
-    if not size or len(data) < size:
+def receive(file: IO[bytes]) -> list[bytes]:
+    """The parts of the next message. Raises EOFError where the other side has ended."""
+    count = int.from_bytes(file.read(8), "big")
+    sizes = [int.from_bytes(file.read(8), "big") for _ in range(count)]
+    parts = [*map(file.read, sizes)]
+    if not count or [*map(len, parts)] != sizes:
         raise EOFError("the other side has ended")
-    return data
+    return parts
 
 
 class Drawer:
@@ -216,7 +227,7 @@ class Drawer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **KEEP, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,  # a Ctrl-C is the run's
         )
         self.to: IO[bytes] = self.process.stdin  # type: ignore[assignment]
@@ -226,14 +237,14 @@ class Drawer:
                 from fcntl import fcntl
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
-        self.greeting = Future[bytes]()
+        self.greeting = Future[list[bytes]]()
         self.jobs, self.has_ended, self.lock = deque([self.greeting]), False, threading.Lock()
         self.reader = threading.Thread(target=self._read, name="looktwice-drawer", daemon=True)
         self.reader.start()
 
-    def ask(self, job: bytes) -> bytes:
+    def ask(self, job: bytes) -> list[bytes]:
         """What comes of a job. Raises OSError or EOFError where the process has ended."""
-        future = Future[bytes]()
+        future = Future[list[bytes]]()
         with self.lock:
             if self.has_ended:
                 raise EOFError("the process has ended")
@@ -271,9 +282,9 @@ def main() -> None:
     send(back, b"ready")
     with suppress(EOFError, OSError):  # the run has ended
         while True:
-            job = receive(sys.stdin.buffer)
+            (job,) = receive(sys.stdin.buffer)
             try:
-                done: bytes | memoryview = do_job(job)
+                done: Sequence[bytes] = do_job(job)
             except Exception:  # a picture that cannot be encoded, say
                 done = UNDONE
-            send(back, done)
+            send(back, *done)

@@ -112,6 +112,8 @@ def place_labels(
             drawings = int(np.count_nonzero(hidden))
             if drawings < least and not hidden[count:].any():
                 best, least = area, drawings
+            if not least:  # none of the others can hide less
+                break
         areas.append(best or _nearest_place(rects, count, anchors[own], size))
         if areas[-1] is None:
             break

@@ -36,6 +36,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch, BatchServer, key_of
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_api import ChatAPI
+from looktwice.pipelines.models.wire import request_bytes
 from looktwice.pipelines.ranges import Ranged
 
 HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
@@ -198,7 +199,8 @@ class BatchQueue:
             raise ModelError(
                 f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches"
             )
-        line = self.server.line(key, self.model.chat.body(messages, draw, options))
+        body = request_bytes(self.model.chat.body(messages, draw, options))
+        line = self.server.line(key, json.loads(body))
         with self.lock:
             if key not in self.waiting:
                 is_full = len(self.waiting) >= self.model.requests

@@ -128,7 +128,9 @@ def test_log_probabilities_name_the_chosen_token_first() -> None:
 
 def test_a_stream_says_the_same_in_chunks() -> None:
     called = Reply("", finish="tool", tool_calls=(ToolCall("c1", "zoom", "{}"),), usage=Usage(5, 1))
-    answered = Answered("tiny", [REPLY, called], ["at first sight", ""], [[REPLY], [called]], "x", {})
+    answered = Answered(
+        "tiny", [REPLY, called], ["at first sight", ""], [[REPLY], [called]], "x", {}
+    )
     *events, last = b"".join(answered.chunks(usage=True)).decode().strip().split("\n\n")
     chunks = [json.loads(text.removeprefix("data: ")) for text in events]
     assert last == "data: [DONE]"

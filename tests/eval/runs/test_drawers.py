@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.png import bytes_as_before, to_png
 from looktwice.pipelines.runtime import drawers as runtime
 from looktwice.pipelines.runtime.drawers import SETTING, Drawers
-from looktwice.pipelines.runtime.drawing import as_encoded
+from looktwice.pipelines.runtime.drawing import FromDrawer, OfDrawer
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.controls import PermuteChoices
@@ -143,8 +143,9 @@ def test_records_are_as_without_processes(
 
 def test_a_picture_is_what_it_was() -> None:
     given = Picture(np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8), "noise")
-    make, about = as_encoded(given)
-    made = make(*about)
+    state, file, parts = State.start(next(iter(Noise())).sample), BytesIO(), list[Any]()
+    FromDrawer(file, state, parts).dump(given)
+    made = OfDrawer(BytesIO(file.getvalue()), state, map(bytes, parts)).load()
     assert (made.payload, made.size, made.name) == (given.payload, given.size, given.name)
     assert made.payload.data_url == given.payload.data_url and made.sha == given.sha
     assert (made.pixels == given.pixels).all()
