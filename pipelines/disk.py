@@ -90,8 +90,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """
     draft = Path(f"{path}.{os.getpid()}.{threading.get_ident()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
+        try:
+            file = draft.open("wb")
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = draft.open("wb")
+        with file:
             yield file
         draft.replace(path)
     except BaseException as exc:

@@ -228,14 +228,9 @@ class Payload:
         return self._text or base64.b64encode(self.data)
 
     @property
-    def url_start(self) -> str:
-        """What stands before the base64 in `data_url`."""
-        return f"data:{self.media_type};base64,"
-
-    @property
     def data_url(self) -> str:
         """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
-        return f"{self.url_start}{self.text.decode()}"
+        return f"data:{self.media_type};base64,{self.text.decode()}"
 
 
 Value = TypeVar("Value")

@@ -144,7 +144,7 @@ def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
 
     Who has many texts gives the `known_keys` along.
     """
-    for key in known_keys() if keys is None else keys:
+    for key in known_keys() if keys is None and text else keys or ():
         text = text.replace(key, "***")
     return text
 

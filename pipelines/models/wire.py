@@ -130,7 +130,7 @@ def request_bytes(body: Json) -> bytes:
 
     def put_in(payload: Payload) -> str:
         pictures.append(payload.text)
-        return payload.url_start + place
+        return f"data:{payload.media_type};base64,{place}"
 
     text = json.dumps(body, separators=(",", ":"), default=put_in)
     pieces = text.encode().split(place.encode())

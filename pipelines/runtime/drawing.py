@@ -187,7 +187,7 @@ def do_job(job: bytes) -> list[Any]:
         state, branches = pickle.loads(job)
         FromDrawer(file, state, parts).dump([*run_branches(branches, state)])
         pickle.dump(dict(clock.seconds), file)
-    return [file.getvalue(), *map(memoryview, parts)]
+    return [file.getvalue(), *(part.raw() for part in parts)]
 
 
 def read_states(done: Sequence[bytes], given: State) -> list[State | None]:
