@@ -15,12 +15,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from scipy.stats import norm
 
-from looktwice.eval.adaptive.discovery import Discovery
+from looktwice.eval.adaptive.discovery import Discovery, first_round
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.runs.steering import Pool
+from looktwice.prompting.markers import Circles
 
 ALIKE = 0.6
 """Arms share most of what makes a question hard: the correlation of their latent scores on one."""
+SIZES = ((4, 3, 2, 2), 1000), ((4, 3, 2, 2), 400), ((3, 3), 1000), ((3, 2), 400)
 BLANK = {"id": "", "question": "?", "images": [], "choices": [], "marks": [], "meta": {}}
 
 
@@ -62,6 +64,7 @@ def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) 
             changes={},
             task_name="task",
             baseline=number == 0,
+            stages={"mark": Circles()},  # so that a part of the budget is for its styles
         )
         for number in range(len(accuracies))
     ]
@@ -102,6 +105,36 @@ def line(levels: tuple[int, ...], samples: int, searches: int) -> str:
     )
 
 
+def halving(values: np.ndarray, answers: int) -> int:
+    """The arm at which successive halving ends that has all of these answers to itself."""
+    left, place, sums = np.arange(values.shape[1]), 0, np.zeros(values.shape[1])
+    while len(left) > 1:
+        more = first_round(len(left), len(values) - place, answers)
+        sums[left] += values[place : place + more][:, left].sum(axis=0)
+        answers, place = answers - more * len(left), place + more
+        best = np.argsort(-sums[left], kind="stable")[: (len(left) + 1) // 2]
+        left = left[np.sort(best)]
+    return int(left[0])
+
+
+def bounds(levels: tuple[int, ...], samples: int, sweeps: int) -> str:
+    """How often what knows or asks more ends at most two points from the best: all answers of the
+    grid; halving with the whole budget; a duel with that budget between the best arm and the best
+    of those that are more than two points behind, of one that is told these two."""
+    right = np.zeros(3)
+    for seed in range(sweeps):
+        accuracies = sweep(levels, np.random.default_rng((seed, 0)))
+        values = draw(accuracies, samples, np.random.default_rng((seed, 1)))
+        near = accuracies >= accuracies.max() - 0.02
+        answers, best = int(0.3 * values.size), int(accuracies.argmax())
+        second = int(np.where(near, -1, accuracies).argmax())
+        duel = values[: min(samples, answers // 2)].mean(axis=0)
+        won = bool(near.all() or duel[best] >= duel[second])
+        right += near[values.mean(axis=0).argmax()], near[halving(values, answers)], won
+    whole, halved, told = 100 * right / sweeps
+    return f"| {int(np.prod(levels))} | {samples:,} | {whole:.0f} | {halved:.0f} | {told:.0f} |\n"
+
+
 def main() -> None:
     searches, began, say = (
         int(sys.argv[1]) if len(sys.argv) > 1 else 50,
@@ -112,14 +145,12 @@ def main() -> None:
         "| arms | samples | searches | within 2 points | mean loss | largest | % of the grid: mean,"
         " most | claims | intervals with the truth |\n|" + "---:|" * 9 + "\n"
     )
-    for levels, samples in (
-        ((4, 3, 2, 2), 1000),
-        ((4, 3, 2, 2), 400),
-        ((3, 3), 1000),
-        ((3, 2), 400),
-    ):
+    for levels, samples in SIZES:
         say(line(levels, samples, searches))
         sys.stdout.flush()
+    say("\n| arms | samples | all answers | halving alone | told the two |\n|" + "---:|" * 5 + "\n")
+    for levels, samples in SIZES:
+        say(bounds(levels, samples, 20 * searches))
     for accuracy in (0.25, 0.6):
         null = [search(np.full(24, accuracy), 600, seed) for seed in range(4 * searches)]
         claims = sum(end.claimed for end in null)

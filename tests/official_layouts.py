@@ -409,6 +409,18 @@ def vlms_are_blind(root: Path) -> None:
     _parquet(root / "data" / "valid-00000-of-00001.parquet", rows)
 
 
+def vp_bench(root: Path) -> None:
+    """Two boxes with the keys A and D, and a scribble with the key A; images are JPEG in base64."""
+    rows = []
+    for number, key in enumerate("ADA", 1):
+        asked = {"index": number, "context": "Red marks.", "question": "How many?"}
+        asked |= dict(zip("ABCD", "1234", strict=True)) | {"answer": key, "image": _coded(number)}
+        shape = {"vp_amount": "1", "vp_shape": ("box", "box", "scribble")[number - 1]}
+        rows.append(asked | shape | {"vp_properties": "red, 3 pixels"})
+    root.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), root / "vp_bench_stage_1.parquet")
+
+
 def hallusion_bench(root: Path) -> None:
     """Two figures of two questions; yes is right of the first on both, of the second on one."""
     rows = []

@@ -16,7 +16,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.steering import Pool, Round, Steering
 from looktwice.eval.scoring.score import RecordScorer
-from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.config.spec import Arm, public_path
 
 SHARE = 0.3
 """Of all answers of the grid, where no budget is named."""
@@ -53,6 +53,12 @@ def first_round(arms: int, samples: int, answers: int) -> int:
     return bisect_right(range(1, samples + 1), answers, key=cost)
 
 
+def drawing_slots(arm: Arm) -> list[str]:
+    """The slots of an arm whose stages draw marks."""
+    paths = {slot: public_path(type(stage)) for slot, stage in arm.stages.items()}
+    return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
+
+
 class Winner(NamedTuple):
     """Who won on a task, the baseline, how it ended, and the held-out samples on which it is tried
     under other styles."""
@@ -69,8 +75,8 @@ class Discovery(Races):
     are shared by the tasks as their grids are large.
 
     A share of the samples, `held_out`, is kept for the winner and the baseline, the first arm; it
-    takes half of the budget at most, `styles` a quarter. The rest is a race in which the worse half
-    falls out after every round as well.
+    takes a quarter of the budget at most, and where an arm draws marks `styles` another. The rest
+    is a race in which the worse half falls out after every round as well.
     """
 
     kind: ClassVar[str] = "discovery"
@@ -93,9 +99,10 @@ class Discovery(Races):
         """Halving, and then what was held out for the winner and the baseline. Raises RunError for
         a budget with which nothing can be told."""
         named, allowance = by_label(arms), self.count(arms, len(pool.rows))
-        kept = min(self.held_out, allowance / 4 / max(1, len(pool.rows)))
-        split = Split.of(pool, self.seed, kept)
-        styled = split.kept[: allowance // 4 // max(1, len(self.styles))]
+        kept = min(self.held_out, allowance / 8 / max(1, len(pool.rows)))
+        split, styled = Split.of(pool, self.seed, kept), list[str]()
+        if self.styles and any(map(drawing_slots, arms)):
+            styled = split.kept[: allowance // 4 // len(self.styles)]
         left = allowance - 2 * len(split.kept) - len(self.styles) * len(styled)
         race, place = Race([*named], self.level), 0
         while race.winner is None:

@@ -17,10 +17,10 @@ def finish_discovery(study: Any, allow: Sequence[str]) -> None:
     costs."""
     from looktwice.eval.records.records import RunFolder
 
-    steering, folder = study.steering, RunFolder(study.folder)
+    steering, folder, paid = study.steering, RunFolder(study.folder), [study.folder]
     for number, winner in enumerate(steering.winners):
         path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
-        parts = _say_styles(study, winner, path, allow), _say_cost(steering, folder, winner)
+        parts = (_say_styles(study, winner, path, allow, paid), _say_cost(steering, folder, winner))
         more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
         say(f"the winner of {winner.arm.task_name} as a study: {path}")
@@ -53,30 +53,35 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     return path
 
 
-def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str]) -> str:
+def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str], paid: list[Path]) -> str:
     """Run the winner under the styles on the samples held out, and say which is the worst; nothing
-    where it draws no marks."""
-    from looktwice.eval.adaptive.discovery import Only
+    where it draws no marks.
+
+    Its folder joins the `paid` ones, which together cost no more than the budget of the study."""
+    from looktwice.eval.adaptive.discovery import Only, drawing_slots
     from looktwice.eval.analysis.fragility import fragilities
     from looktwice.eval.display.table import score_table
     from looktwice.eval.display.text_tables import format_p
+    from looktwice.eval.runs.made_with import spent_by
+    from looktwice.eval.scoring.notes import SPENT
     from looktwice.pipelines.config.plan import load_plan
-    from looktwice.pipelines.config.spec import public_path
 
-    slots = [
-        slot
-        for slot, stage in winner.arm.stages.items()
-        if public_path(type(stage)).startswith("prompting.markers.")
-    ]
     styles = list(study.steering.styles)
-    if not (slots and styles and winner.samples):
+    if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
     read = [*allow, *map(str, study.plan.files.values())]  # the study was let read them
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, read)
-    tried = replace(study, plan=plan, steering=Only(samples=winner.samples), fresh=False)
-    if tried().stopped:
-        return "its styles were not all tried, and the same command goes on"
+    options = study.options
+    if options.budget is not None:
+        spent = sum(spent_by(folder / SPENT) for folder in paid)
+        options = replace(options, budget=max(0.0, options.budget - spent))
+    steering = Only(samples=winner.samples)
+    tried = replace(study, plan=plan, options=options, steering=steering, fresh=False)
+    paid.append(tried.folder)
+    if (outcome := tried()).stopped:
+        more = ", with a larger --cost" * ("--budget" in outcome.why)
+        return f"its styles were not all tried, and the same command goes on{more}"
     for fragility in fragilities(score_table([tried.folder], plan=plan).scores[0]):
         worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
         return (

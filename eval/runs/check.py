@@ -400,6 +400,7 @@ def _warnings(trial: DryRun) -> Iterator[str]:
                 " model sees it"
             )
     yield from trial.losses()
+    yield from trial.unbounded()
     if arm.draws > 1 and (spec(arm.model) or {}).get("temperature") == 0:
         yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"
 

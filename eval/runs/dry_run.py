@@ -32,6 +32,7 @@ from looktwice.prompting.views.seen import say_losses
 
 CHARACTERS = 4  # of a token of words, about
 SECONDS = 2.0  # that counting requests, or looking at keys, takes, about
+AGENT = "looktwice.prompting.agent.agent", "Agent"
 Done = Mapping[str, set[tuple[str, int]]]
 """The samples and draws of each arm, by its id, that have a record already."""
 
@@ -159,6 +160,21 @@ class DryRun:
             stages = self.arm.stages
             yield from say_lost_drawings(self.state, stages, sent, name_of(request.model))
 
+    def unbounded(self) -> Iterator[str]:
+        """The stages that may send more views in later turns than a budget of tokens bounds."""
+        budget = "looktwice.prompting.views.budget", "TokenBudget"
+        if not _holds(self.arm.stages, *budget):
+            return
+        for slot, stage in self.arm.stages.items():
+            verifies = _holds(stage, "looktwice.prompting.turns.repeat", "Verify")
+            later = verifies or _holds(stage, *AGENT)
+            if later and not _holds(stage, *budget):
+                fit = "; give it a TokenBudget as its `fit`" if verifies else ""
+                yield (
+                    f"stage {slot!r} may send more views in later turns, which TokenBudget does not"
+                    f" bound{fit}"
+                )
+
 
 def try_arm(arm: Arm, item: Item) -> DryRun:
     """Run the sample through the stages of the arm; no model is called."""
@@ -222,7 +238,7 @@ def count_requests(
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
     for trial in trials:
-        looks = looks or _holds(trial.arm, "looktwice.prompting.agent.agent", "Agent")
+        looks = looks or _holds(trial.arm.stages, *AGENT)
         task = trial.arm.task_id
         for request in trial.requests:
             most, answered, _ = asked.get((task, request.key), (0, set(), request))
@@ -245,11 +261,11 @@ def count_requests(
     )
 
 
-def _holds(arm: Arm, module: str, name: str) -> bool:
-    """Whether a class is among the stages and settings; a module that the plan has not opened is
+def _holds(stages: Any, module: str, name: str) -> bool:
+    """Whether a class is among stages and their settings; a module that the plan has not opened is
     left alone."""
     opened = sys.modules.get(module)
-    return opened is not None and any(find_settings(arm.stages, getattr(opened, name)))
+    return opened is not None and any(find_settings(stages, getattr(opened, name)))
 
 
 def announce_requests(
@@ -269,7 +285,7 @@ def announce_requests(
         return ""
     trials, items, begun = list[DryRun](), dict[str, Item](), time.monotonic()
     for arm in asking:
-        slow = _holds(arm, "looktwice.specialists.networks.network", "Network")
+        slow = _holds(arm.stages, "looktwice.specialists.networks.network", "Network")
         if not slow and time.monotonic() - begun < SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(checked_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))

@@ -242,11 +242,10 @@ class Ledger:
     models: RunModels
 
     def __post_init__(self) -> None:
-        self.before, self.dearest = 0.0, dict[str, float]()
+        self.before, self.dearest = spent_by(self.path), dict[str, float]()
         self.written = time.monotonic()
-        with suppress(OSError, ValueError, IndexError):
-            cost, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
-            self.before = float(cost.split()[0])
+        with suppress(OSError, ValueError):
+            _, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
             self.dearest = json.loads(dearest or "{}")
 
     def write_now_and_then(self) -> None:
@@ -261,3 +260,10 @@ class Ledger:
             with suppress(OSError):
                 dearest = json.dumps(dict(self.models.ration.dearest))
                 write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")
+
+
+def spent_by(path: Path) -> float:
+    """What a run has cost in all, as its file says."""
+    with suppress(OSError, ValueError, IndexError):
+        return float(path.read_text(encoding="utf-8").split()[0])
+    return 0.0

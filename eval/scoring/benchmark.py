@@ -27,10 +27,10 @@ class BenchmarkScorer(Scorer):
     to the innermost: `mean_accuracy` is the mean over the values of the first of the mean over
     those of the second ..., beside it stands what it is for each value of the first.
     `rule` compares whole replies, with `read: {use: eval.readers.WholeReply}`: "natural_bench",
-    "yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench", "tree_bench_vlmevalkit" or
-    "vlms_are_blind"; where it is empty answers are compared as everywhere. `boxes` is the
-    truth field of target boxes, as text, for `box_iou`, the mean of the best IoU of each with the
-    boxes in the whole reply. `headlines` are the metrics that tables show first. Raises
+    "yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench", "tree_bench_vlmevalkit",
+    "vlms_are_blind" or "vp_bench"; where it is empty answers are compared as everywhere. `boxes` is
+    the truth field of target boxes, as text, for `box_iou`, the mean of the best IoU of each with
+    the boxes in the whole reply. `headlines` are the metrics that tables show first. Raises
     ValueError for another rule.
     """
 

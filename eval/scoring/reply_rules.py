@@ -113,6 +113,12 @@ def _blind(reply: str, row: SampleRow) -> bool:
     return braced(reply) == key if task in BRACED else key.lower() in reply.lower()
 
 
+def _vp(reply: str, row: SampleRow) -> bool:
+    """The first A to D in any word and case: "Answer: D" is A (VP-Bench's code of 2025-12)."""
+    letter = re.search("[A-D]", reply.upper())
+    return (letter[0] if letter else "") == row.answer
+
+
 def key_of(row: SampleRow) -> str:
     """The key in small letters, yes and no for 1 and 0."""
     key = (row.answer or "").lower()
@@ -125,5 +131,6 @@ RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
     "tree_bench": _tree,
     "tree_bench_vlmevalkit": lambda reply, row: first_letter(reply) == row.answer,
     "vlms_are_blind": _blind,
+    "vp_bench": _vp,
 }
 """Whether a reply is right, by the name of the rule."""

@@ -118,10 +118,11 @@ class Verify:
     may be any stage that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid
     that the views have, and as control arms `prompting.controls.OracleCrop` and `RandomCrop`;
     `prompting.views.Show` at `prompting.where.Claimed` with `points` draws what was pointed at.
-    Each zoom is cut from the original views; the new views are sent with the next turn. Without a
-    new one the question is asked again all the same, so that every sample makes the same number of
-    calls. With a reader in `read` the record notes the answers before and after, and measures how
-    often they changed.
+    Each zoom is cut from the original views; the new views are sent with the next turn, through the
+    stage `fit`: with `prompting.views.TokenBudget` all views of all turns cost no more than its
+    tokens. Without a new one the question is asked again all the same, so that every sample makes
+    the same number of calls. With a reader in `read` the record notes the answers before and after,
+    and measures how often they changed.
     """
 
     where: Text = EVIDENCE_PROMPT
@@ -130,6 +131,7 @@ class Verify:
     rounds: int = 1
     ask: Ask = field(default_factory=Ask)
     read: Stage | None = None
+    fit: Stage | None = None
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -150,6 +152,7 @@ class Verify:
                 shown = {view.picture.sha for view in state.views}
                 fresh = [view for view in after.views if view.picture.sha not in shown]
                 state = after.replace(views=(*state.views, *fresh))
+                state = self.fit(state, model) if self.fit and fresh else state
                 ask, words = replace(self.ask, attach="new"), self.check
             state = ask(state.replace(prompt=fill_in(words, prompt=original, unit=unit)), model)
             answers += [read_answer(state, self.read)[0]] if self.read else []

@@ -1,9 +1,9 @@
 from .budget import TokenBudget as TokenBudget
 from .crop import Crop as Crop
 from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
+from .losses import Encode as Encode
 from .resize import (
     ClaudePatches as ClaudePatches,
-    Encode as Encode,
     FixedHeight as FixedHeight,
     LongestSide as LongestSide,
     Megapixels as Megapixels,

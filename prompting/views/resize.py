@@ -8,13 +8,10 @@ passed on with its original bytes.
 
 from __future__ import annotations
 
-import io
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from PIL import Image
 
@@ -257,77 +254,3 @@ def scale_size(size: Size, factor: float) -> Size:
 
 def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
-
-
-Chroma = Literal["4:4:4", "4:2:2", "4:2:0"]
-SAMPLING: dict[Chroma, int] = {
-    "4:4:4": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444,
-    "4:2:2": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,
-    "4:2:0": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
-}
-MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
-
-
-@dataclass(frozen=True)
-class Encode(Ranged, WithoutModel):
-    """Encodes every view with one `codec`; the model is sent these bytes, and later stages see the
-    decoded pixels.
-
-    `keep` changes nothing: the source's own bytes are sent where no stage changed them, and a
-    lossless PNG otherwise. `png` is lossless at the fast level; a view that would be sent as a PNG
-    anyway is passed on. `jpeg` has `quality` 1 to 100 and a `chroma` subsampling; 4:4:4 is the
-    default because 4:2:0 smears thin coloured markers over 2 x 2 pixels. `webp` has `quality`, or
-    with `lossless` none; lossy WebP is always 4:2:0, by its format.
-
-    A JPEG source is encoded again, also at the same quality. The map to the sources is kept. Put it
-    last before the stage that asks.
-    """
-
-    codec: Literal["keep", "png", "jpeg", "webp"] = "keep"
-    quality: int = 90
-    chroma: Chroma = "4:4:4"
-    lossless: bool = False
-
-    ranges = ("quality >= 1", "quality <= 100")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.lossless and self.codec != "webp":
-            raise ValueError(
-                f"lossless is a setting of webp, found it with {self.codec}; png is always lossless"
-            )
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The views in their new bytes. Raises ValueError that names the sample where the codec
-        cannot hold one."""
-        with naming(state.sample):
-            return state.replace(views=tuple(self.encode(view) for view in state.views))
-
-    def encode(self, view: View) -> View:
-        """One view with its new bytes and the same parts."""
-        if self.codec == "keep":
-            return view
-        if self.codec == "png":
-            if view.picture.payload.media_type == "image/png":
-                return view
-            return replace(view, picture=Picture(view.pixels))
-        width, height = view.size
-        if max(width, height) > MAX_SIDE[self.codec]:
-            raise ValueError(
-                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels a side, the view has"
-                f" {width} x {height}; make it smaller first (prompting.views.LongestSide)"
-            )
-        image, file = Image.fromarray(view.pixels), io.BytesIO()
-        data = b""
-        if self.codec == "jpeg":
-            settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality]
-            settings += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLING[self.chroma]]
-            bgr = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2BGR)
-            data = cv2.imencode(".jpg", bgr, settings)[1].tobytes()
-        elif self.lossless:  # the least effort: a twelfth of the time for a quarter more bytes
-            image.save(file, "WEBP", lossless=True, quality=0, method=0)
-        else:
-            image.save(file, "WEBP", quality=self.quality)
-        name = f"{self.codec} of {view.picture.name or 'a view'}"
-        picture = Picture.encoded(data or file.getvalue(), name, known_to_decode=True)
-        return replace(view, picture=picture)

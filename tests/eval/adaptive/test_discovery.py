@@ -22,6 +22,7 @@ from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.steering import Pool
 from looktwice.pipelines.config import load_plan
+from tests.chat_server import chat_server
 
 STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: shape, n: 40, ground: plain, controls: {size: 24, \
@@ -113,6 +114,34 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     looktwice("report", "runs/s")
     assert race["said"] in Path("runs/s/report.md").read_text()
     assert "few to tell" in looktwice("discover", study, "--budget", 40, "name=b", code=2)
+
+
+@pytest.mark.dear
+def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
+    priced = "{use: pipelines.models.ChatAPI, model: tiny, url: %s, prices: {in: 2.5, out: 10}}"
+    words = [
+        "discover",
+        study,
+        "--budget",
+        100,
+        "choose.styles=[default, radius 3]",
+        "--workers",
+        1,
+    ]
+
+    def asked(url: str, name: str, *more: object) -> tuple[str, int]:
+        model = f"model={priced % url}"
+        told = looktwice(*words, model, f"name={name}", "--out", name, *more)
+        return told, len(RunFolder(Path(name, name)).records())
+
+    with chat_server() as server:
+        searched = asked(server.url, "free")[1]
+        whole = server.stats["requests"]
+    with chat_server() as server:
+        most = searched + (whole - searched) // 2
+        told, again = asked(server.url, "bounded", "--cost", (most + 0.5) * (100 * 2.5 + 70) / 1e6)
+        assert again == searched and server.stats["requests"] == most < whole
+    assert "its styles were not all tried, and the same command goes on, with a larger" in told
 
 
 @pytest.mark.dear

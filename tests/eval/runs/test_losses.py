@@ -59,3 +59,31 @@ def test_what_is_not_seen_is_told(
     told = [line.strip() for line in lines if line.strip().startswith("warning:")]
     assert len(told) == len(warnings), told
     assert all(words in sentence for words, sentence in zip(warnings, told, strict=True)), told
+
+
+TURNS = """
+task: {{use: eval.tasks.LettersAndShapes, n: 1}}
+model: {{use: eval.tasks.NearSighted}}
+stages:
+  budget: {{use: prompting.views.TokenBudget, tokens: 800}}
+  ask: {stage}
+"""
+AGENT = "{use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}}}"
+FIT = "{use: prompting.turns.Verify, fit: {use: prompting.views.TokenBudget, tokens: 1600}}"
+
+
+@pytest.mark.parametrize(
+    ("stage", "warning"),
+    [
+        ("{use: prompting.turns.Ask}", ""),
+        ("{use: prompting.turns.Verify}", "not bound; give it a TokenBudget as its `fit`"),
+        (FIT, ""),
+        (AGENT, "stage 'ask' may send more views in later turns"),
+    ],
+)
+def test_views_of_later_turns_that_no_budget_bounds_are_told(
+    tmp_path: Path, stage: str, warning: str
+) -> None:
+    (tmp_path / "study.yaml").write_text(TURNS.format(stage=stage))
+    told = [line for line in check(load_plan(tmp_path / "study.yaml")) if "does not bound" in line]
+    assert len(told) == bool(warning) and all(warning in line for line in told)

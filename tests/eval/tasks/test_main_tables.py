@@ -318,6 +318,13 @@ TABLES = [
         },
     ),
     MainTable(
+        "vp_bench",
+        data(made.vp_bench),
+        "Answer: D",
+        {"plain": 3},
+        {"plain | task | accuracy": 200 / 3},
+    ),
+    MainTable(
         "hallusion_bench",
         data(made.hallusion_bench),
         "Yes, it is.",

@@ -13,15 +13,17 @@ from PIL.JpegImagePlugin import get_sampling
 from skimage.data import astronaut
 
 from looktwice.eval.records import Record
+from looktwice.pipelines.marks import Box
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import NoModel, Pipeline
+from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel, execute
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.markers import Rectangles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Encode
-from looktwice.prompting.views.resize import Chroma
+from looktwice.prompting.views.losses import Chroma
 from tests.prompting.scenes import record_of
 
 PHOTO: Pixels = np.ascontiguousarray(astronaut()[60:220, 130:350])  # type: ignore[no-untyped-call]
@@ -69,6 +71,23 @@ def test_colours_are_not_swapped_and_thin_red_survives_in_full_chroma() -> None:
     assert line["4:4:4"][0] > 235
     assert line["4:4:4"][1] < 20
     assert line["4:2:0"][0] - line["4:2:0"][1] < 0.7 * (line["4:4:4"][0] - line["4:4:4"][1])
+
+
+@pytest.mark.parametrize(
+    "encode", [Encode("jpeg", 90, "4:2:0"), Encode("webp"), Encode("jpeg", 90, "4:4:4")]
+)
+@pytest.mark.parametrize("thickness", [1, 6])
+def test_a_record_notes_a_mark_whose_colour_is_lost(encode: Encode, thickness: int) -> None:
+    marks = (Box("A", 12, 12, 44, 44),)  # on the grid of 2 x 2 pixels, where a thin line loses most
+    sample = Sample("s1", "?", (Picture(np.full((64, 64, 3), 120, np.uint8)),), (), marks)
+    mark = Rectangles(color="red", thickness=thickness, label=None)
+    stages: dict[str, Stage | None] = {"mark": mark, "encode": encode}
+    trial = execute(stages, sample, 0, 0, RecordingModel(NoModel(), "s1"))
+    assert trial.error is None
+    subsampled = encode.codec == "webp" or encode.chroma == "4:2:0"
+    notes = [note for note in trial.state.notes if "of its colour as it is sent" in note]
+    assert len(notes) == (subsampled and thickness == 1)
+    assert all(note.startswith("what stage 'mark' draws keeps ") for note in notes)
 
 
 def test_webp_lossy_and_lossless() -> None:

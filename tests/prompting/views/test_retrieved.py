@@ -11,9 +11,10 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.views import LongestSide, RetrievedCrops, TokenBudget
+from looktwice.prompting.turns import Verify
+from looktwice.prompting.views import Crop, LongestSide, Look, RetrievedCrops, TokenBudget
 from looktwice.prompting.views.retrieved import keep_layout
-from looktwice.prompting.where import AskedCells, BestCells, Given, OnMarks
+from looktwice.prompting.where import AskedCells, BestCells, Claimed, Given, OnMarks
 from tests.prompting.scenes import Heard, plain, start
 
 
@@ -132,3 +133,25 @@ def test_a_budget_is_used_and_one_below_the_least_refused() -> None:
     least = "2 views cost 510 tokens at the least, more than `tokens: 400`"
     with pytest.raises(ValueError, match=least):
         TokenBudget(400, "gpt-4o")(state, NoModel())
+
+
+def test_views_of_all_turns_together_cost_no_more_than_the_budget_of_a_fit() -> None:
+    """The first look costs 1,120 tokens; of three zooms of 1,296 each the first takes what is left,
+    and the others have no room."""
+    budget = TokenBudget(1600, "Qwen2.5-VL-7B-Instruct")
+    boxes = ["[0, 0, 300, 300]", "[500, 500, 900, 900]", "[100, 600, 400, 900]"]
+
+    def asked(fit: TokenBudget | None) -> tuple[State, list[int]]:
+        model = Heard(*boxes, "A")
+        zoom = Look(Claimed(), Crop(padding=0, upscale=1008))
+        verify = Verify(zoom=zoom, rounds=3, fit=fit)
+        state = verify(start(images=(plain(1120, 784),)), model)
+        shown = [[v for m in call[0] for v in m.views] for call in model.calls]
+        rule = image_rule(budget.model)
+        return state, [sum(rule.tokens(view.size) for view in views) for views in shown]
+
+    state, tokens = asked(budget)
+    assert len(tokens) == 4 and max(tokens) == image_tokens(state) <= 1600
+    assert tokens[0] == 1120 and tokens[1] > 1550 and state.views[0].size == (1120, 784)
+    assert "the budget of tokens has no room for more" in state.notes
+    assert max(asked(None)[1]) > 3 * 1296
