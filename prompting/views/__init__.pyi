@@ -1,5 +1,6 @@
 from .budget import TokenBudget as TokenBudget
 from .crop import Crop as Crop
+from .dimmed import Dimmed as Dimmed
 from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
 from .losses import Encode as Encode
 from .resize import (

@@ -88,6 +88,18 @@ class LocalEyes:
         """The model."""
         return LocalVLM(**{f.name: getattr(self, f.name) for f in fields(LocalEyes)})
 
+    def attention(self, view: View, words: str, layer: int, gradient: bool = False) -> Floats:
+        """What the image tokens of a picture, (rows, columns), get of the last token of these words
+        in one layer; with `gradient` times how the likeliest next token grows with it."""
+        look = self.eyes.look([Message("user", (view, words))], gradient)
+        values = look.attention[layer]
+        if look.gradient is not None:
+            values = values * np.maximum(look.gradient[layer], 0)
+        (places,) = token_places(look.network, look.inputs, look.sizes)
+        inside = ~np.isnan(places[:, 0])
+        columns = len(np.unique(places[inside, 2]))
+        return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ViCrop(LocalEyes, Where):
@@ -136,18 +148,9 @@ class ViCrop(LocalEyes, Where):
 
     def _map(self, view: View, question: str) -> Floats:
         """The map of one picture, (rows, columns) of its tokens."""
-        values = self._attention(view, question)
-        if self.method == "relative" and text_of(self.general):
-            values = values / self._attention(view, text_of(self.general))
+        if self.method == "gradient":
+            return self.attention(view, question, self.layer, gradient=True)
+        values = self.attention(view, question, self.layer)
+        if general := text_of(self.general):
+            values = values / self.attention(view, general, self.layer)
         return values
-
-    def _attention(self, view: View, words: str) -> Floats:
-        gradient = self.method == "gradient"
-        look = self.eyes.look([Message("user", (view, words))], gradient)
-        values = look.attention[self.layer]
-        if look.gradient is not None:
-            values = values * np.maximum(look.gradient[self.layer], 0)
-        (places,) = token_places(look.network, look.inputs, look.sizes)
-        inside = ~np.isnan(places[:, 0])
-        columns = len(np.unique(places[inside, 2]))
-        return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)

@@ -1,6 +1,7 @@
 """Methods that look into a network: ViCrop's windows and tiles, and contrast, equal the reference's
-(`local.json`, `vicrop_maps.npz`: saccharomycetes/mllms_know a64c5d5 when it was run); a planted
-network is found to look at ink, and its attention and likelihoods are those of transformers."""
+(`local.json`, `vicrop_maps.npz`: saccharomycetes/mllms_know a64c5d5 when it was run), and so do the
+masks and dimmed pictures of yu-rp/apiprompting eed9978; a planted network is found to look at ink,
+and its attention and likelihoods are those of transformers."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +24,8 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Cover
 from looktwice.prompting.turns import ContrastAnswer
 from looktwice.prompting.turns.contrast import contrast
-from looktwice.prompting.views import Show
+from looktwice.prompting.views import Dimmed, Show
+from looktwice.prompting.views.dimmed import attention_mask, dim
 from looktwice.prompting.where import OnMarks, ViCrop
 from looktwice.prompting.where.attention import sharpest_window, tiles
 from tests.planted_network import seeks_ink
@@ -62,6 +64,17 @@ def test_contrasts_are_the_reference_s(case: Mapping[str, Any]) -> None:
     shares = np.exp(scores - scores.max())
     assert shares / shares.sum() == pytest.approx(case["prob"], abs=1e-6)
     assert scores.argmax() == case["argmax"]
+
+
+def test_masks_and_dimmed_pictures_are_the_reference_s() -> None:
+    vectors = {name: np.array(values) for name, values in VECTORS["overlay"].items()}
+    mask = attention_mask(vectors["cls"].astype(float))
+    assert mask == pytest.approx(vectors["llava_mask_of_cls"], abs=1e-6)
+    view = View.of(Picture((np.arange(432) * 7 % 256).astype(np.uint8).reshape(12, 12, 3)), 0)
+    assert (dim(view, mask, 200).pixels[0] == vectors["llava_overlay_gray200_row0"]).all()
+    dark = dim(view, vectors["clip_mask"], 0)
+    assert (dark.pixels[0] == vectors["clip_overlay_gray0_row0"]).all()
+    assert dark.parts == view.parts
 
 
 pytest.importorskip("torch")
@@ -105,6 +118,14 @@ def test_divided_by_what_any_words_get_nothing_stands_out(ink: str) -> None:
     look = replace(ViCrop(model=ink, layer=-1, base=56), general="how many")
     values = look._map(View.of(scene(28, 140).sample.images[0]), "how many")
     assert values == pytest.approx(np.ones_like(values))
+
+
+def test_all_but_what_a_planted_network_looks_at_is_dimmed(ink: str) -> None:
+    state = scene(84, 84)
+    (after,) = Dimmed(model=ink, layer=-1, ground=200)(state, NoModel()).views
+    # black ink keeps near half of itself after the smoothing, and white paper all but turns grey
+    assert (after.pixels[84:112, 84:112] < 120).all()
+    assert (after.pixels[:28, :28] < 225).all() and (after.pixels[:28, :28] >= 200).all()
 
 
 def test_what_is_seen_is_what_transformers_says(llava: str) -> None:

@@ -1,0 +1,55 @@
+"""Attention made a visual prompt: views that are dimmed where a network attends little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.ranges import Ranged
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.view import View
+from looktwice.prompting.where.attention import LocalEyes
+from looktwice.prompting.where.windows import Floats
+
+
+def attention_mask(values: Floats) -> Floats:
+    """A map (rows, columns) as how much is shown, 0 to 1: how far it stands out, sharpened by a
+    logistic curve, and smoothed over 3 x 3."""
+    standing_out = (values - values.mean()) / (values.std(ddof=1) or 1.0)
+    shares = 1 / (1 + np.exp(-5 * standing_out))
+    return np.asarray(cv2.blur(shares, (3, 3), borderType=cv2.BORDER_REPLICATE), np.float64)
+
+
+def dim(view: View, mask: Floats, ground: int) -> View:
+    """The view, mixed with a grey of this level where the mask, at any size, is low."""
+    levels = Image.fromarray((mask * 255).astype(np.uint8))
+    resized = levels.resize(view.size, Image.Resampling.LANCZOS)
+    shown = np.asarray(resized, np.float64)[..., None] / 255
+    return view.with_pixels((view.pixels * shown + (1 - shown) * ground).astype(np.uint8))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimmed(LocalEyes, Ranged, WithoutModel):
+    """Every view, dimmed where a network in this process attends little as it begins to answer: API
+    (arXiv 2409.17143), with LLaVA.
+
+    The attention is that of one `layer` from the last token of the question, the authors' 20 of
+    LLaVA-1.5-13B; `ground` is the grey level, 0 to 255, that takes the place of what is dimmed.
+    """
+
+    layer: int = 20
+    ground: int = 200
+
+    ranges = ("ground >= 0", "ground <= 255")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the dimmed views. Raises WeightsError."""
+        views = list[View]()
+        for view in state.views:
+            values = self.attention(view, state.sample.question, self.layer)
+            views.append(dim(view, attention_mask(values), self.ground))
+        return state.replace(views=tuple(views))
