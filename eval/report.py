@@ -12,7 +12,7 @@ from looktwice.eval.analysis.analyses import ANALYSES, ReportTable
 from looktwice.eval.analysis.factors import effects_csv, sweep_table
 from looktwice.eval.analysis.finding import Finding, changes, find
 from looktwice.eval.analysis.found_on_page import page_evidence, show_finding
-from looktwice.eval.analysis.looking.measured import measurement_curves
+from looktwice.eval.analysis.looking.measured import measurement_curves, part_curves
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import TextTable, escaped
@@ -213,7 +213,7 @@ def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterato
     data = page.data(scored.rows, whole=not served, first=first)
     data = show_finding(data, report.finding, page)
     lines = [*data.lines]
-    for draw in (measurement_curves, threshold_lines):
+    for draw in (measurement_curves, part_curves, threshold_lines):
         for run in scored.scores:
             for task in dict.fromkeys(arm.point.task for arm in run.points):
                 lines += draw(run, task)

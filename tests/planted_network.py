@@ -12,13 +12,13 @@ from tests.tiny import tiny
 MORE = 3.0  # a patch or token with ink gets e ** MORE times the attention of one without
 
 
-def seeks_ink(folder: Path) -> Path:
+def seeks_ink(folder: Path, heads: int = 2) -> Path:
     """In the vision encoder every patch, and in the language model every word, asks for patches
     that are not white.
 
     In both networks a state is ink, words, or nothing; normalized to a length of 32 ** 0.5. Keys
     and questions meet in the number of each head that is rotated least, so that distance does not
-    matter. Values are nothing.
+    matter. Values are nothing. Of the vision encoder's two heads only the first `heads` ask.
     """
     from safetensors.torch import load_file, save_file
 
@@ -27,7 +27,7 @@ def seeks_ink(folder: Path) -> Path:
     least, sharp = ([7, 23], MORE * 16**0.5)
     planted: list[tuple[str, Any, float]] = [
         ("patch_embed.proj.weight", 0, -1),  # white is 0 behind the processor below
-        ("attn.qkv.bias", [3, 19], sharp / 32**0.5),
+        ("attn.qkv.bias", [3, 19][:heads], sharp / 32**0.5),
         ("attn.qkv.weight", ([35, 51], [0, 0]), 1),
         ("merger.mlp.0.weight", (0, [0, 32, 64, 96]), 1),
         ("merger.mlp.2.weight", (0, 0), 1),  # four patches, a token

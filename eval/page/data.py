@@ -108,7 +108,7 @@ Point = tuple[float, float, float, float]
 @dataclass(frozen=True)
 class PageLines:
     """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in
-    0..1. The page draws eight in a chart.
+    0..1, or those `of` something else. The page draws eight in a chart.
 
     Along a number that samples `chose` by themselves, such as an agent's looks, accuracy shows a
     selection, and not what the number does.
@@ -119,6 +119,7 @@ class PageLines:
     lines: Mapping[str, Sequence[Point]]
     chance: float | None = None
     chose: bool = False
+    of: str = "accuracy"
 
 
 Level = str | float

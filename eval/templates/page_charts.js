@@ -216,7 +216,7 @@ function facets(charts) {
 /** Accuracy along a number, for each number and task; lines stand three pixels beside one another. */
 function lineCharts(charts) {
   const width = roomFor(760);
-  return facets(charts).map(({ factor, task, chance, lines, ends, part }) => {
+  return facets(charts).map(({ factor, task, of, chance, lines, ends, part }) => {
     const rows = lines.flatMap(([label, points]) => points.map(([x, value, low, high]) => ({ label, x, value, low, high })));
     const xs = [...new Set(rows.map((row) => row.x))].sort((a, b) => a - b), wide = ends[0] > 0 && ends[1] / ends[0] >= 30;
     const told = rows.map((row) => `${row.label} at ${row.x}: ${percent(row.value)}`);
@@ -234,7 +234,7 @@ function lineCharts(charts) {
       );
     });
     const domain = lines.map(([label]) => label);
-    return figure(`${task}: accuracy % against ${factor}${part}, with 95 % intervals${beside}`, {
+    return figure(`${task}: ${of} % against ${factor}${part}, with 95 % intervals${beside}`, {
       width, height: 320, marginBottom: 44, marginRight: 30,
       x: { label: factor, domain: ends, type: wide ? "log" : "linear", inset: 14, labelAnchor: "center", labelArrow: "none", labelOffset: 40,
         ticks: xs.length <= 12 ? xs : undefined, tickFormat: (x) => String(Number(x.toPrecision(4))) },

@@ -42,23 +42,22 @@ class Received:
     """The attention that each key receives, by module in the order in which modules are run.
 
     `asking` (queries,) are the weights of the queries in the sum; None takes all. Of each module
-    there is a tensor (batch, keys), the mean over heads, for each of its calls: one, or one for
-    each window.
+    there is a tensor (batch, heads, keys) for each of its calls: one, or one for each window.
     """
 
     asking: Any = None
     modules: dict[Any, list[Any]] = field(default_factory=dict)
 
-    def mean(self, model: str, layer: int | None) -> Any:
-        """(batch, keys) of `layer`, or the mean over all layers. Raises WeightsError where there is
-        none."""
+    def parts(self, model: str, layer: int | None) -> Any:
+        """(batch, parts, keys): the heads of `layer`, or of None all layers, each the mean over its
+        heads. Raises WeightsError where there is none."""
         import torch
 
-        layers = [torch.cat(calls, 1) for calls in self.modules.values()]
+        layers = [torch.cat(calls, -1) for calls in self.modules.values()]
         if not layers:
             raise WeightsError(f"{model}: its layers do not give their attention")
         if layer is None:
-            return torch.stack(layers).mean(0)
+            return torch.stack([heads.mean(1) for heads in layers], 1)
         if not -len(layers) <= layer < len(layers):
             raise WeightsError(f"layer {layer} of {model}: it has {len(layers)} layers")
         return layers[layer]
@@ -116,10 +115,8 @@ def _attend(
         weights = torch.softmax(scores, -1, dtype=torch.float32)
         outputs.append(weights.to(query.dtype) @ value)
         if received is not None:
-            heads = weights.mean(1)
-            if received.asking is not None:
-                heads = heads * received.asking[rows, None]
-            total = total + heads.sum(1)
+            asking = received.asking
+            total = total + (weights.sum(2) if asking is None else asking[rows] @ weights)
     if received is not None:
         received.modules.setdefault(module, []).append(total)
     return torch.cat(outputs, 2).transpose(1, 2).contiguous(), None
@@ -127,17 +124,24 @@ def _attend(
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
-TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder")
+TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
 NUMBERED = re.compile(r" \d+$")
 # families whose encoder takes pictures of any size, patch after patch
-WINDOWED = ("qwen2_vl", "qwen2_5_vl")
+WINDOWED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
-    """`values` (rows, columns): the attention that each patch receives, adding up to 1."""
+    """`parts` (parts, rows, columns): the attention that each patch receives in each layer, or in
+    each head of one."""
 
-    values: Floats
+    parts: Floats
+
+    @property
+    def values(self) -> Floats:
+        """(rows, columns) of all parts, adding up to 1."""
+        whole = self.parts.mean(0, dtype=np.float64)
+        return np.asarray(whole / whole.sum())
 
 
 @dataclass(frozen=True)
@@ -146,19 +150,19 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     image's size.
 
     The picture goes through the encoder alone, without a question: stretched to the encoder's
-    square, or in the size that the network's own processor gives it for Qwen2-VL and Qwen2.5-VL.
-    The weights are averaged over heads, asking patches and layers, or taken of one `layer` (0 is
-    the first, -1 the last); a class token is left out. The map adds up to 1. `model` is an
-    image-text-to-text network whose encoder has one plain grid of patches, such as LLaVA's and
-    Idefics3's, or one of these two. After Do You See Me, appendix N. Raises WeightsError for other
-    encoders.
+    square, or in the size that the network's own processor gives it for Qwen2-VL, Qwen2.5-VL and
+    Qwen3-VL. The weights are averaged over heads, asking patches and layers, or taken of one
+    `layer` (0 is the first, -1 the last); a class token is left out. The map adds up to 1. `model`
+    is a multimodal network whose encoder has one plain grid of patches, such as LLaVA's, Idefics3's
+    and Phi-4-multimodal's (`revision: refs/pr/70`), or one of these three. After Do You See Me,
+    appendix N. Raises WeightsError for other encoders.
     """
 
     layer: int | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     result = AttentionMap
-    model_class = "AutoModelForImageTextToText"
+    model_class = "AutoModelForMultimodalLM"
     unused = ("pooler",)
 
     def __post_init__(self) -> None:
@@ -183,7 +187,6 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def open_network(self, place: Place) -> HubModel:
         """The encoder with an attention that can be added up. Raises WeightsError."""
         refuse_file(self.model)
-        processor = self.open_processor()
         whole = from_hub(
             self.model_class,
             self.model,
@@ -193,13 +196,17 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
             use_safetensors=True,
             attn_implementation=attention_setting(),
         )
-        inner = getattr(whole, "model", whole)
-        tower = next((getattr(inner, name) for name in TOWERS if hasattr(inner, name)), None)
+        modules = whole.named_modules()
+        tower = next((module for name, module in modules if name.endswith(TOWERS)), None)
         grid = hasattr(getattr(tower, "config", None), "image_size")
         if tower is None or not (grid or whole.config.model_type in WINDOWED):
             raise WeightsError(
                 f"{self.model}: its vision encoder has no plain grid of patches to map attention on"
             )
+        if whole.config.model_type == "phi4_multimodal":  # whose own processor needs torchvision
+            processor = from_hub("SiglipImageProcessorPil", self.model, self.revision)
+        else:
+            processor = self.open_processor()
         return HubModel(tower.to(place.device).eval(), processor)
 
     def forward(
@@ -224,13 +231,13 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 window = getattr(config, "window_size", 0) // (merge * config.patch_size)
                 for _, rows, columns in given["image_grid_thw"].tolist():
                     orders.append(window_order(rows, columns, merge, window))
-        values = to_numbers(received.mean(self.model, self.layer)).astype(np.float64)
-        rows = list(values) if len(values) == len(items) else np.split(values[0], len(items))
+        values = to_numbers(received.parts(self.model, self.layer))
+        rows = list(values) if len(values) == len(items) else np.split(values[0], len(items), -1)
         maps = []
         for row, order in zip(rows, orders, strict=True):
-            patches = np.empty(order.size)
-            patches[order.ravel()] = row[-order.size :]
-            maps.append(AttentionMap((patches / patches.sum()).reshape(order.shape)))
+            patches = np.empty((len(row), order.size), row.dtype)
+            patches[:, order.ravel()] = row[:, -order.size :]
+            maps.append(AttentionMap(patches.reshape(-1, *order.shape)))
         return maps
 
 
@@ -261,25 +268,39 @@ class AttentionShare(WithoutModel, Checked):
 
     `labels` are those of the marks that count, with or without the number at their end: "star"
     takes "star 1" and "star 2"; empty takes all. Points count with the disc of `radius` pixels
-    around them. Images without such a mark are skipped. The views are not changed; to draw the map,
-    give the same `attention` to an overlay of scalars.
+    around them. Images without such a mark are skipped. `apart` also measures the share in each
+    layer of a VisionAttention, `attention_share_layer_0` the first one's, or in each head of its
+    one `layer`, `attention_share_head_0`. The views are not changed; to draw the map, give the same
+    `attention` to an overlay of scalars.
     """
 
     attention: ScalarMap
     radius: float = 10
     labels: tuple[str, ...] = ()
+    apart: bool = False
 
     ranges = ("radius > 0",)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.apart and not isinstance(self.attention, VisionAttention):
+            raise ValueError("apart: layers are known of a VisionAttention alone; drop it")
+
     def __call__(self, state: State, model: Model) -> State:
         """The state with a note for each image that has marks."""
-        notes, shares = [], []
+        notes, shares, apart = [], [], []
+        encoder = self.attention if self.apart else None
         for number, image in enumerate(state.sample.images):
             if marks := labelled(state.sample.on(number), self.labels):
                 attention = look_once(self.attention, image.pixels)
                 covered = cover(marks, attention.shape, self.radius)
                 share, area = attention[covered].sum() / attention.sum(), covered.mean()
                 shares.append((share, area))
+                if isinstance(encoder, VisionAttention):
+                    parts = encoder.predict((image.pixels,)).parts
+                    size = parts.shape[:0:-1]
+                    inside = cv2.resize(covered * 1.0, size, interpolation=cv2.INTER_AREA)
+                    apart.append((parts * inside).sum((1, 2)) / parts.sum((1, 2)))
                 notes.append(
                     f"attention on the marks of image {number}: {share:.4f} of the whole, area"
                     f" {area:.4f}"
@@ -287,7 +308,18 @@ class AttentionShare(WithoutModel, Checked):
         if shares:
             share, area = np.mean(shares, axis=0).tolist()
             state = state.measured("attention_share", share).measured("marked_area", area)
+        if apart and isinstance(encoder, VisionAttention):
+            means = np.mean(apart, axis=0)
+            state = measure_parts(state, "attention_share", means, encoder.layer)
         return state.with_notes(*notes)
+
+
+def measure_parts(state: State, name: str, shares: Floats, layer: int | None) -> State:
+    """The state with the share of each layer, or of each head of one `layer`."""
+    kind = "layer" if layer is None else "head"
+    for number, share in enumerate(shares.tolist()):
+        state = state.measured(f"{name}_{kind}_{number}", share)
+    return state
 
 
 def labelled(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from looktwice.specialists.features.attention import (
     attention_setting,
     cover,
     labelled,
+    measure_parts,
     receive,
 )
 from looktwice.specialists.networks.image_size import to_numbers
@@ -32,21 +33,26 @@ from looktwice.specialists.protocols import NoEvidence
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """What each image token gets of a question's tokens, on average over these: `values` (tokens,),
-    of 1 in all.
+    """What each image token gets of a question's tokens, on average over these, of 1 in all:
+    `parts` (parts, tokens) in each layer, or in each head of one.
 
     `pictures` (tokens,) is the number of its picture, `places` (tokens, 4) are those of
     `token_places`.
     """
 
-    values: Floats
+    parts: Floats
     pictures: Any
     places: Floats
 
-    def map(self, picture: int, height: int, width: int) -> Floats:
-        """What the pixels of a picture get, at this size."""
-        own = self.pictures == picture
-        return spread(self.values[own], self.places[own], height, width)
+    @property
+    def values(self) -> Floats:
+        """(tokens,) of all parts."""
+        return np.asarray(self.parts.mean(0))
+
+    def map(self, picture: int, height: int, width: int, part: int | None = None) -> Floats:
+        """What the pixels of a picture get, at this size, in all parts or in one."""
+        own, values = self.pictures == picture, self.values if part is None else self.parts[part]
+        return spread(values[own], self.places[own], height, width)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
 
     Measured are `question_attention`, the share of the marks in what the pictures get,
     `marked_area`, their share of the area, and `image_attention`, what image tokens get of all.
-    `labels` and `radius` are those of AttentionShare; marks lie where the views show them. Samples
+    `labels` and `radius` are those of AttentionShare; marks lie where the views show them; `apart`
+    measures `question_attention_layer_0` and on, or `_head_0` of one `layer`, as well. Samples
     without such a mark in a view, or with all words in front of the pictures, get a note. After Do
     You See Me, appendix N, which asks it of the vision encoder. Raises WeightsError for other
     families.
@@ -75,7 +82,9 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
     radius: float = 10
     system: str = ""
     max_pixels: int | None = None
+    apart: bool = False
 
+    version: ClassVar[int] = 2
     result = Looks
 
     def __call__(self, state: State, model: Model) -> State:
@@ -94,16 +103,21 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
             looks = self.predict((messages,))
         except NoEvidence as exc:
             return state.with_notes(f"question attention: {exc}")
-        sums = np.zeros(4)  # attention on the marks and on all, pixels of the marks and all
+        parts = [None, *(range(len(looks.parts)) if self.apart else ())]
+        # attention on the marks and on all, of each part; pixels of the marks and all
+        sums, area = np.zeros((2, len(parts))), np.zeros(2)
         for number, (view, marks) in enumerate(zip(views, places, strict=True)):
             width, height = view.size
-            values = looks.map(number, height, width)
             covered = cover(marks, (height, width), self.radius)
-            sums += values[covered].sum(), values.sum(), covered.sum(), covered.size
-        inside, total, area, pixels = sums.tolist()
-        state = state.measured("question_attention", inside / total)
-        state = state.measured("marked_area", area / pixels)
-        return state.measured("image_attention", float(looks.values.sum()))
+            for place, part in enumerate(parts):
+                values = looks.map(number, height, width, part)
+                sums[:, place] += values[covered].sum(), values.sum()
+            area += covered.sum(), covered.size
+        shares = sums[0] / sums[1]
+        state = state.measured("question_attention", float(shares[0]))
+        state = state.measured("marked_area", float(area[0] / area[1]))
+        state = state.measured("image_attention", float(looks.values.sum()))
+        return measure_parts(state, "question_attention", shares[1:], self.layer)
 
     def prepare(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """The conversation as plain text, and its pictures. Raises PictureError."""
@@ -141,9 +155,9 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
         asking[rows] = 1 / len(rows)
         with receive(asking) as received:
             network.model(**inputs, use_cache=False, logits_to_keep=1)
-        values = to_numbers(received.mean(self.model, self.layer)[0][seen]).astype(np.float64)
+        parts = to_numbers(received.parts(self.model, self.layer)[0][:, seen]).astype(np.float64)
         numbers = np.repeat(np.arange(len(places)), list(map(len, places)))
-        return Looks(values, numbers, np.vstack(places))
+        return Looks(parts, numbers, np.vstack(places))
 
     def _asked(self) -> LocalVLM:
         return LocalVLM(

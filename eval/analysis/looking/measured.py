@@ -3,6 +3,7 @@ by quarter; and by confidence what is right of the surest, and what sending on t
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,8 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     for scores in run.points:
         matrix = Values.of({0: rightness(scores)}, scores.clusters)
         for name, values in measurements(scores).items() if scores.point.task == task else ():
+            if PART.fullmatch(name):
+                continue
             numbers, points = numbers_of(values), []
             parts = measured_parts(scores, name)
             known = matrix.where(np.array([unit in numbers for unit in matrix.units], bool))
@@ -159,6 +162,27 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
             if len(points) > 1:
                 lines[name][scores.contestant] = sorted(points)
     return [PageLines(f"measured {name}", task, drawn, chose=True) for name, drawn in lines.items()]
+
+
+PART = re.compile(r"(.+)_(layer|head)_(\d+)")
+"""What was measured of a layer of a network, or of a head."""
+
+
+def part_curves(run: RunScores, task: str) -> list[PageLines]:
+    """What was measured of every layer or head of a network on a task, its mean along these: a line
+    for each arm."""
+    lines: dict[tuple[str, str], dict[str, list[tuple[float, float, float, float]]]]
+    lines = defaultdict(lambda: defaultdict(list))
+    for scores in run.points:
+        for line in _lines(scores) if scores.point.task == task else ():
+            if (part := PART.fullmatch(line.name)) and line.numbers is not None:
+                name, kind, place = part.groups()
+                mean = fmean(line.numbers)
+                low, high = mean_interval(line.numbers.tolist(), line.clusters)
+                if low is None or high is None:
+                    low = high = mean
+                lines[name, kind][scores.contestant].append((int(place), mean, low, high))
+    return [PageLines(kind, task, drawn, of=name) for (name, kind), drawn in lines.items()]
 
 
 # ---- confidence

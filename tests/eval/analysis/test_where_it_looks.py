@@ -18,7 +18,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval import GeneratedDoYouSeeMe
+from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.analysis.looking.measured import measurement_curves, part_curves
 from looktwice.eval.cli import app
+from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import bounding_box
@@ -71,6 +74,38 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
             assert rows[task, f"measured.{name}"] == pytest.approx(fmean(values), rel=1e-4)
     close_networks()
     return found
+
+
+def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    words = (
+        "stages.words=null",
+        f"stages.encoder.attention.model={folder('phi4')}",
+        "stages.encoder.apart=true",
+        "models.eyes={use: pipelines.models.Pocket}",
+        "tasks.outlines.n=3",
+        "tasks.filled=null",
+    )
+    result = CliRunner().invoke(app, ["run", "dysm_attention", *words, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    close_networks()
+    run = RunFolder(tmp_path / "dysm_attention")
+    samples = [dict(record.measured or {}) for record in run.records().values()]
+    names = [f"attention_share_layer_{layer}" for layer in (0, 1)]
+    means = [fmean(sample[name] for sample in samples) for name in names]
+    scored = score_table(run.path)
+    (curve,) = part_curves(scored.scores[0], "outlines")
+    ((points,),) = [[*curve.lines.values()]]
+    assert (curve.factor, curve.of) == ("layer", "attention_share")
+    layers, drawn, lows, highs = np.transpose(points)
+    assert layers.tolist() == [0, 1] and drawn.tolist() == pytest.approx(means)
+    assert (lows < drawn).all() and (drawn < highs).all()
+    curves = measurement_curves(scored.scores[0], "outlines")
+    assert curves and not [curve for curve in curves if "layer" in curve.factor]
+    (published,) = analysis("published").tables(scored)
+    share = 100 * fmean(sample["attention_share"] for sample in samples)
+    assert [row[2] for row in published.table.rows] == ["9.79", f"{share:.2f}"]
 
 
 @pytest.mark.dear

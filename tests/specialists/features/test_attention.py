@@ -14,6 +14,7 @@ import pytest
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel, Pipeline
+from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -31,7 +32,7 @@ def picture(height: int, width: int, seed: int = 0) -> Pixels:
     return np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
 
 
-FAMILIES = ("llava", "llava_next", "idefics3", "qwen2_vl", "qwen2_5_vl")
+FAMILIES = ("llava", "llava_next", "idefics3", "phi4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 # patches of 60 x 80 pixels: stretched to 28 x 28, or as 56 x 84
 KEPT = {"square": (2, 2), "picture": (4, 6)}
 
@@ -53,7 +54,7 @@ def test_a_map_adds_up_and_a_batch_equals_single_images(
     assert whole[0, 0] / whole[-1, -1] == pytest.approx(alone[0][0, 0] / alone[0][-1, -1])
 
 
-@pytest.mark.parametrize("family", FAMILIES[:3])
+@pytest.mark.parametrize("family", FAMILIES[:4])
 @pytest.mark.parametrize("layer", [None, 0, -1])
 def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
     family: str, layer: int | None, built: Callable[[str], str]
@@ -64,25 +65,30 @@ def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
     mean, std = np.array(processor.image_mean), np.array(processor.image_std)
     planes = torch.from_numpy((image / 255 - mean) / std).permute(2, 0, 1)[None].float()
     name = "vision_model" if family == "idefics3" else "vision_tower"
-    tower = getattr(eager(built(family)), name)
+    inner = eager(built(family))
+    if family == "phi4":
+        inner, name = inner.embed_tokens_extend.image_embed, "img_processor"
+    tower = getattr(inner, name)
     with torch.inference_mode():
         given = tower(planes, output_attentions=True).attentions
     assert len(given) == 2
     chosen = torch.stack(list(given) if layer is None else [given[layer]])
     expected = chosen.mean((0, 1, 2, 3))[-4:].numpy()
-    found = attention.predict((image,)).values
-    assert np.allclose(found.ravel(), expected / expected.sum(), atol=1e-6)
+    result = attention.predict((image,))
+    assert np.allclose(result.values.ravel(), expected / expected.sum(), atol=1e-6)
+    apart = chosen.mean((1, 2, 3)) if layer is None else chosen.mean((0, 1, 3))
+    assert np.allclose(result.parts.reshape(2, 4) / chosen.shape[-1], apart[:, -4:], atol=1e-6)
 
 
 def eager(folder: str) -> Any:
     """The network without its language head, as transformers opens it with plain attention."""
-    from transformers import AutoModelForImageTextToText
+    from transformers import AutoModelForMultimodalLM
 
-    kind = AutoModelForImageTextToText
+    kind = AutoModelForMultimodalLM
     return kind.from_pretrained(folder, attn_implementation="eager").eval().model
 
 
-@pytest.mark.parametrize("family", FAMILIES[3:])
+@pytest.mark.parametrize("family", FAMILIES[4:])
 @pytest.mark.parametrize("layer", [None, 0, 1])
 def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
     family: str, layer: int | None, built: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
@@ -143,9 +149,10 @@ def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -
     wide = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
     expected = torch.nn.functional.scaled_dot_product_attention(query, *wide, mask, scale=0.5)
     assert torch.allclose(output, expected.transpose(1, 2), atol=1e-5)
-    weights = (query @ wide[0].transpose(2, 3) * 0.5 + mask).softmax(-1).mean(1)
-    total = weights.sum(1) if asking is None else torch.einsum("q,bqk->bk", asking, weights)
-    assert torch.allclose(received.mean("it", -1), total, atol=1e-4)
+    weights = (query @ wide[0].transpose(2, 3) * 0.5 + mask).softmax(-1)
+    total = weights.sum(2) if asking is None else torch.einsum("q,bhqk->bhk", asking, weights)
+    assert torch.allclose(received.parts("it", -1), total, atol=1e-4)
+    assert torch.allclose(received.parts("it", None)[:, 0], total.mean(1), atol=1e-4)
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 0), (1, 6), (5, 2), (7, 7)])
@@ -162,11 +169,19 @@ def test_planted_attention_on_a_dark_patch_is_found_where_it_is(
     expected = (16 * in_window / 64 + in_all) / 2  # a quarter of the patches share its window
     elsewhere = Box("circle 1", *((0, 0, 14, 14) if down == 7 else (98, 98, 112, 112)))
     sample = Sample("s", "?", (Picture(pixels),), marks=(box, elsewhere))
-    noted = AttentionShare(attention, labels=("star",))(State.start(sample), NoModel())
+    share = AttentionShare(attention, labels=("star",), apart=True)
+    noted = share(State.start(sample), NoModel())
     measures = {"attention_share": expected, "marked_area": 1 / 64}
+    measures |= {"attention_share_layer_0": in_window / 4, "attention_share_layer_1": in_all}
     assert noted.measures == pytest.approx(measures, rel=1e-3)
     both = AttentionShare(attention)(State.start(sample), NoModel()).measures
     assert expected < float(both["attention_share"]) < expected + 0.02  # type: ignore[arg-type]
+    close_networks()
+    seeks_ink(tmp_path / "planted", heads=1)
+    last = replace(share, attention=replace(attention, layer=-1))(State.start(sample), NoModel())
+    heads = {"attention_share_head_0": in_all, "attention_share_head_1": 1 / 64}
+    heads |= {"attention_share": (in_all + 1 / 64) / 2, "marked_area": 1 / 64}
+    assert last.measures == pytest.approx(heads, rel=1e-3)
 
 
 def test_an_encoder_without_a_plain_grid_is_refused(built: Callable[[str], str]) -> None:
@@ -174,7 +189,12 @@ def test_an_encoder_without_a_plain_grid_is_refused(built: Callable[[str], str])
     with pytest.raises(WeightsError, match="has 2 layers"):
         far(picture(56, 56))
     with pytest.raises(WeightsError, match="no plain grid"):
-        replace(far, model=built("qwen3_vl"))(picture(56, 56))
+        replace(far, model=built("florence2"))(picture(56, 56))
+
+
+def test_layers_are_those_of_an_encoder() -> None:
+    with pytest.raises(ValueError, match="apart: layers are known of a VisionAttention alone"):
+        AttentionShare(lambda pixels: np.ones(pixels.shape[:2]), apart=True)
 
 
 def test_marks_are_chosen_by_label_with_or_without_their_number() -> None:

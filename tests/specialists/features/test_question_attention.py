@@ -79,15 +79,18 @@ def test_a_map_is_what_transformers_own_attentions_say(
     with torch.inference_mode():
         given = eager(**inputs, output_attentions=True).attentions
     assert len(given) == 2
-    weights = torch.stack(list(given) if layer is None else [given[layer]]).mean((0, 1, 2))
+    stacked = torch.stack(given)[:, 0]
+    parts = stacked.mean(1) if layer is None else stacked[layer]
     tokens = inputs["input_ids"][0].tolist()
     said = model.network().tokenizer(words, add_special_tokens=False)["input_ids"]
     (start,) = [n for n in range(len(tokens)) if tokens[n : n + len(said)] == said]
-    row = weights[start : start + len(said)].mean(0).numpy()
-    values = row[[n for n, token in enumerate(tokens) if token == eager.config.image_token_id]]
+    seen = [n for n, token in enumerate(tokens) if token == eager.config.image_token_id]
+    rows = parts[:, start : start + len(said)].mean(1).numpy()[:, seen]
+    values = rows.mean(0)
     expected = tiles(values.reshape(2, 4), 28, 28) if "qwen" in family else by_hand(family, values)
     looks = attention_of(model, layer=layer).predict((messages,))
     assert np.allclose(looks.map(0, *size), expected, atol=1e-7)
+    assert np.allclose(looks.parts, rows, atol=1e-6)
     assert np.allclose(looks.values, values, atol=1e-6) and 0.01 < values.sum() < 1
 
 
@@ -191,10 +194,11 @@ def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_pa
     star = Box("star 1", right, down, right + 28, down + 28)
     marks = (star, Box("circle 1", 28 - right, 0, 56 - right, 56))
     sample = Sample("s", "how many", (Picture(pixels),), marks=marks)
-    attention = attention_of(model, labels=("star",))
+    attention = attention_of(model, labels=("star",), apart=True)
     measured = attention(State.start(sample), NoModel()).measures
     share = np.exp(MORE) / (np.exp(MORE) + 3)
-    assert measured["question_attention"] == pytest.approx(share, rel=2e-3)
+    for part in ("", "_layer_0", "_layer_1"):
+        assert measured[f"question_attention{part}"] == pytest.approx(share, rel=2e-3)
     assert measured["marked_area"] == 0.25
     inputs = model.inputs(model.network(), [model.chat(asked_of(State.start(sample)))])
     tokens = inputs["input_ids"][0].tolist()
