@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from looktwice.eval.display.printable import csv_text, template
 from looktwice.eval.logs.log import Log, letter_or_text, name_apart
 from looktwice.eval.page.render import escape_json
@@ -98,7 +100,8 @@ def draw_sheet(
     `by` are columns of the logs, or `contestant`; by default the contestant and the task. Of draws
     the first counts. For ANSWERS each sample of the first log comes once, whatever its verdict.
     `verdict` is one of eval.scoring's, or any. Before the n stand `practice` other rows of each
-    stratum. Raises TaskError where nothing is left.
+    stratum, evenly from its easiest to its hardest by the mean value in all logs. Raises TaskError
+    where nothing is left.
     """
     if ask not in SHOWN:
         raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN)}")
@@ -124,8 +127,7 @@ def draw_sheet(
     sizes = {name: len(stratum) for name, stratum in strata.items()}
     for name, stratum in strata.items():
         chance.shuffle(stratum)
-        trained += [(name, row) for row in stratum[:practice]]
-        del stratum[:practice]
+        trained += [(name, row) for row in _take_spread(stratum, named, practice)]
     taken = dict.fromkeys(strata, 0)
     while sum(taken.values()) < min(n, len(rows) - len(trained)):
         for name, stratum in strata.items():
@@ -143,6 +145,23 @@ def draw_sheet(
         )
         for number, (name, row) in enumerate([*trained, *chosen], 1)
     )
+
+
+def _take_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
+    """Takes so many of the rows out, evenly from the one that is right most often in the logs to
+    that which is right least often."""
+    import pandas
+
+    if not n:
+        return []
+    answers = pandas.concat([log.rows for log in logs])
+    means = answers.groupby(["task", "sample"])["value"].mean().fillna(0)
+    ranked = sorted(rows, key=lambda row: -means[row["task"], row["sample"]])
+    places = np.linspace(0, len(ranked) - 1, min(n, len(ranked)))
+    spread = [ranked[round(place)] for place in places]
+    for row in spread:
+        rows.remove(row)
+    return spread
 
 
 def write_sheet(

@@ -163,6 +163,25 @@ def test_practice_comes_first_and_never_counts(tmp_path: Path) -> None:
     assert share.startswith("0.0 [") and n == "12"
 
 
+def test_practice_is_spread_over_difficulty() -> None:
+    """Right in so many of four logs that item 0 is the easiest and item 8 the hardest; item 9 has
+    failed everywhere."""
+    logs = []
+    for number in range(4):
+        rows: list[dict[str, Any]] = []
+        for item in range(10):
+            value = float("nan") if item == 9 else float(item // 2 <= number)
+            rows.append({"sample": f"s{item}", "task": "it", "value": value})
+        logs.append(Log(f"m{number}", make_rows(rows)))
+    items = draw_sheet(logs, "answers", n=4, practice=3)
+    easy, middle, hard = (drawn.sample for drawn in items if drawn.practice)
+    assert easy in ("s0", "s1") and middle in ("s4", "s5") and hard in ("s8", "s9")
+    counted = {drawn.sample for drawn in items if not drawn.practice}
+    assert len(counted) == 4 and counted.isdisjoint({easy, middle, hard})
+    everything = draw_sheet(logs, "answers", n=4, practice=20)
+    assert len(everything) == 10 and all(drawn.practice for drawn in everything)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "study"
