@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from operator import ge
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from numpy.random import Generator
 
 from looktwice.eval.make.files import (
@@ -26,7 +27,11 @@ from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
+from looktwice.specialists.features.similarity import Floats, cosines
+from looktwice.specialists.protocols import FeatureExtractor
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +80,11 @@ def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path
     return {name: shots for name, shots in files.items() if shots}
 
 
-def draw_sequence(rng: Generator, kind: ObjectKind, pattern: str) -> DrawnSequence:
+def draw_sequence(
+    rng: Generator, kind: ObjectKind, pattern: str, vectors: Mapping[Path, Floats] | None = None
+) -> DrawnSequence:
     """A sequence of a pattern: several photographs of the main thing, and others of the same kind
-    beside it."""
+    beside it, drawn, or the nearest to its first one by `vectors`."""
     pairs: list[tuple[str, Path]] = []
     free = list(kind.things)
     for letter, count in Counter(pattern).most_common():
@@ -85,8 +92,14 @@ def draw_sequence(rng: Generator, kind: ObjectKind, pattern: str) -> DrawnSequen
         if not fitting:
             raise TaskError(f"{kind.name!r} has too few things for {pattern}")
         name = fitting[int(rng.integers(len(fitting)))]
-        free.remove(name)
         files = kind.things[name]
+        if vectors and pairs:
+            others = [(name, file) for name in free for file in kind.things[name]]
+            rows = np.stack([vectors[file] for _, file in others])
+            alike = cosines(vectors[pairs[0][1]][None], rows)
+            name, file = others[int(alike.argmax())]
+            files = (file,)
+        free.remove(name)
         for number in rng.permutation(len(files))[:count].tolist():
             pairs.append((letter, files[number]))
     letters, shown = zip(*(pairs[n] for n in rng.permutation(len(pairs)).tolist()), strict=True)
@@ -117,7 +130,12 @@ class Sequences(MadeFromFiles):
     pair; "count" asks how many different things there are; "group" which images show the same
     thing, with `None` among four choices. `patterns` None is what VLM2-Bench has: all nine, and for
     groups AAB, ABC, AAAB, AABC, ABCD. No sequence comes twice: where a pattern has fewer than
-    `each`, the rest is counted as left out. Scores are VLM2-Bench's own. Raises TaskError.
+    `each`, the rest is counted as left out. Scores are VLM2-Bench's own.
+
+    By default the other things are drawn. With `nearest` features, such as CLIP's embedding, each
+    is shown by the photograph that is most similar to the first of the main thing (the cosine of
+    mean features) among those of things not yet in the sequence, as VLM2-Bench chose distractors
+    of people. Raises TaskError, and what the features raise.
     """
 
     path: Path
@@ -126,6 +144,7 @@ class Sequences(MadeFromFiles):
     seed: int = 0
     patterns: tuple[str, ...] | None = None
     thing: str = "object"
+    nearest: FeatureExtractor | None = None
 
     units: ClassVar[str] = "images and sequences"
 
@@ -165,6 +184,17 @@ class Sequences(MadeFromFiles):
         return kinds
 
     @cached_property
+    def _vectors(self) -> Mapping[Path, Floats] | None:
+        """The mean features of each photograph."""
+        if self.nearest is None:
+            return None
+        vectors = {}
+        for file in chain(*(files for kind in self._kinds for files in kind.things.values())):
+            grid = look_once(self.nearest, Picture.open(file).pixels)
+            vectors[file] = grid.values.mean((0, 1), dtype=np.float64)
+        return vectors
+
+    @cached_property
     def _items(self) -> list[Item]:
         patterns = self.patterns or (GROUPED if self.ask == "group" else PATTERNS)
         return [item for pattern in patterns for item in self._of(pattern)]
@@ -184,7 +214,7 @@ class Sequences(MadeFromFiles):
             kind = kinds[deal_evenly(number, range(len(kinds)), "kind", pattern, self.seed)]
             rng = seeded_rng("sequence", pattern, self.seed, number)
             for _ in range(TRIES):
-                drawn = draw_sequence(rng, kind, pattern)
+                drawn = draw_sequence(rng, kind, pattern, self._vectors)
                 if frozenset(drawn.files) not in seen:
                     break
             else:

@@ -4,6 +4,7 @@ from .dift import DIFT as DIFT, DIFTHPatches as DIFTHPatches, DIFTSPair as DIFTS
 from .question_attention import QuestionAttention as QuestionAttention
 from .similarity import (
     DenseSimilarity as DenseSimilarity,
+    EditSalience as EditSalience,
     GlobalSimilarity as GlobalSimilarity,
     GramSimilarity as GramSimilarity,
 )

@@ -49,14 +49,15 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     convolutional ones (ConvNeXt, ResNet ...) work. `model` may be DINOv2's own file
     (`dinov2_vitb14_pretrain.pth`). `layer` is the hidden state that is taken, -1 the last one as
     the network gives it. `part` "patches" gives a vector for each patch, "whole" one for the image:
-    that of the class token where there is one, else the mean. Images are brought to a longest side
+    that of the class token where there is one, else the mean; "embedding" that by which a network
+    of images and words, such as CLIP, compares them. Images are brought to a longest side
     of `longest` pixels in their own proportions, sides rounded down to whole patches, and are not
     cropped.
     """
 
     model: str = "facebook/dinov2-base"
     layer: int = -1
-    part: Literal["patches", "whole"] = "patches"
+    part: Literal["patches", "whole", "embedding"] = "patches"
     longest: int = 518
 
     result = FeatureGrid
@@ -88,6 +89,10 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         images = [size.resized(image) for size, (image,) in zip(sized, items, strict=True)]
         processor, batch = network.processor, to_batch(images, place) / 255
         seen = normalize(batch, processor.image_mean, processor.image_std).to(place.torch_dtype)
+        if self.part == "embedding":
+            model, settings = network.model, {"interpolate_pos_encoding": True}
+            output = model.get_image_features(pixel_values=seen, **settings)
+            return to_grids(output.pooler_output[..., None, None], items)
         tokens = self._tokens(vision, seen, patch)
         if tokens.ndim == 4:  # a convolutional network
             whole = tokens.mean((2, 3), keepdim=True)

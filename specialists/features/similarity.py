@@ -1,14 +1,19 @@
-"""Similarity of two images by any dense features: of style, of content as a whole, or place by
-place."""
+"""Similarity of two images: by any dense features, of style, of content as a whole, or place by
+place; and how plainly an edit between them is told."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.model import CallOptions, Message, Model
+from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Device
+from looktwice.pipelines.state import State
 from looktwice.specialists.protocols import FeatureExtractor
 from looktwice.specialists.results import FeatureGrid
 from looktwice.specialists.sharing import look_once
@@ -71,6 +76,52 @@ class DenseSimilarity:
         features raise."""
         alike = cosines(*(_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)))
         return float((alike.max(0).mean() + alike.max(1).mean()) / 2)
+
+
+FRAME = """Here is what two images show.
+Image 1: {}
+Image 2: {}
+From image 1 to image 2, what changed is in short:"""
+
+
+@dataclass(frozen=True)
+class EditSalience:
+    """Measures how plainly an edit is told by what a model says of the two images, each by itself:
+    the score by which VLM2-Bench (section 2.1) leaves out edits that are too easy to see.
+
+    The question is the edit in words, the views are the image before and after it. The model
+    answers `describe` about each; `salience` is the mean log-probability that `scorer`, a network
+    for LocalVLM, gives the tokens of the edit behind both descriptions, and `kept` is "yes" where
+    it is below `threshold`, the paper's -2. The paper's scorer, Llama 3 8B, goes on with plain
+    text: here the frame, in our words, is a turn of the user, and the edit the reply. Equation 1 is
+    followed; the pseudo-code of figure 7 leaves the first token out of the sum and not out of the
+    count.
+    """
+
+    scorer: str
+    revision: str | None = None
+    device: Device = field(default="auto", metadata=NOT_IDENTITY)
+    describe: str = "Describe this image in detail."
+    threshold: float = -2.0
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with both measurements. Raises ModelError, and ValueError where there are not
+        two views."""
+        edit = state.sample.bare_question
+        if len(state.views) != 2:
+            raise ValueError(
+                f"sample {state.sample.id} has {len(state.views)} views; show the image before the"
+                " edit and the one after it"
+            )
+        asked = [[Message("user", (view, self.describe))] for view in state.views]
+        frame = FRAME.format(*(model(messages).text for messages in asked))
+        options = CallOptions(choices=(edit,))
+        scorer = LocalVLM(self.scorer, self.revision, device=self.device)
+        reply = scorer([Message("user", (frame,))], options=options)
+        tokens = scorer.network().tokenizer(edit, add_special_tokens=False)["input_ids"]
+        salience = reply.logprobs[0][edit] / len(tokens)
+        kept = "yes" if salience < self.threshold else "no"
+        return state.measured("salience", salience).measured("kept", kept)
 
 
 def cosines(first: Floats, second: Floats) -> Floats:

@@ -47,7 +47,7 @@ from looktwice.prompting.markers import Circles
 from looktwice.specialists.answers import MatchedPoint, SeamMatcher
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.matching import SIFT
-from looktwice.specialists.results import Matches
+from looktwice.specialists.results import FeatureGrid, Matches
 from tests.paths import CONFIGS
 
 SCENES = ("astronaut", "coffee", "chelsea")
@@ -456,6 +456,34 @@ def test_two_statements_are_a_pair(sources: Sources) -> None:
         assert ("'All these images" in first.sample.question) is same
         assert ("'All these images" in second.sample.question) is not same
     assert task.facts.scorer == PairScorer("OC-Cpr")
+
+
+def test_the_nearest_things_stand_beside_the_main_one(sources: Sources) -> None:
+    def planted(grey: int) -> Any:
+        return np.random.default_rng(grey).normal(size=(1, 2, 4))
+
+    def features(pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
+        return FeatureGrid(planted(int(pixels[-1, 0, 0])), 24, 20)
+
+    def like(shown: tuple[str, ...], other: tuple[str, ...]) -> float:
+        greys = (40 * int(thing) + 5 * int(shot[0]) for thing, shot in (shown, other))
+        first, second = (planted(grey).mean((0, 1)) for grey in greys)
+        return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
+
+    task = Sequences(sources[objects], "count", each=9, patterns=("AB", "ABC"), nearest=features)
+    everything = [(str(thing), f"{shot}.png") for thing in range(5) for shot in range(4)]
+    items = list(task)
+    assert Counter(item.sample.meta["pattern"] for item in items) == {"AB": 9, "ABC": 9}
+    for item in items:
+        sources_of = [tuple(name.split("/")) for name in item.sample.meta["sources"]]
+        shown = dict(zip(item.sample.meta["order"], sources_of, strict=True))
+        used = {shown["A"][0]}
+        for letter in sorted(shown)[1:]:
+            free = [place for place in everything if place[0] not in used]
+            assert shown[letter] == max(free, key=lambda place: like(shown["A"], place))
+            used.add(shown[letter][0])
+    drawn = list(Sequences(sources[objects], "count", each=9, patterns=("AB", "ABC")))
+    assert [item.sample.sha for item in drawn] != [item.sample.sha for item in items]
 
 
 def test_groups_have_one_right_choice(sources: Sources) -> None:

@@ -170,6 +170,11 @@ def test_backbones_give_what_transformers_gives(name: str, built: Callable[[str]
     theirs = told.last_hidden_state[0, -16:]
     ours = DINOv2(folder, longest=64)(photo).values.reshape(16, -1)
     np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
+    if name != "vit":
+        with torch.no_grad():
+            whole = network.get_image_features(pixel_values=seen["pixel_values"]).pooler_output
+        embedding = DINOv2(folder, longest=64, part="embedding")(photo).values
+        np.testing.assert_allclose(embedding[0, 0], whole[0].numpy(), atol=1e-5)
     wide, high = DINOv2(folder, longest=96).many([cat()[:64, :96], cat()[:96, :64]])
     assert wide.values.shape == (4, 6, 32) and high.values.shape == (6, 4, 32)
 
