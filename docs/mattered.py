@@ -203,8 +203,11 @@ LOOKS = """
 
 `AttentionShare` over `VisionAttention` measures the share of a vision encoder's attention that lies on the marks, heads
 and layers averaged; `QuestionAttention` that of what the question's words give to the picture, in the language model.
-Do You See Me (appendix N) found 9.79 % on the shapes to be counted for one encoder. Beside each share stands
-`marked_area`, what looking evenly would give. The marks are the shapes that the question asks for (`marks: asked` of
+Do You See Me (appendix N) found 9.79 % on the shapes to be counted for Phi-4-multimodal's encoder, which `VisionAttention`
+reads too; the report sets that number beside the run's. Of which pictures it is the mean, and whether they went in whole
+or in Phi-4's tiles, the appendix does not say; here they go in whole, stretched to its square. Beside each share stands
+`marked_area`, what looking evenly would give. With `apart: true` each layer is measured by itself, of one `layer` each
+head, and the report draws the shares from the first to the last. The marks are the shapes that the question asks for (`marks: asked` of
 made pictures, the stage `MarkAskedShapes` of others) or marks of some kinds, `labels: [star]`.
 
 In a planted network every patch and every word gives a place with ink e^3 times the attention of one without, whatever

@@ -6,6 +6,7 @@ from .answers import (
     CountIdentities as CountIdentities,
     DarkerPoint as DarkerPoint,
     FaceIdentity as FaceIdentity,
+    FigureAnalogy as FigureAnalogy,
     FittingBox as FittingBox,
     GroupIdentities as GroupIdentities,
     Guess as Guess,

@@ -19,7 +19,7 @@ from .identity import (
     ObjectIdentity as ObjectIdentity,
     SameIdentity as SameIdentity,
 )
-from .matrices import MatrixSolver as MatrixSolver
+from .matrices import FigureAnalogy as FigureAnalogy, MatrixSolver as MatrixSolver
 from .measures import (
     ColorAtMark as ColorAtMark,
     DarkerPoint as DarkerPoint,

@@ -190,7 +190,7 @@ def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
     ]
     held = load_plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
     alone = {name for name in NAMES if sum(point.task_name == name for point in held.points) == 9}
-    assert alone == {"IQ_Test"}  # chance and eight recorded MLLMs
+    assert not alone  # with chance and eight recorded MLLMs
     place = f"tasks.Relative_Depth.path={shared_data / 'blink'}"
     few = load_plan(path, [place, *(f"tasks.{name}=null" for name in tasks)])
     assert {point.task_name for point in few.points} == {"Relative_Depth"}

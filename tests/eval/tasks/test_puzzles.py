@@ -3,6 +3,7 @@ and planted models that only see, only reason, or only guess."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,12 +15,13 @@ from looktwice.eval import evaluate
 from looktwice.eval.tasks import Puzzles
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.specialists.answers import Chance, MatrixSolver
+from looktwice.specialists.answers import Chance, FigureAnalogy, Guess, MatrixSolver
 from looktwice.specialists.answers.matrices import read_panels, solve
+from tests.paths import DOCS
 
 N = 54
 Spokes = frozenset[int]
@@ -108,6 +110,63 @@ def test_a_picture_without_panels_is_left() -> None:
     blank = Sample("a", "", (Picture(np.full((90, 90, 3), 255, np.uint8)),), ("w", "x", "y", "z"))
     state = MatrixSolver()(State.start(blank), NoModel())
     assert state.answer is None and "panels" in state.reason
+
+
+def page(figures: Sequence[Pixels], columns: int) -> Sample:
+    """Figures of 40 pixels row by row, and the last four, each above a small letter, in a row of
+    their own."""
+    pixels = np.full((400, 400, 3), 255, np.uint8)
+    given = len(figures) - 4
+    for number, figure in enumerate(figures):
+        row, column = divmod(number, columns) if number < given else (5, number - given)
+        pixels[60 * row + 10 :][:40, 60 * column + 10 :][:, :40] = figure
+        if number >= given:
+            pixels[60 * row + 58 :][:6, 60 * column + 27 :][:, :6] = 0
+    return Sample("page", "Which comes next?", (Picture(pixels),), tuple("wxyz"))
+
+
+def flag(*parts: int) -> Pixels:
+    """A cross whose arms, clockwise from the top, are full where they are named."""
+    pixels = np.full((40, 40, 3), 255, np.uint8)
+    pixels[18:22, :] = pixels[:, 18:22] = 0
+    corners = ((0, 0), (0, 22), (22, 22), (22, 0))
+    for part in parts:
+        top, left = corners[part]
+        pixels[top + 4 :][:10, left + 4 :][:, :10] = 0
+    return pixels
+
+
+TURNED = [flag(0), flag(1), flag(2)]
+OVERLAID = [flag(0), flag(1), flag(0, 1), flag(2), flag(1), flag(1, 2), flag(0), flag(3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "options", "answer"),
+    [
+        (TURNED, 3, [flag(1), flag(0, 2), flag(3), flag(0)], "C"),
+        ([*TURNED, flag(3), flag(0)], 5, [flag(3), flag(1), flag(2), flag(0, 1)], "B"),
+        (OVERLAID, 3, [flag(0), flag(3), flag(1, 2), flag(0, 3)], "D"),
+        ([flag(0, 1), flag(1, 2), flag(2)], 2, [flag(3), flag(0), flag(1), flag(0, 2)], "A"),
+    ],
+    ids=["sequence", "longer", "overlay", "as A is to B"],
+)
+def test_figures_of_any_kind_are_continued(
+    given: list[Pixels], columns: int, options: list[Pixels], answer: str
+) -> None:
+    state = FigureAnalogy()(State.start(page([*given, *options], columns)), NoModel())
+    assert (state.answer, state.reason) == (answer, "")
+
+
+def test_analogies_of_figures_go_far_in_puzzles_and_know_where_to_stop() -> None:
+    asked = [item for item in items() if item.sample.meta["role"] == "reasoning"]
+    states = [FigureAnalogy()(State.start(item.sample), NoModel()) for item in asked]
+    right = [state.answer == item.answer for state, item in zip(states, asked, strict=True)]
+    sentence = f"(n={N})`, about whose lines and rules it knows nothing, {sum(right)} are right"
+    assert sentence in (DOCS / "specialists.md").read_text(encoding="utf-8")
+    state = FigureAnalogy()(State.start(page([flag(0)] * 6, 2)), NoModel())
+    assert state.answer is None and "6 figures are seen" in state.reason
+    guess = Guess(FigureAnalogy())(State.start(page([flag(0)] * 6, 2)), NoModel())
+    assert guess.answer in tuple("ABCD") and guess.notes[-1].startswith(Guess.NOTE)
 
 
 @dataclass(frozen=True)
