@@ -90,12 +90,12 @@ class EditSalience:
     the score by which VLM2-Bench (section 2.1) leaves out edits that are too easy to see.
 
     The question is the edit in words, the views are the image before and after it. The model
-    answers `describe` about each; `salience` is the mean log-probability that `scorer`, a network
-    for LocalVLM, gives the tokens of the edit behind both descriptions, and `kept` is "yes" where
-    it is below `threshold`, the paper's -2. The paper's scorer, Llama 3 8B, goes on with plain
-    text: here the frame, in our words, is a turn of the user, and the edit the reply. Equation 1 is
-    followed; the pseudo-code of figure 7 leaves the first token out of the sum and not out of the
-    count.
+    answers `describe` about each; `salience` is the mean log-probability that `scorer` (of this
+    `revision`, on this `device`), a network for LocalVLM, gives the tokens of the edit behind both
+    descriptions, and `kept` is "yes" where it is below `threshold`, the paper's -2. The paper's
+    scorer, Llama 3 8B, goes on with plain text: here the frame, in our words, is a turn of the
+    user, and the edit the reply. Equation 1 is followed; the pseudo-code of figure 7 leaves the
+    first token out of the sum and not out of the count.
     """
 
     scorer: str

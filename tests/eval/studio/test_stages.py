@@ -105,6 +105,7 @@ REASONS = {
         "specialists.answers.SameIdentity",
         "specialists.answers.SpatialRelation",
         "specialists.features.AttentionShare",
+        "specialists.features.EditSalience",
         "specialists.features.QuestionAttention",
     },
 }
