@@ -156,9 +156,9 @@ class DryRun:
         """What the model of each request cannot see of the views that it would be sent."""
         for call, request in zip(self.calls, self.requests, strict=False):
             sent = [view for message in call.messages for view in message.views]
-            yield from say_losses(sent, self.state.sample.marks, name_of(request.model))
-            stages = self.arm.stages
-            yield from say_lost_drawings(self.state, stages, sent, name_of(request.model))
+            name = name_of(request.model)
+            yield from say_losses(sent, self.state.sample.marks, name)
+            yield from say_lost_drawings(self.state, self.arm.stages, sent, name)
 
     def unbounded(self) -> Iterator[str]:
         """The stages that may send more views in later turns than a budget of tokens bounds."""

@@ -116,6 +116,11 @@ def installed_versions() -> Mapping[str, str]:
     return versions
 
 
+def price(model: Any, usage: Usage | UsageCount) -> float:
+    """The list price of what was used of a model, 0 of one without prices."""
+    return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
+
+
 @dataclass(eq=False)
 class RunModels:
     """Wraps every model of a run that is asked over a network; `cache` is the folder of the reply
@@ -174,7 +179,7 @@ class RunModels:
         used += [(model, meter.snapshot().paid) for model, meter in self.meters]
         for model, usage in used:
             tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
-            cost += price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
+            cost += price(model, usage)
         return Spent(tokens_in, tokens_out, cost or None)
 
     def remarks(self) -> Iterator[str]:

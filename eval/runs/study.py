@@ -25,11 +25,11 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
-from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins
+from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins, price
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.notes import SPENT
-from looktwice.eval.scoring.score import ScoringTools, price_of
+from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.base import Task, at_task
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.classes import did_you_mean
@@ -37,7 +37,7 @@ from looktwice.pipelines.config.expand import flat_changes
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.config.spec import Arm, asks_model, digest, public_path, spec
-from looktwice.pipelines.model import Model, Usage
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
@@ -198,9 +198,6 @@ class Study:
                     f"--budget: {name_of(model)} has no prices; give it `prices: {{in: 0.15, out:"
                     " 0.6}`, per million"
                 )
-
-        def price(model: Any, usage: Usage) -> float:
-            return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
 
         return Ration(
             most,
