@@ -175,6 +175,7 @@ def test_draws_count_as_single_ones_written_out() -> None:
     assert found.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)
 
 
+@pytest.mark.dear
 def test_sixteen_identical_styles_do_not_differ() -> None:
     """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8
     % do."""

@@ -122,6 +122,7 @@ def test_the_configuration_runs_on_made_pictures(
     }
 
 
+@pytest.mark.dear
 def test_it_runs_on_files_in_the_official_layout(
     folder: Callable[[str], str], tmp_path: Path
 ) -> None:

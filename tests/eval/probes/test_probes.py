@@ -293,6 +293,7 @@ def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path)
     assert arm.loss == Loss("decoder 2, last token", "the words of the answer")
 
 
+@pytest.mark.dear
 @pytest.mark.usefixtures("states_once")
 def test_the_command_writes_a_page(run: Path, tmp_path: Path) -> None:
     assert "of 59 held-out questions" in run_probe(0, run)
