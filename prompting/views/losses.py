@@ -153,9 +153,15 @@ def say_lost_drawings(
 ) -> Iterator[str]:
     """What the model cannot see, in the views that it is sent, of what the stages drew; the state
     is the one behind them."""
-    for drawing in _drawings(state, stages):
-        for view in sent:
-            yield from _say_drawing(drawing, view, model)
+    for drawing, view in product(_drawings(state, stages), sent):
+        layout = layout_of(model, view.size)
+        if drawing.shows(view) and layout and layout.patch and drawing.longer_side:
+            scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
+            scale *= layout.size[0] / view.size[0]
+            if (patches := drawing.longer_side * scale / layout.patch) < 1:
+                size = f"{patches:.2g} of a patch of {model}"
+                yield f"what stage {drawing.slot!r} draws covers {size}"
+        yield from drawing.faded(view)
 
 
 def _drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
@@ -167,14 +173,3 @@ def _drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
             if drew and not isinstance(stages.get(step.slot), Encode):
                 yield Drawing(step.slot, before, after)
         views = step.views
-
-
-def _say_drawing(drawing: Drawing, sent: View, model: str) -> Iterator[str]:
-    """Whether what was drawn is seen smaller than a patch, or has lost its colour on the way."""
-    layout = layout_of(model, sent.size)
-    if drawing.shows(sent) and layout and layout.patch and drawing.longer_side:
-        scale = sent.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
-        scale *= layout.size[0] / sent.size[0]
-        if (patches := drawing.longer_side * scale / layout.patch) < 1:
-            yield f"what stage {drawing.slot!r} draws covers {patches:.2g} of a patch of {model}"
-    yield from drawing.faded(sent)

@@ -18,7 +18,7 @@ from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.runtime.networks import Device, Dtype
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.where.places import Places, Where
+from looktwice.prompting.where.places import InImages
 from looktwice.prompting.where.windows import Floats, window_sums
 from looktwice.prompting.wording.instructions import Text, read_texts, text_of
 from looktwice.specialists.features.question_attention import token_places
@@ -102,7 +102,7 @@ class LocalEyes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViCrop(LocalEyes, Where):
+class ViCrop(LocalEyes, InImages):
     """ViCrop's window (arXiv 2502.17422): where a network in this process looks as it begins to
     answer the question.
 
@@ -119,28 +119,23 @@ class ViCrop(LocalEyes, Where):
     base: int = 336
     general: Text = GENERAL
     tiled: bool = False
-    images: tuple[int, ...] | None = None
+    sought = "window"
 
     def __post_init__(self) -> None:
         read_texts(self)
 
-    def places(self, state: State, model: Model) -> Places:
-        """The window of each image. Raises WeightsError."""
-        sample = state.sample
-
-        def look(number: int) -> list[Mark]:
-            view = View.of(sample.images[number], number)
-            values = self._map(view, sample.question)
-            if self.tiled:
-                values = np.block(
-                    [
-                        [self._map(self._tile(view, box), sample.question) for box in row]
-                        for row in tiles(view.size)
-                    ]
-                )
-            return [Box("", *sharpest_window(values, view.size, self.base), number)]
-
-        return Places.found("window", state, self.images, look)
+    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+        """The window of one image. Raises WeightsError."""
+        view, question = View.of(state.sample.images[number], number), state.sample.question
+        values = self._map(view, question)
+        if self.tiled:
+            values = np.block(
+                [
+                    [self._map(self._tile(view, box), question) for box in row]
+                    for row in tiles(view.size)
+                ]
+            )
+        return [Box("", *sharpest_window(values, view.size, self.base), number)]
 
     def _tile(self, view: View, box: PixelRect) -> View:
         right, bottom = max(0, box[2] - view.size[0]), max(0, box[3] - view.size[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
@@ -60,6 +61,25 @@ class Where:
 
     def places(self, state: State, model: Model) -> Places:
         """The regions of the source images that views show."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class InImages(Where):
+    """A source that looks at one image after another; `images` are counted from 0, None means
+    all."""
+
+    images: tuple[int, ...] | None = field(default=None, kw_only=True)
+    sought: ClassVar[str] = "region"
+
+    def places(self, state: State, model: Model) -> Places:
+        """The regions by their images."""
+        return Places.found(
+            self.sought, state, self.images, lambda number: self.look(state, model, number)
+        )
+
+    def look(self, state: State, model: Model, number: int) -> Sequence[Mark]:
+        """The regions of one image. Raises NoEvidence."""
         raise NotImplementedError
 
 

@@ -21,7 +21,7 @@ from looktwice.pipelines.model import CallOptions, Message, Model, Reply
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.where.places import Places, Where
+from looktwice.prompting.where.places import InImages
 from looktwice.prompting.where.sources import check_words, words_of
 from looktwice.prompting.where.windows import grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
@@ -165,7 +165,34 @@ class Rules(Ranged):
 
 
 @dataclass(frozen=True)
-class TreeSearch(Where):
+class AskedParts(Ranged, InImages):
+    """Parts of each image of which the model is asked whether what is looked for is there.
+
+    What that is comes from `words`, `words_field` or `words_pattern`, as of `Detected`. `fit` is a
+    stage that resizes what is sent, such as `prompting.views.LongestSide`; `options` are passed to
+    the model.
+    """
+
+    words: tuple[str, ...] = ()
+    words_field: str = ""
+    words_pattern: str = ""
+    existence: Text = field(default="Is there {cue} in the image? Answer Yes or No.", kw_only=True)
+    fit: Stage | None = field(default=None, kw_only=True)
+    options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_words(self)
+        read_texts(self)
+
+    @property
+    def asks(self) -> bool:
+        """It does."""
+        return True
+
+
+@dataclass(frozen=True)
+class TreeSearch(AskedParts):
     """ZoomEye (arXiv 2411.16044): the parts of each image on which the model says that what is
     asked for is there and the question can be answered, by `rules`.
 
@@ -180,44 +207,25 @@ class TreeSearch(Where):
     None means all.
     """
 
-    words: tuple[str, ...] = ()
-    words_field: str = ""
-    words_pattern: str = ""
     rules: Rules = field(default_factory=Rules)
-    existence: Text = "Is there {cue} in the image? Answer Yes or No."
     latent: Text = "Could {cue} be there, and be found by zooming in? Answer Yes or No."
     answering: Text = "{question}\nDoes this image show enough to answer? Answer Yes or No."
     whole: bool = True
-    fit: Stage | None = None
-    options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20))
     every: bool = False
-    images: tuple[int, ...] | None = None
+    sought = "part that answers"
 
-    def __post_init__(self) -> None:
-        check_words(self)
-        read_texts(self)
-
-    @property
-    def asks(self) -> bool:
-        """It does."""
-        return True
-
-    def places(self, state: State, model: Model) -> Places:
-        """The parts by their images. Raises ModelError."""
-        words, sample = words_of(self, state.sample), state.sample
-
-        def search(number: int) -> list[Mark]:
-            size, boxes = sample.images[number].size, list[PixelRect]()
-            for cue in words:
-                ask = partial(self._ask, state, model, number, cue)
-                if self.every:
-                    nodes, _ = self.rules.all_of(Node((0, 0, *size)), ask)
-                else:
-                    nodes = self.rules.best_first(size, ask, bottom=len(words) > 1)[0]
-                boxes += [node.view_box(size, self.rules.patch) for node in nodes]
-            return [Box("", *box, number) for box in unite(boxes)]
-
-        return Places.found("part that answers", state, self.images, search)
+    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+        """The parts of one image. Raises ModelError."""
+        size, boxes = state.sample.images[number].size, list[PixelRect]()
+        words = words_of(self, state.sample)
+        for cue in words:
+            ask = partial(self._ask, state, model, number, cue)
+            if self.every:
+                nodes, _ = self.rules.all_of(Node((0, 0, *size)), ask)
+            else:
+                nodes = self.rules.best_first(size, ask, bottom=len(words) > 1)[0]
+            boxes += [node.view_box(size, self.rules.patch) for node in nodes]
+        return [Box("", *box, number) for box in unite(boxes)]
 
     def _ask(
         self, state: State, model: Model, number: int, cue: str, asked: Asked, node: Node
@@ -245,7 +253,7 @@ def ask_of_views(asking: Any, state: State, model: Model, views: list[View], tex
 
 
 @dataclass(frozen=True)
-class AskedCells(Ranged, Where):
+class AskedCells(AskedParts):
     """The cells of a grid on which the model is surest that what is looked for is there, the surest
     first: a retriever, as RAP needs one, that is the model itself.
 
@@ -255,43 +263,23 @@ class AskedCells(Ranged, Where):
     `least` are left out. `images` are counted from 0; None means all.
     """
 
-    words: tuple[str, ...] = ()
-    words_field: str = ""
-    words_pattern: str = ""
     side: int = 224
-    existence: Text = "Is there {cue} in the image? Answer Yes or No."
     least: float = 0.0
-    fit: Stage | None = None
-    options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20))
-    images: tuple[int, ...] | None = None
+
+    sought = "cell that shows it"
 
     ranges = ("side >= 1", "least >= -1", "least <= 1")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_words(self)
-        read_texts(self)
-
-    @property
-    def asks(self) -> bool:
-        """It does."""
-        return True
-
-    def places(self, state: State, model: Model) -> Places:
-        """The cells by their images. Raises ModelError."""
-        words = words_of(self, state.sample)
-
-        def retrieve(number: int) -> list[Mark]:
-            view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
-            for cell in grid_cells(view.size, self.side, number):
-                part = transforms.crop(view, *cell.box.xyxy)
-                texts = [fill_in(self.existence, cue=cue) for cue in words]
-                sure = [ask_of_views(self, state, model, [part], text) for text in texts]
-                scores[cell.box] = max(sure, default=-1.0)
-            kept = [box for box, score in scores.items() if score >= self.least]
-            return sorted(kept, key=lambda box: -scores[box])
-
-        return Places.found("cell that shows it", state, self.images, retrieve)
+    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+        """The cells of one image. Raises ModelError."""
+        view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
+        texts = [fill_in(self.existence, cue=cue) for cue in words_of(self, state.sample)]
+        for cell in grid_cells(view.size, self.side, number):
+            part = transforms.crop(view, *cell.box.xyxy)
+            sure = [ask_of_views(self, state, model, [part], text) for text in texts]
+            scores[cell.box] = max(sure, default=-1.0)
+        kept = [box for box, score in scores.items() if score >= self.least]
+        return sorted(kept, key=lambda box: -scores[box])
 
 
 def yes_or_no(reply: Reply) -> float:

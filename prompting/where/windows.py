@@ -17,7 +17,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.where.places import AsksAsWhere, Places, Where, box_around
+from looktwice.prompting.where.places import AsksAsWhere, InImages, Places, Where, box_around
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap
 from looktwice.specialists.sharing import look_once
@@ -35,7 +35,7 @@ def window_sums(values: Floats, high: int, wide: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Segmented(Where):
+class Segmented(InImages):
     """The regions of a segmenter, the largest first, or with `order` "score" the surest.
 
     `images` are counted from 0; None means all.
@@ -43,16 +43,11 @@ class Segmented(Where):
 
     segmenter: Segmenter
     order: Literal["size", "score"] = "size"
-    images: tuple[int, ...] | None = None
+    sought = "segment"
 
-    def places(self, state: State, model: Model) -> Places:
-        """The regions by their images."""
-        return Places.found(
-            "segment", state, self.images, lambda number: self._segments(state.sample, number)
-        )
-
-    def _segments(self, sample: Sample, number: int) -> list[Mark]:
-        masks = look_once(self.segmenter, sample.images[number].pixels)
+    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+        """The segments, as the class says."""
+        masks = look_once(self.segmenter, state.sample.images[number].pixels)
         areas = masks.masks.sum((1, 2))
         order = np.argsort(-(areas if self.order == "size" else masks.scores), kind="stable")
         return [
@@ -61,7 +56,7 @@ class Segmented(Where):
 
 
 @dataclass(frozen=True)
-class Windows(Ranged, Where):
+class Windows(Ranged, InImages):
     """The windows of `share` of an image's width and height over which a map adds up to most.
 
     `scalar` is any map of one number a pixel: salience, attention, edges, or the nearness of a
@@ -74,18 +69,13 @@ class Windows(Ranged, Where):
     scalar: ScalarMap | DepthEstimator
     share: float = 0.3
     most: int = 1
-    images: tuple[int, ...] | None = None
 
+    sought = "window"
     ranges = ("share > 0", "share <= 1", "most >= 1")
 
-    def places(self, state: State, model: Model) -> Places:
-        """The windows by their images."""
-        return Places.found(
-            "window", state, self.images, lambda number: self._windows(state.sample, number)
-        )
-
-    def _windows(self, sample: Sample, number: int) -> list[Mark]:
-        values = known_values(self.scalar, sample, number)
+    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+        """The windows, as the class says."""
+        values = known_values(self.scalar, state.sample, number)
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
         windows: list[Mark] = []
         for _ in range(self.most):
@@ -99,7 +89,7 @@ class Windows(Ranged, Where):
 
 
 @dataclass(frozen=True)
-class BestCells(Ranged, Where):
+class BestCells(Ranged, InImages):
     """The cells of a grid over which a map is highest on average, the best first: what RAP
     retrieves of crops of one size.
 
@@ -111,18 +101,13 @@ class BestCells(Ranged, Where):
     scalar: ScalarMap | DepthEstimator
     side: int = 224
     most: int | None = None
-    images: tuple[int, ...] | None = None
 
+    sought = "cell"
     ranges = ("side, most >= 1",)
 
-    def places(self, state: State, model: Model) -> Places:
-        """The cells by their images."""
-        return Places.found(
-            "cell", state, self.images, lambda number: self._cells(state.sample, number)
-        )
-
-    def _cells(self, sample: Sample, number: int) -> list[Mark]:
-        values = known_values(self.scalar, sample, number)
+    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+        """The cells, as the class says."""
+        values = known_values(self.scalar, state.sample, number)
         cells = grid_cells((values.shape[1], values.shape[0]), self.side, number)
         cells.sort(key=lambda cell: -round(float(values[cell.rows, cell.columns].mean()), 9))
         return [cell.box for cell in cells[: self.most]]
