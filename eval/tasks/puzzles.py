@@ -27,9 +27,8 @@ PERCEPTION = "How many lines does the picture in row {}, column {} of the matrix
 OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
 GAP = 0.25  # of a panel, between two panels
 LENGTH = (0.2, 0.85)  # of half a panel, where spokes begin and end
-KINDS = tuple(RULES)
 CONTROLS = (
-    Control("rule", KINDS, words=KINDS),
+    Control("rule", tuple(RULES), words=tuple(RULES)),
     Control("size", (24, 48, 96), 20, 240, whole=True),
     Control("moved", (1, 2), 1, 2, whole=True),
 )

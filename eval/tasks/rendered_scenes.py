@@ -101,13 +101,12 @@ def calm_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
 
 
 DEPTH = "Which point is closer to the camera?"
-BOTH = ((False, False), (False, True), (True, False), (True, True))
 
 
 def draw_depth(params: SceneParameters) -> AskedViews | None:
     """Which of two points is closer, by `ratio` to 1.3 times that; it is the lower one in half of
     the questions, and the one farther from the middle in half."""
-    letter, (lower, outer) = params.deal(list(product("AB", BOTH)))
+    letter, lower, outer = params.deal(list(product("AB", (False, True), (False, True))))
     ratio = float(params.levels["ratio"])
     view = random_view(params, random_looks(params, 8), float(params.rng.uniform(LOW, 5)))
     points = calm_points(view)

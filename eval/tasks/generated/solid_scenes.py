@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -56,10 +57,10 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
     return placed
 
 
-def _draw_counted(params: SceneParameters, colored: bool) -> Iterator[Scene | None]:
-    """Scenes. Official: one ground and light for all, whatever found room, and a question about
-    what is there.
+def draw_counted(colored: bool, params: SceneParameters) -> Iterator[Scene | None]:
+    """Scenes in which one shape is counted, or one shape of one colour.
 
+    Official: one ground and light for all, whatever found room, and a question about what is there.
     Otherwise the answer is dealt: every number from 1 to `max_instances`, of a colour from 0.
     """
     levels, most = params.levels, params.levels["max_instances"]
@@ -119,16 +120,6 @@ COUNTED = (
     Control("max_instances", (1, 2, 3), 1, 6, whole=True),
     Control("min_visibility", (0.7, 0.8, 0.9, 0.99), 0, 1),
 )
-
-
-def draw_shapes(params: SceneParameters) -> Iterator[Scene | None]:
-    """Scenes in which one shape is counted."""
-    return _draw_counted(params, colored=False)
-
-
-def draw_colors(params: SceneParameters) -> Iterator[Scene | None]:
-    """Scenes in which one shape of one colour is counted."""
-    return _draw_counted(params, colored=True)
 
 
 # ---- letters of solids
@@ -294,64 +285,39 @@ def _ask_grid(
     return stage.scene(solids, question, str(asked.count([grid])), sidecar, labels, meta=meta)
 
 
-def _known(name: str) -> tuple[str, ...]:
-    return SUBTASKS["3D"][name].errata
+def _kind(
+    name: str,
+    form: Literal["integer", "letters", "yes_no"],
+    draw: Callable[[SceneParameters], Iterable[Scene | None]],
+    controls: tuple[Control, ...],
+    *flaws: str,
+) -> SceneType:
+    return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")
 
 
+LETTERS = (
+    Control("dot_type", DOT_SHAPES, words=DOT_SHAPES),
+    Control("dot_size", (0.05, 0.08, 0.11, 0.14), 0.02, 0.2),
+    Control("spacing", (0.4, 0.5), 0.2, 0.6),
+    Control("num_letters", (1, 2), 1, 3, whole=True),
+)
+CONSTANCY = (
+    Control("num_shapes", (1, 2, 3, 4), 1, 4, whole=True),
+    Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
+)
+GRIDS = (
+    Control("max_row", (1, 2, 3, 4), 1, 4, whole=True),
+    Control("max_column", (1, 2, 3, 4), 1, 4, whole=True),
+)
+FAINT = "the dots' colour is drawn without a look at the ground, on which some hardly show"
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (
-        SceneType(
-            "shape_discrimination",
-            "integer",
-            COUNTED,
-            draw_shapes,
-            (*_known("shape_discrimination"), HIDDEN),
-            "3D",
-        ),
-        SceneType(
-            "letter_disambiguation",
-            "letters",
-            (
-                Control("dot_type", DOT_SHAPES, words=DOT_SHAPES),
-                Control("dot_size", (0.05, 0.08, 0.11, 0.14), 0.02, 0.2),
-                Control("spacing", (0.4, 0.5), 0.2, 0.6),
-                Control("num_letters", (1, 2), 1, 3, whole=True),
-            ),
-            draw_letters,
-            ("the dots' colour is drawn without a look at the ground, on which some hardly show",),
-            "3D",
-        ),
-        SceneType(
-            "joint_shape_color",
-            "integer",
-            COUNTED,
-            draw_colors,
-            (*_known("joint_shape_color"), HIDDEN),
-            "3D",
-        ),
-        SceneType(
-            "form_constancy",
-            "yes_no",
-            (
-                Control("num_shapes", (1, 2, 3, 4), 1, 4, whole=True),
-                Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
-            ),
-            draw_constancy,
-            _known("form_constancy"),
-            "3D",
-        ),
-        SceneType(
-            "visual_spatial",
-            "integer",
-            (
-                Control("max_row", (1, 2, 3, 4), 1, 4, whole=True),
-                Control("max_column", (1, 2, 3, 4), 1, 4, whole=True),
-            ),
-            draw_grids,
-            _known("visual_spatial"),
-            "3D",
-        ),
+        _kind("shape_discrimination", "integer", partial(draw_counted, False), COUNTED, HIDDEN),
+        _kind("letter_disambiguation", "letters", draw_letters, LETTERS, FAINT),
+        _kind("joint_shape_color", "integer", partial(draw_counted, True), COUNTED, HIDDEN),
+        _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY),
+        _kind("visual_spatial", "integer", draw_grids, GRIDS),
     )
 }
 """The subtasks by the names that the task gives them."""

@@ -92,15 +92,13 @@ class Stage:
 
 
 @lru_cache(4)
-def coarse_view(camera: Camera) -> tuple[Camera, Floats]:
-    """A camera with coarse pixels in the place of another one, and the rays through them."""
-    width, height = (side // COARSE for side in camera.size)
-    coarse = replace(camera, size=(width, height))
-    return coarse, coarse.rays(coarse.pixels)
+def coarse_camera(camera: Camera) -> Camera:
+    """One with coarse pixels in the place of another."""
+    width, height = camera.size
+    return replace(camera, size=(width // COARSE, height // COARSE))
 
 
 @lru_cache(64)  # what was placed is asked for again
 def coarse_distances(camera: Camera, solid: Solid) -> Floats:
     """How far it is to a solid alone at each coarse pixel of a camera's picture."""
-    coarse, rays = coarse_view(camera)
-    return solid.cast(np.array(coarse.eye), rays).reshape(coarse.size[::-1])
+    return coarse_camera(camera).distances(solid)

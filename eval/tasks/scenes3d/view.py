@@ -72,6 +72,15 @@ class Camera:
         places = np.meshgrid(np.arange(width, dtype=np.float64), np.arange(height))
         return np.asarray(np.stack(places, -1).reshape(-1, 2), np.float64)
 
+    @cached_property
+    def pixel_rays(self) -> Floats:
+        """The unit vectors (n, 3) through the pixel centres, row by row."""
+        return self.rays(self.pixels)
+
+    def distances(self, solid: Solid) -> Floats:
+        """How far it is to a solid alone at each pixel (height, width); infinite elsewhere."""
+        return solid.cast(np.array(self.eye), self.pixel_rays).reshape(self.size[::-1])
+
     def to_dict(self) -> dict[str, Any]:
         """As truths hold it."""
         places = {name: [round(v, 4) for v in getattr(self, name)] for name in ("eye", "target")}
@@ -151,19 +160,16 @@ class View:
     @cached_property
     def hits(self) -> Hits:
         """What the middle of every pixel shows."""
-        width, height = self.camera.size
+        shape = self.camera.size[::-1]
         hits = self.world.trace(self.camera, self.camera.pixels)
-        maps = {name: values.reshape(height, width, -1) for name, values in hits._asdict().items()}
-        maps |= {name: maps[name][..., 0] for name in ("identity", "distance")}
-        return Hits(**maps)
+        return Hits._make(values.reshape(*shape, *values.shape[1:]) for values in hits)
 
     @property
     def points(self) -> Floats:
         """The spot in space that each pixel shows, (height, width, 3); of sky it is a million units
         away."""
-        far = np.minimum(self.hits.distance, BACKDROP)
-        rays = self.camera.rays(self.camera.pixels).reshape(*far.shape, 3)
-        return np.asarray(np.array(self.camera.eye) + far[..., None] * rays)
+        far = np.minimum(self.hits.distance, BACKDROP)[..., None]
+        return np.asarray(self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3))
 
     @cached_property
     def pixels(self) -> Pixels:
@@ -196,9 +202,7 @@ class View:
     def visible_shares(self) -> Floats:
         """Which share each solid shows of the pixels that it would show alone; 0 where it is cut
         by the rim."""
-        eye, rays = np.array(self.camera.eye), self.camera.rays(self.camera.pixels)
-        width, height = self.camera.size
-        alone = [solid.cast(eye, rays).reshape(height, width) for solid in self.world.solids]
+        alone = [*map(self.camera.distances, self.world.solids)]
         return visible_shares(alone) * [*map(lies_within, alone)]
 
 
