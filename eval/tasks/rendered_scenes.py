@@ -31,7 +31,7 @@ from looktwice.eval.tasks.photos.correspondence import (
     make_marks,
     near_and_far,
 )
-from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, XYZ, Floats, Solid, linear
+from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, SPREAD, XYZ, Floats, Solid, linear
 from looktwice.eval.tasks.scenes3d.view import SKY, Camera, View, World, random_grain
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.picture import Picture
@@ -75,9 +75,9 @@ def random_view(
     for shape, color in looks:
         for _ in range(200):
             x, y, size = rng.uniform((-AROUND, -AROUND, 0.5), (AROUND, AROUND, 1.1)).tolist()
-            rooms = ((s, math.dist((x, y), s.center[:2])) for s in solids)
-            if all(gap > 1.45 * (size + s.size) for s, gap in rooms):
-                solids.append(Solid.standing(shape, color, x, y, size))
+            solid = Solid.standing(shape, color, x, y, size)
+            if solid.stands_apart(solids, SPREAD):
+                solids.append(solid)
                 break
     tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
     light = (float(rng.choice([-1, 1]) * rng.uniform(4, 9)), float(rng.uniform(-9, -3)), 11.0)

@@ -23,7 +23,7 @@ from looktwice.eval.tasks.generated.scene import (
     number_labels,
 )
 from looktwice.eval.tasks.generated.stage import GROUNDS, SIZE, Stage
-from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, Floats, Solid
+from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, SPREAD, Floats, Solid
 from looktwice.eval.tasks.scenes3d.view import Camera, lies_within, visible_shares
 
 # ---- solids that are counted
@@ -43,9 +43,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
         for _ in range(PLACES):
             x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
             solid = Solid.standing(shape, color, x, y, size)
-            rooms = (max(APART, 0 if params.official else 1.45 * (size + b.size)) for b in placed)
-            gaps = (math.dist(solid.center[:2], b.center[:2]) for b in placed)
-            if any(gap < room for gap, room in zip(gaps, rooms, strict=True)):
+            if not solid.stands_apart(placed, 0 if params.official else SPREAD, APART):
                 continue
             reach = stage.distances(solid)
             shares = visible_shares([*reaches, reach])

@@ -7,6 +7,7 @@ package: a sample's name is the hash of its pixels, so they may not follow a ren
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +21,7 @@ XYZ = tuple[float, float, float]
 REACH = 3**0.5  # from the middle of a solid of size 1 to its farthest corner
 STEPS = 80  # at most, along a ray to a surface
 NEAR = 2e-4  # a ray that comes so near has hit, in the solid's size
+SPREAD = 1.45  # times both sizes are two middles apart, so that solids do not touch
 TUBE = 0.25  # of the torus' size is its tube's radius
 PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # in which a turn about an axis goes
 
@@ -87,6 +89,12 @@ class Solid:
     def standing(cls, shape: str, color: str | XYZ, x: float, y: float, size: float) -> Solid:
         """One on the ground."""
         return cls(shape, color, (x, y, size * (TUBE if shape == "torus" else 1)), size)
+
+    def stands_apart(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
+        """Whether its middle is so many times both sizes, and at least `least`, from that of each
+        of them along the ground."""
+        rooms = ((s.center[:2], max(least, sizes * (self.size + s.size))) for s in solids)
+        return all(math.dist(self.center[:2], middle) >= room for middle, room in rooms)
 
     @property
     def name(self) -> str:

@@ -177,10 +177,10 @@ class View:
         radiance = self.hits.radiance.copy()
         gray = 255 * radiance.mean(axis=2).clip(0, 1) ** (1 / GAMMA)
         edge = np.zeros(gray.shape, bool)
-        for axis in (0, 1):
-            step = np.abs(np.diff(gray, axis=axis)) > EDGE
-            before = [(0, int(n == axis)) for n in (0, 1)]
-            edge |= np.pad(step, before) | np.pad(step, [pair[::-1] for pair in before])
+        for differs, values in ((edge, gray), (edge.T, gray.T)):
+            step = np.abs(np.diff(values, axis=0)) > EDGE
+            differs[1:] |= step
+            differs[:-1] |= step
         rows, columns = np.nonzero(edge)
         places = np.column_stack([columns, rows]) * 1.0
         fine = (places[:, None] + [(x, y) for x in FINELY for y in FINELY]).reshape(-1, 2)
