@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -91,23 +90,19 @@ def texture_size(image: Pixels, side: int) -> Floats:
     return np.where(total > 1e-7, weighted / np.maximum(total, 1e-12), np.nan)
 
 
-class Cue(NamedTuple):
-    """How near each pixel (height, width) of an image is, from windows of an odd side."""
-
-    nearness: Callable[[Pixels, int], Floats]
-    window: float = 0.05  # the side of a window as a share of the image's longer side
-    needs_colors: bool = True  # whether an image of one colour tells nothing
-
-
 CUES = {
-    "vertical_position": Cue(vertical_position, needs_colors=False),
-    "haze": Cue(haze),
-    "local_contrast": Cue(local_contrast),
-    "saturation": Cue(saturation),
-    "brightness": Cue(brightness),
-    "sharpness": Cue(sharpness),
-    "texture_size": Cue(texture_size, window=0.1),
+    cue.__name__: cue
+    for cue in (
+        vertical_position,
+        haze,
+        local_contrast,
+        saturation,
+        brightness,
+        sharpness,
+        texture_size,
+    )
 }
+"""How near each pixel (height, width) of an image is, from windows of an odd side."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +136,10 @@ class DepthCue:
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The cue for each pixel. Raises NoEvidence for a single-coloured image, but for
         "vertical_position"."""
-        cue = CUES[self.kind]
-        pixels = require_pixels(image, colors=cue.needs_colors)
-        side = max(3, int(cue.window * max(pixels.shape[:2])) | 1)
-        return DepthMap(cue.nearness(pixels, side), larger_is_nearer=True)
+        pixels = require_pixels(image, colors=self.kind != "vertical_position")
+        window = 0.1 if self.kind == "texture_size" else 0.05  # of the image's longer side
+        side = max(3, int(window * max(pixels.shape[:2])) | 1)
+        return DepthMap(CUES[self.kind](pixels, side), larger_is_nearer=True)
 
 
 MODES = {

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -26,13 +26,6 @@ SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".t
 WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
 PREFIXES = ("module.", "matcher.")  # that may stand before all names
 FOLDER = "an id or a folder of Hugging Face transformers"
-
-
-class Kind(NamedTuple):
-    """A network by whose tensors a file is known, and what opens it."""
-
-    name: str
-    use: str
 
 
 @cache
@@ -75,12 +68,11 @@ def _unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
     return dict(content)
 
 
-def find_kind(tensors: Mapping[str, Any]) -> Kind | None:
-    """The network whose file holds these tensors, None for an unknown one."""
-    for kind in read_originals()["kinds"]:
-        if all(sign in tensors for sign in kind["signs"]):
-            return Kind(kind["name"], kind["use"])
-    return None
+def find_kind(tensors: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The `name` of the network whose file holds these tensors, and what to `use` for it; None for
+    an unknown one."""
+    kinds = read_originals()["kinds"]
+    return next((kind for kind in kinds if tensors.keys() >= {*kind["signs"]}), None)
 
 
 def open_tensors(path: str | Path, *names: str) -> dict[str, Any]:
@@ -88,7 +80,7 @@ def open_tensors(path: str | Path, *names: str) -> dict[str, Any]:
     where it is none."""
     tensors = read_tensors(path)
     kind = find_kind(tensors)
-    if kind is not None and kind.name in names:
+    if kind is not None and kind["name"] in names:
         return tensors
     raise WeightsError(
         f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}, or {FOLDER}"
@@ -99,7 +91,7 @@ def say_kind(path: str | Path, tensors: Mapping[str, Any]) -> str:
     """What a file of these tensors is, as a sentence without its end."""
     kind = find_kind(tensors)
     if kind is not None:
-        return f"{path} is a checkpoint of {kind.name}; for it use {kind.use}"
+        return f"{path} is a checkpoint of {kind['name']}; for it use {kind['use']}"
     if Path(path).expanduser().with_name("config.json").is_file():
         return (
             f"{path} is a part of a folder of transformers; set model: to the folder"
@@ -178,7 +170,7 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     """
     name, kind = type(network).__name__, find_kind(tensors)
     what = say_kind(source, tensors)
-    if kind is not None and kind.name.split()[-1].lower() != name.removesuffix("Model").lower():
+    if kind is not None and kind["name"].split()[-1].lower() != name.removesuffix("Model").lower():
         raise WeightsError(f"{what}; this takes a file of {name}")
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
