@@ -178,6 +178,8 @@ def test_shipped_configurations_have_no_faults_of_their_own(
         given.append(f"{place}={folder}")
     if config.stem == "dysm_joint":  # whose questions are the user's own
         given.append(f"task.path={joint(tmp_path)}")
+    if config.stem == "vlm2_curation":  # whose pictures lie below the data
+        given.append(f"tasks.edits.images={tmp_path}")
     try:
         found = load_plan(config, given)
     except ConfigError as exc:
