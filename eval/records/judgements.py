@@ -29,6 +29,8 @@ STEPS_PASS = "steps"
 NOBODY = "none"
 """The name of no judge, as `--judge` takes it."""
 
+JudgedWords = tuple[str, str, int, str]
+"""(point, sample, draw, digest of the judged words)."""
 JudgementKey = tuple[str, str, str, int, str, str, int]
 """(pass, point, sample, draw, identity of the judge, judged words, version of the question): the
 last line counts."""
@@ -133,9 +135,9 @@ class Judgements:
                 )
         return sentences
 
-    def by_record(self) -> dict[tuple[str, str, int, str], dict[str, Judgement]]:
+    def by_record(self) -> dict[JudgedWords, dict[str, Judgement]]:
         """The verdicts that count, by (point, sample, draw, words) and pass."""
-        records = defaultdict[tuple[str, str, int, str], dict[str, Judgement]](dict)
+        records = defaultdict[JudgedWords, dict[str, Judgement]](dict)
         for line in self.lines:
             if line.judge == self.counting.get(line.kind) and line.given:
                 records[line.point, line.sample, line.draw, line.words][line.kind] = line

@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,6 +18,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from looktwice.eval.records.schema import (
+    Json,
     Key as Key,
     KeyNode,
     MessageNode,
@@ -50,13 +52,13 @@ class PublishedNode(TypedDict, total=False):
 class ConfigNode(TypedDict, total=False):
     """What score and report read of the configuration that a run was made from."""
 
-    sweep: dict[str, Any] | None
-    contestants: dict[str, Any] | None
-    models: dict[str, Any] | None
-    stages: dict[str, Any] | None
-    fragility: dict[str, Any] | None
-    thresholds: dict[str, Any] | None
-    each: list[dict[str, Any]] | None
+    sweep: Json | None
+    contestants: Json | None
+    models: Json | None
+    stages: Json | None
+    fragility: Json | None
+    thresholds: Json | None
+    each: list[Json] | None
     published: dict[str, PublishedNode] | None
 
 
@@ -92,7 +94,7 @@ class FactsNode(TypedDict, total=False):
 
     name: str | None
     started: str | None
-    left_out: dict[str, Any] | None
+    left_out: Json | None
     config: ConfigNode | None
     versions: dict[str, str | list[str]] | None
     samples: dict[str, Whole] | None
@@ -159,12 +161,10 @@ class RunFolder:
     @cached_property
     def samples_of(self) -> dict[str, dict[str, SampleRow]]:
         """The samples by task id and sample id; the last line counts."""
-        samples = dict[str, dict[str, SampleRow]]()
-        read_row = partial(read_as, SampleRow)
-        for number, line in self._lines("samples.jsonl"):
-            row: SampleRow = self._parsed("samples.jsonl", number, line, read_row)
-            samples.setdefault(row.task, {})[row.id] = row
-        return samples
+        samples = defaultdict[str, dict[str, SampleRow]](dict)
+        for _, row in self._parsed("samples.jsonl", partial(read_as, SampleRow)):
+            samples[row.task][row.id] = row
+        return dict(samples)
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
@@ -211,13 +211,14 @@ class RunFolder:
         others are not parsed. Raises RunError with the line number of a damaged line.
         """
         name, piece = "records.jsonl", holding.encode()
-        if piece and not any(piece in line for _, line in self._lines(name)):
+        if piece and not any(self._parsed(name, bytes, lambda number, line: piece in line)):
             return
-        last = {self._parsed(name, n, line, _key_of): n for n, line in self._lines(name)}
+        last = {key: number for number, key in self._parsed(name, _key_of)}
         wanted = {n for key, n in last.items() if samples is None or key[1] in samples}
-        for number, line in self._lines(name):
-            if number in wanted and piece in line:
-                yield self._parsed(name, number, line, Record.from_line)
+        for _, record in self._parsed(
+            name, Record.from_line, lambda number, line: number in wanted and piece in line
+        ):
+            yield record
 
     def outcomes(self) -> dict[Key, Outcome]:
         """How the last record of each key ended; "lost" is an answer of which a message or picture
@@ -226,39 +227,35 @@ class RunFolder:
         Raises RunError as `last_records` does.
         """
         outcomes, blobs = dict[Key, Outcome](), self.blobs.names()
-        for number, line in self._lines("records.jsonl"):
-            record: Record = self._parsed("records.jsonl", number, line, Record.from_line)
+        for _, record in self._parsed("records.jsonl", Record.from_line):
             named = {sha for call in record.calls for sha in call["messages"]}
             whole = blobs >= named.union(record.pictures)
             outcomes[record.key] = "failed" if record.error else "answered" if whole else "lost"
         return outcomes
 
-    def _lines(self, name: str) -> Iterator[tuple[int, bytes]]:
-        """The whole lines of a JSONL file by number; a torn last line, which a killed writer
-        leaves, is passed over."""
-        path, number = self.path / name, 0
+    def _parsed(
+        self,
+        name: str,
+        parse: Callable[[bytes], Any],
+        wanted: Callable[[int, bytes], bool] = lambda number, line: True,
+    ) -> Iterator[tuple[int, Any]]:
+        """What the lines of a JSONL file hold that are wanted, by their numbers; a torn last line,
+        which a killed writer leaves, is passed over."""
+        path, number = self.path / name, 1
         if not path.exists():
             return
         with open_file(path) as file:
             try:
-                for number, line in enumerate(read_lines(file), 1):
-                    if line.endswith(b"\n"):
-                        yield number, line
+                for line in read_lines(file):
+                    if line.endswith(b"\n") and wanted(number, line):
+                        yield number, parse(line)
+                    number += 1
             except ValueError as exc:
-                raise self._damaged(name, number + 1, exc) from exc
-
-    def _parsed(self, name: str, number: int, line: bytes, parse: Callable[[bytes], Any]) -> Any:
-        try:
-            return parse(line)
-        except ValueError as exc:
-            raise self._damaged(name, number, exc) from exc
-
-    def _damaged(self, name: str, number: int, exc: ValueError) -> RunError:
-        return RunError(
-            f"{self.path / name} line {number}: not a {name.removesuffix('s.jsonl')} ({exc});"
-            " delete the line and run the configuration again: what was answered comes from the"
-            " cache"
-        )
+                raise RunError(
+                    f"{path} line {number}: not a {name.removesuffix('s.jsonl')} ({exc}); delete"
+                    " the line and run the configuration again: what was answered comes from the"
+                    " cache"
+                ) from exc
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
         """The conversation of one call with its reply; a message is read from the blobs when it is
@@ -320,7 +317,7 @@ class StoredMessage(Message):
         return self._read.call_id
 
 
-def read_message(blobs: Blobs, sha: str) -> dict[str, Any]:
+def read_message(blobs: Blobs, sha: str) -> Json:
     """A message that was sent, as `message_json` wrote it. Raises RunError where it is gone or
     damaged."""
     try:

@@ -38,6 +38,7 @@ Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
 Draw = Annotated[int, Field(ge=0, lt=MOST_DRAWS)]
 Nodes = Mapping[str, Any]
+Json = dict[str, Any]
 
 
 class RunError(ValueError):
@@ -77,7 +78,7 @@ class CallNode(TypedDict):
 
     messages: list[str]
     draw: NotRequired[Whole]
-    options: NotRequired[dict[str, Any]]
+    options: NotRequired[Json]
     reply: NotRequired[ReplyNode | None]
     error: NotRequired[str]
     model: NotRequired[str]
@@ -131,13 +132,13 @@ class MessageNode(TypedDict):
     call_id: NotRequired[str]
 
 
-def _finite(value: dict[str, Any]) -> dict[str, Any]:
+def _finite(value: Json) -> Json:
     if place_and_number := first_non_finite(value):
         raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
     return value
 
 
-Finite = Annotated[dict[str, Any], AfterValidator(_finite)]
+Finite = Annotated[Json, AfterValidator(_finite)]
 
 
 @with_config(CLOSED)
@@ -326,7 +327,7 @@ class ClassNode(TypedDict, total=False):
 class SpecNode(TypedDict, total=False):
     """What an arm was built from."""
 
-    stages: dict[str, Any]
+    stages: Json
     task: Any
 
 
@@ -358,7 +359,7 @@ class PointRow:
     contestant: str
     task: str
     task_id: str
-    changes: Annotated[Nodes, Holds(dict[str, Any])] = field(default_factory=dict)
+    changes: Annotated[Nodes, Holds(Json)] = field(default_factory=dict)
     baseline: bool = False
     facts: Annotated[Nodes, Holds(TaskFactsNode)] = field(default_factory=dict, repr=False)
     spec: Annotated[Nodes, Holds(SpecNode)] = field(default_factory=dict, repr=False)

@@ -140,17 +140,14 @@ class RunWriter:
         with self._writing:
             try:
                 batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                if self._failure is None:
-                    self._write(batch)
+                # samples first: none is answered and not there
+                for name in ("samples.jsonl", "records.jsonl"):
+                    lines = [line for target, line in batch if target == name]
+                    if lines and self._failure is None:
+                        append_file(self.path / name, b"".join(lines))
             except OSError as exc:  # a full disk must stop the run, not this thread alone
                 self._failure = exc
                 self.on_failure()
-
-    def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
-        # samples first: none is answered and not there
-        for name in ("samples.jsonl", "records.jsonl"):
-            if lines := [line for target, line in batch if target == name]:
-                append_file(self.path / name, b"".join(lines))
 
 
 def cut_torn_tail(path: Path) -> None:
@@ -271,9 +268,8 @@ def _meant_by(exc: BaseException, text: str) -> str:
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
     """A reply as a record holds it: without its time, which stands among the timings."""
-    return {
-        key: value for key, value in reply.to_dict().items() if key not in ("seconds", "cached")
-    }
+    plain = reply.to_dict()
+    return {key: value for key, value in plain.items() if key not in ("seconds", "cached")}
 
 
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
@@ -297,11 +293,11 @@ def _store_pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, A
                 payload, (width, height) = view.picture.payload, view.size
             except PictureError:
                 continue
-            sha = blobs.put(payload.data, payload.sha)
-            size = {
+            sent = {
+                "sha": blobs.put(payload.data, payload.sha),
                 "bytes": len(payload.data),
                 "type": payload.media_type,
                 "width": width,
                 "height": height,
             }
-            yield {"sha": sha, **size, **({"note": payload.note} if payload.note else {})}
+            yield sent | ({"note": payload.note} if payload.note else {})

@@ -24,14 +24,12 @@ def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
     counts = Counter(plain.values())
     twice = {name for label, count in counts.items() if count > 1 for name in enumerate(label)}
     built = defaultdict[str, dict[str, PointRow]](dict)
-    asked = defaultdict[str, list[str]](list)
+    asked = defaultdict[str, dict[str, int]](dict)
     out = dict[str, tuple[str, str]]()
     for point in points:
         who, what = plain[point.id]
         if (1, what) in twice:
-            kinds = asked[what]
-            kinds += [] if point.task_id in kinds else [point.task_id]
-            number = kinds.index(point.task_id)
+            number = asked[what].setdefault(point.task_id, len(asked[what]))
             what = f"{what} #{number + 1}" if number else what
         if (0, who) in twice:
             who = _distinguish(who, point, built[who])
@@ -41,9 +39,8 @@ def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
 
 def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
     kind = canonical([{**point.spec, "task": None}, point.seed])
-    first = seen.setdefault(kind, point) if kind in seen or not seen else next(iter(seen.values()))
-    number = list(seen).index(kind) if kind in seen else len(seen)
     seen.setdefault(kind, point)
+    number, first = [*seen].index(kind), next(iter(seen.values()))
     if number == 0:
         return label
     mine, others = _leaves(point.spec), _leaves(first.spec)

@@ -18,6 +18,7 @@ from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
     UNREADABLE_PASS,
+    JudgedWords,
     Judgement,
     judgements,
     words_of,
@@ -58,9 +59,8 @@ NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was r
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by
 their identity."""
-JudgementsByRecord = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
-"""The judgements of one judge, by (point, sample, draw, digest of the judged words) and then by
-pass."""
+JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
+"""The judgements of one judge, by the words and then by pass."""
 
 
 @dataclass(frozen=True)

@@ -245,9 +245,7 @@ def _mutual(apart: Matrix) -> list[tuple[int, int]]:
 
 
 def _alone(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, str]]:
-    for row in range(len(apart)):
-        if row in taken:
-            continue
+    for row in sorted({*range(len(apart))} - taken):
         if np.isfinite(left[row]).any():
             yield row, "two of the other side are equally likely"
         elif np.isfinite(apart[row]).any():

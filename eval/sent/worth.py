@@ -213,7 +213,7 @@ def build_asked(node: str, plugins: Sequence[str], allow: Sequence[str]) -> Mode
     overrides = [] if source else [f"models.asked={text}"]
     config, scope, faults = read_config(source, overrides, plugins, allow)
     config = resolve({**config, "models": config.get("models") or {}}, faults)
-    models = {"model": config["model"]} if config.get("model") else config.get("models") or {}
+    models = {"model": config["model"]} if config.get("model") else config["models"]
     if not models:
         faults.append(f"--ask {node}: it names no model under `models:`")
         raise ConfigError(faults)

@@ -65,6 +65,7 @@ def test_the_published_figures_of_blink(
     assert (total, next(iter(sums))) == ("total", "files") and sums["files"] == str(len(golden))
 
 
+@pytest.mark.dear
 def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path) -> None:
     """BLINK's own rule never contradicts a label: all that differs is what the official code asked
     GPT-3.5."""
@@ -297,7 +298,10 @@ def some_replies(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return out
 
 
-@pytest.mark.parametrize("ending", [".tsv", ".xlsx", ".jsonl"])
+DEAR = [pytest.param(ending, marks=pytest.mark.dear) for ending in (".tsv", ".xlsx")]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", *DEAR])
 def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, ending: str) -> None:
     """And exported once more it is the same table; the tables hold no official labels."""
     if ending == ".xlsx":

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.readers import BlinkOfficial, Robust
-from looktwice.eval.records import Record, RunError, RunFolder
+from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.predict import Run
@@ -423,7 +423,10 @@ def test_samples_are_written_before_their_records(
         return real(path, *args, **more)
 
     monkeypatch.setattr(Path, "open", spy)
-    RunWriter(tmp_path)._write([("records.jsonl", b"r\n"), ("samples.jsonl", b"s\n")])
+    writer = RunWriter(tmp_path)  # its thread has not started
+    writer.record(Record("p", "s", "sha"))
+    writer.sample(SampleRow("t", "sha", None, {"id": "s"}))
+    writer.flush()
     assert names == ["samples.jsonl", "records.jsonl"]
 
 

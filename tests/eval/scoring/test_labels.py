@@ -34,6 +34,15 @@ def test_points_of_one_name_say_what_differs(later: dict[str, Any], label: str) 
     assert [who for who, _ in found.values()] == ["plain", label]
 
 
+def test_a_point_that_was_built_anew_has_one_name_on_every_task() -> None:
+    points, later = list[PointRow](), ["plain {mark.color=red}"] * 2
+    for color in ("blue", "red"):
+        for task in ("t", "u"):
+            made = point(f"{color} {task}", {"color": color})
+            points.append(replace(made, task=task, task_id=f"id-{task}"))
+    assert [who for who, _ in labels(points).values()] == [*["plain"] * 2, *later]
+
+
 def test_points_that_no_two_tables_would_confuse_keep_their_names() -> None:
     """Built differently for another task, or of another data set for another contestant: each pair
     is there once."""
