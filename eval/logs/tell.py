@@ -279,7 +279,11 @@ def compare_page(comparison: LogComparison) -> PageData:
             sample = numbers.get((row["task"], row["sample"]))
             if sample is not None:
                 shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
-                answer = _answer(row, sample in worded, shown)
+                # logs tell tokens in and out as one number, so there are none
+                value, cost = (row[n] if row[n] == row[n] else None for n in ("value", "cost"))
+                verdict = row["verdict"] or ("right" if value == 1 else "wrong")
+                words = row["answer"], "", row["reply"] if sample in worded else "", tuple(shown)
+                answer = PageAnswer(verdict, value or 0.0, *words, cost=cost)
                 answers.setdefault((who, sample), []).append(answer)
     return PageData(
         f"compare: {', '.join(log.name for log in comparison.logs)}",
@@ -293,14 +297,6 @@ def compare_page(comparison: LogComparison) -> PageData:
         thumbnails,
         detailed=None if len(worded) == len(samples) else worded,
     )
-
-
-def _answer(row: Cells, worded: bool, turns: Iterable[PageTurn]) -> PageAnswer:
-    value, cost = (row[name] if row[name] == row[name] else None for name in ("value", "cost"))
-    verdict = row["verdict"] or ("right" if value == 1 else "wrong")
-    reply = row["reply"] if worded else ""
-    # logs tell tokens in and out as one number, so there are none
-    return PageAnswer(verdict, value or 0.0, row["answer"], "", reply, tuple(turns), cost=cost)
 
 
 def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:

@@ -69,7 +69,13 @@ def _figures(table: Table) -> dict[str, Any]:
             compared.append(row)
     if len(compared) > MOST:  # of many tasks, those over all of them
         compared = [row for row in compared if row.task == "micro"]
-    figures = {"accuracy": _accuracy(whole)} if whole else {}
+    figures = dict[str, Any]()
+    if whole:
+        lines = [(contestant_of(row), True, (row.value, row.low, row.high)) for row in whole]
+        figures["accuracy"], axes = _bars(lines)
+        sizes = sorted({row.n for row in whole})
+        asked = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
+        axes.set_xlabel(f"accuracy %, 95 % interval, n = {asked}")
     if 0 < len(compared) <= MOST:
         figures["differences"] = _forest(compared, several)
     for curve in curves(table.scores, table.rows):
@@ -85,16 +91,6 @@ def _axes(lines: int) -> tuple[Any, Any]:
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
-
-
-def _accuracy(rows: Sequence[Row]) -> Any:
-    """A point and its 95 % interval for each contestant."""
-    lines = [(contestant_of(row), True, (row.value, row.low, row.high)) for row in rows]
-    figure, axes = _bars(lines)
-    sizes = sorted({row.n for row in rows})
-    asked = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
-    axes.set_xlabel(f"accuracy %, 95 % interval, n = {asked}")
-    return figure
 
 
 def _forest(rows: Sequence[Row], several: bool) -> Any:
