@@ -20,6 +20,7 @@ from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.runtime.drawers import AT_WORK
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.prompting.agent.episode import Look, read_looks
@@ -227,4 +228,5 @@ def _is_idle(ended: threading.Event) -> bool:
     cpu, wall = time.process_time(), time.perf_counter()
     has_ended = ended.wait(WINDOW)
     spent = time.process_time() - cpu
-    return not has_ended and spent < IDLE * (time.perf_counter() - wall)
+    is_little = spent < IDLE * (time.perf_counter() - wall)
+    return is_little and not (has_ended or AT_WORK.is_set())

@@ -33,6 +33,8 @@ FEWEST = 300  # records of a run that is long enough to begin processes for
 WINDOW, BUSY = 0.5, 0.8  # seconds that are looked at, and how much of a core the run took in them
 WINDOWS, PAYS = 5, 1.1  # looks with processes, and how much faster than before they are kept for
 AHEAD = 3  # jobs of a process, so that it need not wait for a thread of the run
+AT_WORK = threading.Event()
+"""Set while processes draw, so that what can wait does not take their cores."""
 
 
 class Node(Protocol):
@@ -94,6 +96,7 @@ class Drawers:
 
     def close(self) -> None:
         """End every process; what asks on gets nothing."""
+        AT_WORK.clear()
         with self.lock:
             self.most, drawers = 0, [*self.drawers]
             self.drawers.clear()
@@ -159,6 +162,7 @@ class Drawers:
             for _ in range(AHEAD):
                 self.idle.put(drawer)
             self.ready.set()
+            AT_WORK.set()
         if not self.ready.is_set():
             self.most = 0
             self.ready.set()

@@ -179,10 +179,11 @@ def test_processes_are_begun_where_a_run_is_busy_and_kept_where_they_pay(
     drawers, came = Drawers(runtime.FEWEST, print), list[int]()
     for _ in range(3):
         came.append(len(drawers(build_tree([arm]), state, lambda node: True)))
-    assert drawers.ready.wait(20)
+    assert drawers.ready.wait(20) and runtime.AT_WORK.wait(20)  # thumbnails wait for their end
     begun = [*drawers.drawers]
     for _ in range(runtime.WINDOWS + 1):
         came.append(len(drawers(build_tree([arm]), state, lambda node: True)))
     assert (came[0], came[-1]) == (0, int(pays))
     drawers.close()
+    assert not runtime.AT_WORK.is_set()
     assert begun and all(drawer.process.poll() is not None for drawer in begun)
