@@ -23,7 +23,7 @@ __all__ = ["render_page"]
 
 VENDORED = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 OWN = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
-NONE = "'none'"
+NONE = " 'none'"
 WORDS = {"question", "choices", "reply", "served_by", "parts"}
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
@@ -43,11 +43,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     as text. The page's Content-Security-Policy names its scripts by sha256 and allows no connection
     but, where it is served, to its server.
     """
-    own, scripts = "'self'" if served else "", [_read(name) for name in (*VENDORED, *OWN)]
-    hashes = " ".join(
-        f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-        for script in scripts
-    )
+    scripts = [page_file(name) for name in (*VENDORED, *OWN)]
     numbers = PageNumbers(data)
     shown = {
         "title": data.title,
@@ -66,13 +62,9 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     yield from template("report.html.j2").generate(
         **(shown | context),
         scripts=scripts,
-        style=_read("page.css"),
-        licenses=[_read(name) for name in LICENSES],
-        policy=(
-            f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline';"
-            f" img-src {f'data: {own}'.strip()}; connect-src {own or NONE}; base-uri 'none';"
-            " form-action 'none'"
-        ),
+        style=page_file("page.css"),
+        licenses=[page_file(name) for name in LICENSES],
+        policy=page_policy(scripts, served=served),
         data=_in_pieces(encode(data, numbers, served)),
         pictures=escape_json(data.thumbnails),
     )
@@ -195,7 +187,22 @@ def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 @cache
-def _read(name: str) -> str:
+def page_file(name: str) -> str:
+    """One of a page's own files."""
     return (
         files("looktwice.eval").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
+    )
+
+
+def page_policy(scripts: Sequence[str], *, served: bool) -> str:
+    """The Content-Security-Policy of a page: its scripts by sha256, and no connection but, where it
+    is served, to its server."""
+    hashes = " ".join(
+        f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    own = " 'self'" if served else ""
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:{own};"
+        f" connect-src{own or NONE}; base-uri 'none'; form-action 'none'"
     )

@@ -1,37 +1,43 @@
-"""Renders and asks what stands on the studio's page, in a folder of its own, as a run does it."""
+"""Renders and asks what stands on the studio's page, in a folder of its own, as a run does it;
+whoever carries what the page asks for, a server or a notebook."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import re
 import time
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from rich.console import Console
 
+from looktwice.eval.display.printable import printable
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunFolder
-from looktwice.eval.runs.dry_run import DryRun, count_requests, try_arm
+from looktwice.eval.runs.dry_run import DryRun, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.studio.draft import FILE, FOLDER, MODELS, Draft, Node
 from looktwice.eval.studio.forms import Catalog
+from looktwice.eval.studio.hints import say_amount, say_cut, say_undrawn, words_of
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.config.plan import make_plan, with_id
+from looktwice.pipelines.config.plan import Plan, make_plan, with_id
 from looktwice.pipelines.config.spec import Arm, asks_model, digest, spec
 from looktwice.pipelines.disk import dump_yaml, write_file
+from looktwice.pipelines.json_input import CLOSED, read_as
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Payload, Picture
 from looktwice.pipelines.pipeline import models_in
@@ -42,6 +48,10 @@ from looktwice.pipelines.view import View
 
 KEPT = 256  # pictures that the page may ask for
 KEPT_STATES = 32  # with the pixels of their views
+FAULTS = (ValueError, LookupError, OSError)
+"""What may be wrong with what is asked, which the page tells."""
+LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")  # that nobody wrote by hand
+PLACE = re.compile("(?:`|the )?(question|choices|answer|draws)\\b")
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 
 
@@ -62,6 +72,16 @@ class KeptStage:
         if len(self.states) > KEPT_STATES:
             self.states.popitem(last=False)
         return self.states[self.key]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the page sends: a draft, and what is wanted of it."""
+
+    __pydantic_config__ = CLOSED
+    draft: Draft
+    after: Annotated[int, Field(ge=0)] | None = None
+    text: str = ""
 
 
 @dataclass(eq=False)
@@ -122,9 +142,34 @@ class Desk:
             self.shown.popitem(last=False)
         return payload.sha
 
+    def answer(self, what: str, data: bytes) -> Any:
+        """What the page gets: plain values, or the bytes of a file. What is uploaded is a picture's
+        bytes, all else is JSON. Raises FAULTS."""
+        if what == "upload":
+            return self.take(data)
+        asked: Asked = read_as(Asked, data)
+        if what == "render":
+            return self.render(asked.draft, asked.after)
+        if what == "read":
+            return {"draft": self.read(asked.draft, asked.text).to_dict()}
+        return self.ask(asked.draft) if what == "ask" else self.pack(asked.draft)
+
+    def say_faults(self, exc: Exception) -> list[str]:
+        """What is wrong, in sentences that begin with a place, without the folder's name."""
+        sentences = list[str]()
+        for fault in exc.faults if isinstance(exc, ConfigError) else (str(exc),):
+            sentence = LINE.sub("", printable(fault).replace(f"{self.folder}/", ""))
+            place = PLACE.match(sentence)
+            sentences.append(f"{place[1]}: {sentence}" if place else sentence)
+        return sentences
+
     def item(self, draft: Draft) -> tuple[Folder, Item]:
         """The question as a run reads it, with its task. Raises TaskError, ValueError."""
-        row = self._row(draft)
+        if not draft.images:
+            raise ValueError("there is no picture yet; drop one on the page")
+        if lost := [name for name in draft.files if name not in self.images]:
+            raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
+        row = json.dumps(draft.row({name: p.size for name, p in self.images.items()}))
         file = f"{hashlib.sha256(row.encode()).hexdigest()[:16]}.jsonl"
         if not (self.folder / file).exists():
             write_file(self.folder / file, row + "\n")
@@ -133,69 +178,85 @@ class Desk:
         images = tuple(self.images[name] for name in draft.images)  # decoded once
         return task, replace(item, sample=replace(item.sample, images=images))
 
-    def _row(self, draft: Draft) -> str:
-        if not draft.images:
-            raise ValueError("there is no picture yet; drop one on the page")
-        if lost := [name for name in draft.files if name not in self.images]:
-            raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
-        return json.dumps(draft.row({name: p.size for name, p in self.images.items()}))
-
-    def build(self, draft: Draft, after: int | None = None) -> dict[str, Any]:
-        """The stages. Raises ConfigError with every fault and its place."""
+    def arm(self, draft: Draft, task: Folder) -> Arm:
+        """The stages as they stand. Raises ConfigError with every fault and its place."""
         binder = Binder(self.scope, self.models)
         stages = {
             slot: binder.node(node, f"stages.{slot}", "stage")
-            for slot, node in draft.nodes(after).items()
+            for slot, node in draft.nodes().items()
         }
+        model = binder.node(self.models[draft.model], "model", "model")
         if binder.faults:
             raise ConfigError(binder.faults)
-        may_ask = [self.model(name).identity for name in self.models]
-        for slot, stage in stages.items():
-            if any(model.identity not in may_ask for model in models_in(stage)):
-                there = ", ".join(f"{{ref: {name}}}" for name in self.models)
-                raise ConfigError([f"stages.{slot}: the studio may ask {there} and no other model"])
-        return stages
-
-    def model(self, name: str) -> Any:
-        """A model that may be asked."""
-        return Binder(self.scope, self.models).node(self.models[name], "model", "model")
-
-    def render(self, draft: Draft, after: int | None = None) -> dict[str, Any]:
-        """What would be sent, or, `after` so many stages, what there is to be sent, and why a stage
-        failed. Raises ConfigError, TaskError, PictureError, ValueError."""
-        started = time.perf_counter()
-        task, item = self.item(draft)
-        stages, study = self.build(draft, after), draft.study(self.models)
-        model = self.model(draft.model) if any(map(asks_model, stages.values())) else None
+        model = model if any(map(asks_model, stages.values())) else None
         made = task, model, stages, Robust(), draft.draws, draft.seed, True
         arm = with_id(Arm("studio", {}, "studio", *made))
-        arm = replace(arm, stages=self._keep(arm, task.file))
+        self._refuse_strangers([arm])
+        return arm
+
+    def plan(self, draft: Draft, task: Folder) -> Plan:
+        """The study in all its arms. Raises ConfigError."""
+        config = draft.study(self.models, {**FOLDER, "file": task.file})
+        plan = make_plan(config, self.scope, "studio")
+        self._refuse_strangers(plan.points)
+        return plan
+
+    def _refuse_strangers(self, arms: Sequence[Arm]) -> None:
+        """Raises ConfigError for a model that may not be asked, wherever a study names it."""
+        binder = Binder(self.scope, self.models)
+        may_ask = [binder.node(node, "model", "model").identity for node in self.models.values()]
+        for arm in arms:
+            for place, part in {"model": arm.model, **arm.stages}.items():
+                if any(model.identity not in may_ask for model in models_in(part)):
+                    where = place if part is arm.model else f"stages.{place}"
+                    there = ", ".join(f"{{ref: {name}}}" for name in self.models)
+                    raise ConfigError([f"{where}: the studio may ask {there} and no other model"])
+
+    def render(self, draft: Draft, after: int | None = None) -> dict[str, Any]:
+        """What would be sent; its views `after` so many stages alone, and why a later one failed.
+        Raises ConfigError, TaskError, PictureError, ValueError."""
+        started = time.perf_counter()
+        study, (task, item) = draft.study(self.models), self.item(draft)
+        arm, arms = self.arm(draft, task), list[Arm]()
+        if draft.each or draft.sweep:
+            arms += self.plan(draft, task).points
         with self.lock, use_result_store(self.folder / ".cache" / "findings"):
-            trial = try_arm(arm, item)
-        state = trial.state
-        if trial.error:
-            slot = state.trace[-1].slot if state.trace else ""
-            raise ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])
-        views = state.shown or state.views
+            trial, *asked = [self._try(tried, item, task.file) for tried in (arm, *arms)]
+            shown = trial
+            if after is not None:
+                first = {slot: arm.stages[slot] for slot in draft.nodes(after)}
+                shown = self._try(replace(arm, stages=first), item, task.file)
+            if shown.error:
+                raise _failure(shown)
+            undrawn = () if trial.error else say_undrawn(trial, partial(self._without, trial))
+            views = shown.state.shown or shown.state.views
+            notes = [*shown.state.notes, *say_cut(shown, views), *undrawn]
         return {
             "views": [self._view(view) for view in views],
-            "sent": bool(state.shown),
-            "words": _words(trial, views),
-            "steps": [{"slot": s.slot, "ms": round(1e3 * s.seconds, 1)} for s in state.trace],
-            "notes": [*state.notes],
-            "answer": state.answer or state.reason,
-            "amount": str(count_requests([trial], {arm.task_id: 1})),
+            "sent": bool(shown.state.shown),
+            "words": words_of(trial.state),
+            "notes": notes,
+            "answer": trial.state.answer or trial.state.reason,
+            "amount": say_amount(asked or [trial]),
+            "faults": self.say_faults(_failure(trial)) if trial.error else [],
             "yaml": dump_yaml(study),
             "ms": round(1e3 * (time.perf_counter() - started), 1),
         }
 
-    def _keep(self, arm: Arm, question: str) -> dict[str, Stage]:
-        """The stages of an arm, those before the first that may ask kept."""
+    def _try(self, arm: Arm, item: Item, question: str) -> DryRun:
+        """An arm on a question, with the stages kept that come before the first that may ask."""
         stages, before = dict(arm.stages), list[Any]([question, arm.seed])
         for slot, stage in takewhile(lambda pair: not asks_model(pair[1]), arm.stages.items()):
             before.append([slot, spec(stage)])
             stages[slot] = KeptStage(stage, digest(before), self.states)
-        return stages
+        return replace(try_arm(replace(arm, stages=stages), item), arm=arm)
+
+    def _without(self, trial: DryRun, number: int) -> DryRun:
+        """The same arm on the question without one of its marks."""
+        sample = trial.item.sample
+        marks = (*sample.marks[:number], *sample.marks[number + 1 :])
+        item = replace(trial.item, sample=replace(sample, marks=marks))
+        return self._try(trial.arm, item, f"{trial.arm.task.file} without {number}")
 
     def _view(self, view: View) -> dict[str, Any]:
         payload, (width, height) = view.picture.payload, view.size
@@ -207,18 +268,15 @@ class Desk:
         """Ask the study in all its arms; a row for each reply, with what was sent. What was asked
         before is not asked again. Raises ConfigError, RunError, TaskError."""
         task, item = self.item(draft)
-        self.build(draft)
-        config = draft.study(self.models, {**FOLDER, "file": task.file})
-        plan = make_plan(config, self.scope, "studio")
-        plan = replace(plan, name=f"asked-{Path(task.file).stem}")
-        quiet = Console(file=io.StringIO())
+        plan = replace(self.plan(draft, task), name=f"asked-{Path(task.file).stem}")
         with self.asking:  # else the second one finds the run folder taken
+            quiet = Console(file=io.StringIO())
             summary = Study(plan, self.folder / "runs", console=quiet)()
         if summary.why:
             raise ValueError(summary.why)
-        folder = RunFolder(summary.folder)
+        folder, rows = RunFolder(summary.folder), list[Node]()
         scorers, (row,) = ScoringTools(folder, plan).of_plan, folder.samples.values()
-        rows, records = list[Node](), folder.records(item.sample.id)
+        records = folder.records(item.sample.id)
         for arm in (*plan.points, *plan.readings):
             for draw in range(arm.draws):
                 record = records[arm.replies_of or arm.id, item.sample.id, draw]
@@ -226,17 +284,15 @@ class Desk:
                 for sent in record.sent:
                     data = folder.blobs.get(sent["sha"])
                     self._show(Payload(data, sent.get("type", ""), sent["sha"], ""))
-                reply = next((r.text for r in reversed(record.replies) if r.text), "")
                 rows.append(
                     {
                         "changes": {**arm.changes},
                         "draw": draw,
-                        "reply": reply,
+                        "reply": next((r.text for r in reversed(record.replies) if r.text), ""),
                         "answer": scored.answer,
                         "verdict": str(scored.verdict),
                         "why": (record.error or scored.reason).strip().rpartition("\n")[2],
                         "shas": [*record.pictures],
-                        "cost": scored.cost,
                     }
                 )
         return rows
@@ -244,25 +300,19 @@ class Desk:
     def pack(self, draft: Draft) -> bytes:
         """A zip file of a folder with the study, its question and its pictures, which `looktwice
         run` takes. Raises ConfigError, ValueError."""
-        self.render(draft)  # tells what is wrong with it
-        row = self._row(draft)
+        task, _ = self.item(draft)
+        self.plan(draft, task)
+        self.render(draft)  # as the plan, it tells what is wrong
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.writestr("studio/study.yaml", dump_yaml(draft.study(self.models)))
-            archive.writestr(f"studio/{FILE}", row + "\n")
+            archive.write(self.folder / task.file, f"studio/{FILE}")
             for name in dict.fromkeys(draft.files):
                 archive.writestr(f"studio/{name}", self.images[name].source)
         return packed.getvalue()
 
 
-def _words(trial: DryRun, views: Sequence[View]) -> list[Node]:
-    """What is said, turn by turn: texts, and the numbers of views in their places."""
-    numbers = {id(view): number for number, view in enumerate(views)}
-    turns = [turn for turn in trial.state.messages if turn.role != "assistant"]
-    if not turns:
-        return [{"role": "prompt", "parts": [trial.state.prompt]}]
-    words = list[Node]()
-    for turn in turns:
-        parts = [part if isinstance(part, str) else numbers[id(part)] for part in turn.parts]
-        words.append({"role": turn.role, "parts": parts})
-    return words
+def _failure(trial: DryRun) -> ConfigError:
+    """Why a stage failed, with its place."""
+    slot = trial.state.trace[-1].slot if trial.state.trace else ""
+    return ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])

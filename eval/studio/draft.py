@@ -11,13 +11,14 @@ from typing import Annotated, Any
 
 import cv2
 import numpy as np
-from pydantic import Field
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
 
 from looktwice.eval.listing import plain
 from looktwice.pipelines.config.classes import ConfigError, Faults
 from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.json_input import CLOSED, read_as
+from looktwice.pipelines.json_input import CLOSED, OPEN, Holds, read_as
 from looktwice.pipelines.marks import Mark, Mask
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Stage
@@ -25,9 +26,19 @@ from looktwice.pipelines.state import Stage
 Node = dict[str, Any]
 FOLDER: Mapping[str, Any] = {"use": "eval.tasks.Folder", "path": "."}
 FILE = "samples.jsonl"
+Corner = Annotated[float, Field(ge=0, le=1e6)]
 POCKET = "Pocket"
 MODELS: Mapping[str, Node] = {POCKET: {"use": "pipelines.models.Pocket"}}
 """Whom the studio may ask unless more are named where it is started."""
+
+
+@with_config(OPEN)
+class PageMark(TypedDict, total=False):
+    """A mark as the page sends it, beside the places of a point or box."""
+
+    label: str
+    image: Annotated[int, Field(ge=0)]
+    lasso: Annotated[list[tuple[Corner, Corner]], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class Draft:
     images: tuple[str, ...] = ()
     choices: tuple[str | dict[str, str], ...] = ()
     answer: str | None = None
-    marks: tuple[Node, ...] = ()
+    marks: tuple[Annotated[Node, Holds(PageMark)], ...] = ()
     meta: Node = field(default_factory=dict)
     stages: tuple[Slot, ...] = ()
     model: str = POCKET

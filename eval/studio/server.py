@@ -4,9 +4,7 @@ on beside the loop."""
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +14,13 @@ from aiohttp import web
 
 from looktwice.eval.display.printable import template
 from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.render import page_file, page_policy
 from looktwice.eval.page.serving import MOST_BYTES, Guest, Handler, LocalPage, in_thread
-from looktwice.eval.studio.answers import FAULTS, SCRIPTS, WORKS, answer, read_file, say_faults
-from looktwice.eval.studio.desk import Desk
+from looktwice.eval.studio.desk import FAULTS, Desk
 from looktwice.eval.studio.draft import Draft
 from looktwice.eval.studio.opening import of_page
 
+SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
 HEADER = "X-Looktwice"
 """What our page sends and a form of another page cannot."""
 
@@ -37,17 +36,10 @@ class StudioServer(LocalPage):
     def show_page(self, request: web.Request) -> web.Response:
         """The page, whose policy names its scripts by sha256 and allows no connection but to this
         server."""
-        scripts = [read_file(name) for name in (*SCRIPTS, "studio_page.js")]
-        hashes = " ".join(
-            f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-            for script in scripts
-        )
-        policy = (
-            f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src 'self'"
-            " data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
-        )
+        scripts = [page_file(name) for name in (*SCRIPTS, "studio_page.js")]
+        policy = page_policy(scripts, served=True)
         html = template("studio.html.j2")
-        text = html.render(scripts=scripts, policy=policy, style=read_file("studio.css"))
+        text = html.render(scripts=scripts, policy=policy, style=page_file("studio.css"))
         return web.Response(text=text, content_type="text/html")
 
     def show_start(self, request: web.Request) -> web.Response:
@@ -68,9 +60,9 @@ class StudioServer(LocalPage):
         """What a page asks for, as JSON or as it is; what is wrong is told with status 422."""
         data = await request.read()
         try:
-            made = await asyncio.to_thread(answer, self.desk, request.match_info["what"], data)
+            made = await asyncio.to_thread(self.desk.answer, request.match_info["what"], data)
         except FAULTS as exc:
-            text = json.dumps({"faults": say_faults(self.desk, exc)})
+            text = json.dumps({"faults": self.desk.say_faults(exc)})
             raise web.HTTPUnprocessableEntity(text=text, content_type="application/json") from exc
         if isinstance(made, bytes):
             return web.Response(body=made, content_type="application/zip")
@@ -81,7 +73,7 @@ class StudioServer(LocalPage):
         pages = {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
         for path, show in pages.items():
             app.router.add_get(f"/{{token}}/{below}{path}", in_thread(show))
-        app.router.add_post(f"/{{token}}/{below}{{what:{'|'.join(WORKS)}}}", self.work)
+        app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
         app.middlewares.append(require_own_header)
 
 

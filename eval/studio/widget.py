@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.studio.answers import FAULTS, SCRIPTS, answer, read_file, say_faults
-from looktwice.eval.studio.desk import Desk
+from looktwice.eval.page.render import page_file
+from looktwice.eval.studio.desk import FAULTS, Desk
 from looktwice.eval.studio.draft import MODELS, Draft, Node
 from looktwice.eval.studio.opening import FIRST, take_pictures
+from looktwice.eval.studio.server import SCRIPTS
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage
@@ -51,7 +52,7 @@ def studio_widget(
         "stages": traitlets.List(node["stages"]).tag(sync=True),
         "yaml": traitlets.Unicode().tag(sync=True),
     }
-    page = {"_esm": widget_script(), "_css": read_file("studio.css"), "folder": folder}
+    page = {"_esm": widget_script(), "_css": page_file("studio.css"), "folder": folder}
     widget = type("Studio", (anywidget.AnyWidget,), traits | page)()
     widget.on_msg(Talk(desk, start))
     return widget
@@ -59,8 +60,8 @@ def studio_widget(
 
 def widget_script() -> str:
     """The page as a module of JavaScript whose default has `render`, as anywidget takes it."""
-    body = f"const BODY = {json.dumps(read_file('studio_body.html'))};"
-    return "\n".join([body, *map(read_file, (*SCRIPTS, "studio_widget.js"))])
+    body = f"const BODY = {json.dumps(page_file('studio_body.html'))};"
+    return "\n".join([body, *map(page_file, (*SCRIPTS, "studio_widget.js"))])
 
 
 class Talk:
@@ -70,17 +71,21 @@ class Talk:
         self.desk, self.begun, self.sent = desk, start, set[str]()
 
     def __call__(self, widget: Any, asked: Mapping[str, Any], buffers: Sequence[Any]) -> None:
-        """Send the answer under the number that was asked."""
+        """Send the answer under the number that was asked, or why there is none."""
         what, reply = asked["what"], {"number": asked["number"]}
         data = bytes(buffers[0]) if buffers else json.dumps(asked.get("body")).encode()
         files = list[bytes]()
         try:
-            made = self.begun if what == "start" else answer(self.desk, what, data)
+            made = self.begun if what == "start" else self.desk.answer(what, data)
             files += [made] if isinstance(made, bytes) else []
             reply["answer"] = None if isinstance(made, bytes) else made
         except FAULTS as exc:
-            reply["faults"] = say_faults(self.desk, exc)
-        new = {sha: shown for sha, shown in self.desk.shown.items() if sha not in self.sent}
-        self.sent |= new.keys()
-        reply["pictures"] = [[sha, shown.media_type] for sha, shown in new.items()]
-        widget.send(reply, [*(shown.data for shown in new.values()), *files])
+            reply["faults"] = self.desk.say_faults(exc)
+        except Exception as exc:  # else the page waits for ever
+            reply["faults"] = [f"this failed in the kernel: {exc!r}"]
+            raise
+        finally:
+            new = {sha: shown for sha, shown in self.desk.shown.items() if sha not in self.sent}
+            self.sent |= new.keys()
+            reply["pictures"] = [[sha, shown.media_type] for sha, shown in new.items()]
+            widget.send(reply, [*(shown.data for shown in new.values()), *files])

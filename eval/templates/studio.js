@@ -4,7 +4,7 @@
 
 class Studio {
   constructor(root, talk) {
-    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, undone: [], rows: [], canvases: [] });
+    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, undone: [], rows: [], canvases: [], folded: new Set() });
   }
 
   $(id) { return this.root.querySelector(`#${id}`); }
@@ -19,7 +19,14 @@ class Studio {
     this.$("colors").replaceChildren(...this.colors.map((value) => el("option", { value })));
     this.$("model").replaceChildren(...this.models.map((name) => el("option", {}, name)));
     this.listen();
+    this.foldMany();
     this.redrawAll();
+  }
+
+  /** Fold the cards of a study that came with many. */
+  foldMany() {
+    const { stages } = this.draft;
+    this.folded = new Set(stages.length > 3 ? stages.map(({ slot }) => slot) : []);
   }
 
   listen() {
@@ -34,6 +41,14 @@ class Studio {
     typed("draws", (text) => { this.draft.draws = Number(text) || 1; });
     on("model", "change", () => { this.draft.model = this.$("model").value; this.changed(); });
     on("add", "click", () => this.addStage(this.$("new").value));
+    on("find", "input", () => this.$("new").replaceChildren(...classOptions(this, "", this.$("find").value)));
+    on("find", "keydown", (event) => { if (event.key === "Enter") this.addStage(this.$("new").value); });
+    on("fold", "click", () => {
+      const slots = this.draft.stages.map(({ slot }) => slot), isFolded = slots.every((slot) => this.folded.has(slot));
+      this.folded = new Set(isFolded ? [] : slots);
+      this.$("fold").textContent = isFolded ? "fold all" : "unfold all";
+      this.redraw();
+    });
     on("file", "change", () => this.upload(this.$("file").files[0]));
     this.root.addEventListener("dragover", (event) => event.preventDefault()); // else the browser leaves the page for the picture
     this.root.addEventListener("drop", (event) => { event.preventDefault(); this.upload(event.dataTransfer.files[0]); });
@@ -52,6 +67,7 @@ class Studio {
   }
 
   addStage(use) {
+    if (!use) return; // nothing that is sought
     const taken = new Set(this.draft.stages.map(({ slot }) => slot)), name = last(use).replace(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
     let slot = name;
     for (let number = 2; taken.has(slot); number++) slot = `${name}_${number}`;
@@ -98,8 +114,8 @@ class Studio {
   }
 
   drawMarks() {
+    this.changed(); // first, for marks of a notebook that cannot be drawn
     this.canvases.forEach((canvas) => canvas.draw());
-    this.changed();
   }
 
   // ---- what stands on the page
@@ -128,6 +144,7 @@ class Studio {
     this.moved ||= performance.now();
     this.isWanted = true;
     this.$("strip").classList.add("past");
+    this.dimRows();
     if (this.isOnItsWay) return;
     this.isOnItsWay = true;
     this.count(1);
@@ -156,6 +173,7 @@ class Studio {
     this.count(1);
     try {
       made = await work();
+      faults = made?.faults ?? [];
     } catch (error) {
       faults = error.faults || [String(error)];
     }
@@ -182,8 +200,7 @@ class Studio {
     this.$("sent-title").textContent = shown.sent ? "What is sent" : "What there is to be sent";
     this.$("words").replaceChildren(...shown.words.map(({ role, parts }) => el("div", { class: "turn", tabindex: "0" }, `[${role}]\n${parts.map((p) => (typeof p === "number" ? `[view ${p + 1}]` : p)).join("\n")}`)));
     this.$("notes").replaceChildren(...shown.notes.map((note) => el("li", {}, note)));
-    const answered = shown.answer ? `; the stages answer ${shown.answer}` : "";
-    this.$("amount").textContent = this.after === null ? `${shown.amount}; tokens by a rule of thumb${answered}` : "Ask sends what stands behind all stages";
+    this.$("amount").textContent = shown.amount + (shown.answer ? `; the stages answer ${shown.answer}` : "");
     if (this.root.ownerDocument.activeElement !== this.$("yaml")) this.$("yaml").value = shown.yaml;
     Object.assign(this.$("after"), { max: stages.length, value: this.after ?? stages.length });
     this.$("after-name").textContent = this.after === null ? "all" : this.after ? stages[this.after - 1].slot : "none";
@@ -199,23 +216,49 @@ class Studio {
 
   async ask() {
     this.$("ask").disabled = true;
+    const { question } = this, stages = structuredClone(this.draft.stages.filter(({ on }) => on));
     const rows = await this.try(() => this.talk.post("ask", { draft: this.draft }));
-    const stages = this.draft.stages.filter(({ on }) => on), known = new Set(this.rows.map((row) => JSON.stringify(row)));
-    const asked = (rows || []).map((row) => ({ ...row, stages: structuredClone(stages) }));
+    const known = new Set(this.rows.map((row) => JSON.stringify(row))), asked = (rows || []).map((row) => ({ ...row, stages, question }));
     this.rows.push(...asked.filter((row) => !known.has(JSON.stringify(row)))); // what was asked before has its row
     this.$("ask").disabled = false;
     this.drawRows();
   }
 
-  drawRows() {
-    this.$("each").hidden = this.variants().size < 2;
-    this.$("rows").replaceChildren(...this.rows.map((row) => el("li", {}, ...row.shas.map((sha) => el("img", { src: this.talk.picture(sha), alt: sha.slice(0, 12), title: sha })),
-      el("b", {}, row.answer ?? "no answer"), " ", el("span", { class: row.verdict }, row.verdict === "hidden" ? "(no key)" : row.verdict), row.why ? ` (${row.why})` : "", ` replied: ${row.reply} `,
-      el("span", { class: "soft" }, Object.entries({ ...this.changesFrom(this.rows[0].stages, row.stages), ...row.changes }).map(([place, value]) => `${place}=${JSON.stringify(value)}`).join(", "), row.draw ? ` draw ${row.draw + 1}` : ""))));
+  /** What is asked, as JSON by name: a row of another question is past. */
+  get question() {
+    const { stages, each, sweep, draws, ...question } = this.draft;
+    return Object.fromEntries(Object.entries(question).map(([name, value]) => [name, JSON.stringify(value)]));
   }
 
-  /** The stages of the rows that were asked as they stood, each once. */
-  variants() { return new Set(this.rows.filter(({ changes }) => !Object.keys(changes).length).map(({ stages }) => JSON.stringify(stages))); }
+  drawRows() {
+    this.$("rows").replaceChildren(...this.rows.map((row) => el("li", {}, ...row.shas.map((sha) => el("img", { src: this.talk.picture(sha), alt: sha.slice(0, 12), title: sha })),
+      el("b", {}, row.answer ?? "no answer"), " ", el("span", { class: row.verdict }, row.verdict === "hidden" ? "(no key)" : row.verdict), row.why ? ` (${row.why})` : "", ` replied: ${row.reply} `,
+      el("span", { class: "soft" }, [...this.differences(row), ...(row.draw ? [`draw ${row.draw + 1}`] : [])].join(", ")))));
+    this.dimRows();
+  }
+
+  dimRows() {
+    const { question } = this;
+    this.rows.forEach((row, n) => this.$("rows").children[n]?.classList.toggle("past", !same(row.question, question)));
+    this.$("each").hidden = this.variants().size < 2;
+  }
+
+  /** What sets a row apart from the others: its own value wherever two of them differ. */
+  differences(row) {
+    const [first] = this.rows, ofFirst = this.rows.map(({ stages }) => this.changesFrom(stages, first.stages));
+    const own = Object.assign({}, ...ofFirst, this.changesFrom(first.stages, row.stages), row.changes);
+    const settings = Object.entries(own).map(([place, value]) => {
+      const [, slot, ...setting] = place.split(".");
+      return setting.length ? `${slot}.${setting.join(".")} ${JSON.stringify(value)}` : value ? `with ${slot}` : slot ? `without ${slot}` : `${place} ${JSON.stringify(value)}`;
+    });
+    return [...settings, ...Object.keys(first.question).filter((name) => row.question[name] !== first.question[name]).map((name) => `other ${name}`)];
+  }
+
+  /** The stages of the rows that were asked of this question as they stood, each once. */
+  variants() {
+    const { question } = this, own = this.rows.filter((row) => !Object.keys(row.changes).length && same(row.question, question));
+    return new Set(own.map(({ stages }) => JSON.stringify(stages)));
+  }
 
   /** The answers along one slider: for the value that it has, which a sweep begins with, and some over its range. */
   async askAlong(place, { min, max, step, now }) {
@@ -228,11 +271,14 @@ class Studio {
 
   drawStrip(place, values, rows, sweep) {
     this.$("strip").classList.remove("past");
-    const answers = [...new Set(rows.map(({ answer }) => answer))], colors = ["#0072b2", "#d55e00", "#009e73", "#b0578f", "#8a6d00"];
-    const cells = rows.map((row, n) => el("div", { style: `border-color: ${colors[answers.indexOf(row.answer) % colors.length]}`, title: `${row.reply} (${row.verdict})` },
-      el("b", { class: row.verdict }, row.answer ?? "–"), el("br"), String(values[n])));
+    const colors = ["#0072b2", "#d55e00", "#009e73", "#b0578f", "#8a6d00"], hasKey = rows.some(({ verdict }) => verdict === "right" || verdict === "wrong");
+    const kinds = rows.map(({ verdict, answer }) => (hasKey ? verdict : answer ?? "no answer")), names = [...new Set(kinds)].sort();
+    const number = (name) => (/^[A-Z]$/.test(name) ? name.charCodeAt(0) - 65 : names.indexOf(name)); // a letter has its colour in every strip
+    const color = (name) => `border-color: ${{ right: "var(--right)", wrong: "var(--wrong)" }[name] ?? colors[number(name) % colors.length]}`;
+    const cells = rows.map((row, n) => el("div", { style: color(kinds[n]), title: `${row.reply} (${row.verdict})` }, el("b", { class: row.verdict }, row.answer ?? "–"), el("br"), String(values[n])));
+    const legend = names.map((name) => el("span", { style: color(name) }, hasKey ? name : `answer ${name}`));
     const turns = rows.filter((row, n) => n && row.answer !== rows[n - 1].answer).length;
-    this.$("strip").replaceChildren(el("h3", {}, `The answer along ${place}`), el("div", { class: "cells" }, ...cells),
+    this.$("strip").replaceChildren(el("h3", {}, `The answer along ${place}`), el("div", { class: "cells" }, ...cells), el("p", { class: "legend soft" }, ...legend),
       el("p", { class: "soft" }, turns ? `it changes ${turns === 1 ? "once" : `${turns} times`} over ${rows.length} values` : `the same answer at all ${rows.length} values`),
       el("button", { type: "button", id: "sweep", click: () => { this.draft.sweep = sweep; this.changed(); } }, "as sweep"));
   }
@@ -284,6 +330,7 @@ class Studio {
       if (text !== this.$("yaml").value) return; // more was typed since
       this.draft = draft;
       this.after = null;
+      this.foldMany();
       this.redrawAll();
     });
   }

@@ -35,7 +35,8 @@ function settingRows(path, node, place, studio, defaults = {}, then = () => {}) 
       studio.changed();
     };
     const reset = () => { put(undefined); studio.redraw(); };
-    const name = el("label", { for: here, title: setting.help || setting.words, dblclick: reset }, setting.name);
+    const words = setting.name.split("_").flatMap((word, n) => (n ? [el("wbr"), `_${word}`] : [word])); // a long name breaks between words
+    const name = el("label", { for: here, title: setting.help || setting.words, dblclick: reset }, ...words);
     const row = el("div", { class: set === undefined ? "setting" : "setting changed", "data-place": here }, name);
     row.append(...CONTROLS[setting.kind](setting, set === undefined ? setting.default : set, put, here, studio));
     return row;
@@ -104,7 +105,11 @@ const CONTROLS = {
     const [typed] = text(setting, value, put, here);
     typed.setAttribute("list", "colors");
     const swatch = el("input", { type: "color", "aria-label": `${setting.name}, swatch`, input: () => { typed.value = swatch.value; put(swatch.value); } });
-    const show = () => { Object.assign(PAINT, { fillStyle: "#000" }, { fillStyle: typed.value || "#000" }); swatch.value = PAINT.fillStyle; };
+    const show = () => {
+      const [dark, light] = ["#000000", "#ffffff"].map((ground) => Object.assign(PAINT, { fillStyle: ground }, { fillStyle: typed.value }).fillStyle);
+      swatch.classList.toggle("unset", dark !== light); // null, "contrast": of no colour of its own
+      swatch.value = dark;
+    };
     typed.addEventListener("input", show);
     show();
     return [typed, swatch];
@@ -140,9 +145,13 @@ function stageCards(studio) {
       on, el("b", {}, stage.slot), select(classOptions(studio, stage.node.use), stage.node.use, choose, { "aria-label": `${stage.slot}: class` }),
       button("↑", "earlier", () => move(number, number - 1)), button("↓", "later", () => move(number, number + 1)),
       button("×", "remove", () => { stages.splice(number, 1); studio.restage(); }));
-    const says = form && el("details", {}, el("summary", {}, "what it does"), el("p", { class: "says" }, form.says));
+    const [first, ...more] = form ? form.says.split(/(?<=\.)\s+/) : [""];
+    const says = more.length ? el("details", { class: "soft" }, el("summary", {}, first), el("p", { class: "says" }, more.join(" "))) : el("p", { class: "soft" }, first);
+    const rows = form ? settingRows(stage.node.use, stage.node, place, studio) : [];
+    const settings = el("details", { open: !studio.folded.has(stage.slot), toggle: () => studio.folded[settings.open ? "delete" : "add"](stage.slot) },
+      el("summary", {}, "settings"), ...rows);
     return el("article", { class: "card", "data-slot": stage.slot, drop: (event) => move(parseInt(event.dataTransfer.getData("stage")), number) },
-    head, says, ...(form ? settingRows(stage.node.use, stage.node, place, studio) : []), el("p", { class: "fault", role: "alert", "data-fault": place }));
+    head, says, rows.length ? settings : null, el("p", { class: "fault", role: "alert", "data-fault": place }));
   });
 }
 
@@ -152,8 +161,10 @@ function classOption(studio, path) {
   return el("option", { value: path, class: needs ? "soft" : null }, last(path) + (needs ? " (needs weights)" : ""));
 }
 
-function classOptions(studio, chosen = "") {
-  const groups = Object.entries(studio.rooms).map(([room, paths]) =>
-    el("optgroup", { label: room }, ...paths.map((path) => classOption(studio, path))));
+/** The stages by their rooms; `words` are sought in their names and in what they say of themselves. */
+function classOptions(studio, chosen = "", words = "") {
+  const isMeant = (path) => `${path} ${studio.forms[path].says}`.toLowerCase().includes(words.toLowerCase());
+  const groups = Object.entries(studio.rooms).map(([room, paths]) => [room, paths.filter(isMeant)]).filter(([, paths]) => paths.length)
+    .map(([room, paths]) => el("optgroup", { label: room }, ...paths.map((path) => classOption(studio, path))));
   return chosen && !studio.forms[chosen] ? [el("option", { value: chosen }, chosen), ...groups] : groups;
 }

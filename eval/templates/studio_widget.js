@@ -29,8 +29,8 @@ export default {
       const given = { marks: model.get("marks"), stages: model.get("stages") };
       if (same(given, { marks: studio.draft.marks, stages: studio.draft.stages })) return;
       Object.assign(studio.draft, structuredClone(given));
+      studio.drawMarks(); // which asks what is wrong with them
       studio.redraw();
-      studio.drawMarks();
     };
     root.addEventListener("shown", tell);
     model.on("change:marks", hear);

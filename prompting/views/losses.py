@@ -69,7 +69,7 @@ class Encode(Ranged, WithoutModel):
         cannot hold one."""
         with naming(state.sample):
             views = tuple(self.encode(view) for view in state.views)
-        drawn = _drawings(state, {}) if views != state.views else ()
+        drawn = drawings(state, {}) if views != state.views else ()
         notes = (note for drawing, view in product(drawn, views) for note in drawing.faded(view))
         return state.replace(views=views).with_notes(*notes)
 
@@ -153,7 +153,7 @@ def say_lost_drawings(
 ) -> Iterator[str]:
     """What the model cannot see, in the views that it is sent, of what the stages drew; the state
     is the one behind them."""
-    for drawing, view in product(_drawings(state, stages), sent):
+    for drawing, view in product(drawings(state, stages), sent):
         layout = layout_of(model, view.size)
         if drawing.shows(view) and layout and layout.patch and drawing.longer_side:
             scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
@@ -164,7 +164,7 @@ def say_lost_drawings(
         yield from drawing.faded(view)
 
 
-def _drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
+def drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
     """The views that a stage changed and left as large as they were."""
     views = State.start(state.sample).views
     for step in state.trace:

@@ -178,7 +178,8 @@ def test_it_asks_once_and_rows_become_a_study(
         studio.settle()
         assert len(asked) == calls
     rows = studio.browser.run("[...document.querySelectorAll('#rows li')].map((r) => r.innerText)")
-    assert len(rows) == 2 and rows[0].startswith("A right")
+    assert [row.split(" replied")[0] for row in rows] == ["A right", "D wrong"]
+    assert [row.split()[-2:] for row in rows] == [["mark.radius", "28"], ["mark.radius", "9"]]
     studio.browser.click("#each")
     studio.settle()
     assert studio.draft["each"] == [{"stages.mark.radius": 9}]
@@ -193,6 +194,31 @@ def test_it_asks_once_and_rows_become_a_study(
     values = studio.draft["sweep"]["stages.mark.radius"]
     assert values[0] == 28 and len(values) == 9 and values[1:] == sorted(values[1:])
     assert "sweep:" in studio.browser.run("document.getElementById('yaml').value")
+    assert "9 requests" in studio.browser.text("#amount")
+    assert studio.browser.text(".legend").replace("wrong", " wrong") == "right wrong"
+    past = "[...document.querySelectorAll('#rows li')].map((row) => row.className)"
+    assert studio.browser.run(past) == ["", ""]
+    studio.set("question", "What shape is at the mark?")
+    assert studio.browser.run(past) == ["past", "past"]
+    assert studio.browser.run("page.$('each').hidden")
+
+
+def test_stages_are_sought_and_folded(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    studio.browser.run(f"{TYPE}('find', 'crops')")
+    offered = studio.browser.run("[...page.$('new').options].map((o) => o.value)")
+    assert "prompting.views.Look" in offered and "prompting.markers.Circles" not in offered
+    assert studio.browser.text("[data-slot=ask] summary").startswith("Sends the views")
+    label = "document.getElementById('stages.mark.radius').checkVisibility()"
+    for is_shown in (False, True):
+        studio.browser.click("#fold")
+        studio.add("prompting.views.LongestSide")
+        assert studio.browser.run(label) == is_shown
+    studio.set("stages.mark.color", "contrast")
+    swatch = "document.getElementById('stages.mark.color').nextSibling.className"
+    assert studio.browser.run(swatch) == "unset"
+    studio.set("stages.mark.color", "white")
+    assert studio.browser.run(swatch) == ""
 
 
 def test_what_is_pasted_fills_the_forms(studio: OpenStudio, scene: Path) -> None:

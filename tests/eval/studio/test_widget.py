@@ -65,6 +65,20 @@ def make_desk(folder: Path) -> tuple[Desk, Draft]:
     return desk, Draft(images=(desk.take(picture.payload.data)["name"],), stages=FIRST)
 
 
+def test_the_page_is_answered_whatever_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, draft = make_desk(tmp_path)
+    talk, kernel = Talk(desk, desk.start(draft)), Kernel()
+    torn = {"label": "A", "lasso": 5}
+    talk(kernel, {"number": 1, "what": "render", "body": {"draft": {"marks": [torn]}}}, [])
+    assert kernel.sent[0]["faults"] == ["marks[0].lasso is 5, not a list"]
+    monkeypatch.setattr(desk, "ask", lambda draft: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        talk(kernel, {"number": 2, "what": "ask", "body": {"draft": draft.to_dict()}}, [])
+    assert kernel.sent[0]["number"] == 2 and "ZeroDivisionError" in kernel.sent[0]["faults"][0]
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_module_shows_what_the_kernel_sends(tmp_path: Path) -> None:
     (tmp_path / "desk").mkdir()
@@ -103,6 +117,13 @@ def test_the_module_shows_what_the_kernel_sends(tmp_path: Path) -> None:
         browser.click("#ask")
         browser.wait(IDLE)
         assert browser.text("#rows li")
+        torn = json.dumps([{"label": "A", "lasso": 5}])
+        browser.run(f"(() => {{ try {{ model.change('marks', {torn}); }} catch {{ }} }})()")
+        browser.wait(IDLE)
+        assert browser.text("#faults") == "marks[0].lasso is 5, not a list"
+        browser.run("model.change('marks', [])")
+        browser.wait(IDLE)
+        assert browser.text("#faults") == "" and browser.run(SHAS) == [plain]
     shown = desk.render(Draft(**{**vars(draft), "marks": (mark,)}))
     assert [view["sha"] for view in shown["views"]] == [marked]
 
