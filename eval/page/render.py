@@ -189,9 +189,7 @@ def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
 @cache
 def page_file(name: str) -> str:
     """One of a page's own files."""
-    return (
-        files("looktwice.eval").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
-    )
+    return files("looktwice.eval").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def page_policy(scripts: Sequence[str], *, served: bool) -> str:

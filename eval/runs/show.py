@@ -34,12 +34,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
     """
     folder, faults, run = shown.folder, shown.binder.faults, shown.folder.path
     ids = file_names(row.id for row in folder.samples.values())
-    rows = [rows[sample] for rows in folder.samples_of.values() if sample in rows]
-    if not rows:
-        raise RunError(
-            f"{run} has no sample {sample!r}; it has {len(ids)}, such as"
-            f" {', '.join(sorted(ids)[:5])}"
-        )
+    rows = shown.rows(sample)
     if out is not None:
         refuse_run_file(out)
     whole = out or folder.path / "show" / f"{ids[sample]}.html"
@@ -113,6 +108,18 @@ class ShownRun(RecordedRun):
             self.present = [point for point in self.present if by_id[point.id] & {*only}]
         judged = judgements(path).by_record()
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
+
+    def rows(self, sample: str, task: str = "") -> list[SampleRow]:
+        """The rows of a sample, of each task or of that with this id. Raises RunError."""
+        tasks = self.folder.samples_of
+        rows = [rows[sample] for id, rows in tasks.items() if sample in rows and task in (id, "")]
+        if not rows:
+            ids = sorted({row.id for row in self.folder.samples.values()})
+            raise RunError(
+                f"{self.folder.path} has no sample {sample!r}; it has {len(ids)}, such as"
+                f" {', '.join(ids[:5])}"
+            )
+        return rows
 
     def points(self, row: SampleRow) -> dict[str, PointRow]:
         """The points of the sample's task, by the labels and in the order of the tables."""

@@ -2,9 +2,9 @@
 model would be sent, asks, and takes the study along.
 
 `draft` is what stands on the page, as a study; `desk` renders and asks it; `opening` makes the
-first one of a picture, a run's sample or a study; `forms` describes the classes; `answers` are what
-a page gets from `server` or, in a notebook, from `widget`; its files are in `templates`. Not here:
-pages of what was asked already (`page`).
+first one of a picture, a run's sample or a study; `forms` describes the classes; `hints` say what
+asking costs and what is not seen; `server` carries all that to the page, also in a notebook. Its
+files are in `templates`. Not here: pages of what was asked already (`page`).
 """
 
 import lazy_loader

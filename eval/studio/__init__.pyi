@@ -1,1 +1,1 @@
-from .widget import studio_widget as studio_widget
+from .server import studio_widget as studio_widget

@@ -7,24 +7,20 @@ import hashlib
 import io
 import json
 import re
-import time
 import zipfile
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import takewhile
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from rich.console import Console
 
 from looktwice.eval.display.printable import printable
-from looktwice.eval.readers.robust import Robust
+from looktwice.eval.listing import plain
 from looktwice.eval.records.records import RunFolder
-from looktwice.eval.runs.dry_run import DryRun, try_arm
+from looktwice.eval.runs.dry_run import DryRun, name_of, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.studio.draft import FILE, FOLDER, MODELS, Draft, Node
@@ -34,44 +30,23 @@ from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.config.plan import Plan, make_plan, with_id
+from looktwice.pipelines.config.plan import Plan, make_plan
 from looktwice.pipelines.config.spec import Arm, asks_model, digest, spec
 from looktwice.pipelines.disk import dump_yaml, write_file
 from looktwice.pipelines.json_input import CLOSED, read_as
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Payload, Picture
+from looktwice.pipelines.picture import Payload, Picture, PictureError
 from looktwice.pipelines.pipeline import models_in
-from looktwice.pipelines.runtime.stores import use_result_store
+from looktwice.pipelines.runtime.stores import Memory, use_result_store
 from looktwice.pipelines.sample import Item
-from looktwice.pipelines.state import Stage, State, collect_remarks
-from looktwice.pipelines.view import View
+from looktwice.pipelines.state import Stage, State
 
 KEPT = 256  # pictures that the page may ask for
 KEPT_STATES = 32  # with the pixels of their views
 FAULTS = (ValueError, LookupError, OSError)
 """What may be wrong with what is asked, which the page tells."""
-LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")  # that nobody wrote by hand
-PLACE = re.compile("(?:`|the )?(question|choices|answer|draws)\\b")
+LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
-
-
-class KeptStage:
-    """A stage that calls no model, and what it gave behind the same stages on the same question: a
-    run shares that among its arms too."""
-
-    def __init__(self, stage: Stage, key: str, states: OrderedDict[str, State]) -> None:
-        self.stage, self.key, self.states = stage, key, states
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state behind the stage, with its remarks as notes."""
-        if self.key not in self.states:
-            with collect_remarks() as remarks:
-                after = self.stage(state, model)
-            self.states[self.key] = after.with_notes(*remarks)
-        self.states.move_to_end(self.key)
-        if len(self.states) > KEPT_STATES:
-            self.states.popitem(last=False)
-        return self.states[self.key]
 
 
 @dataclass(frozen=True)
@@ -80,7 +55,7 @@ class Asked:
 
     __pydantic_config__ = CLOSED
     draft: Draft
-    after: Annotated[int, Field(ge=0)] | None = None
+    after: int | None = None
     text: str = ""
 
 
@@ -90,18 +65,18 @@ class Desk:
     `models` are those that may be asked, by name."""
 
     folder: Path
-    models: Mapping[str, Node] = field(default_factory=lambda: MODELS)
+    models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
-    shown: OrderedDict[str, Payload] = field(default_factory=OrderedDict)
-    states: OrderedDict[str, State] = field(default_factory=OrderedDict)
+    shown: Memory = field(default_factory=partial(Memory, KEPT))
+    states: Memory = field(default_factory=partial(Memory, KEPT_STATES))
     lock: Lock = field(default_factory=Lock)
     asking: Lock = field(default_factory=Lock)
 
     @property
-    def scope(self) -> Scope:
-        """What the nodes of a draft may name."""
-        return Scope(self.folder, plugins=tuple(self.plugins))
+    def binder(self) -> Binder:
+        """What builds the nodes of a draft."""
+        return Binder(Scope(self.folder, plugins=tuple(self.plugins)), self.models)
 
     @cached_property
     def _catalog(self) -> dict[str, Any]:
@@ -113,55 +88,64 @@ class Desk:
         begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
         return self._catalog | begun
 
-    def read(self, draft: Draft, text: str) -> Draft:
-        """The draft with what a study's text says. Raises ConfigError."""
-        return draft.reading(text, self.folder / "pasted.yaml", self.models)
+    def admit(self, model: Any) -> str:
+        """The name of a model, which may be asked from now on."""
+        node, name = plain(model), name_of(model)
+        if self.models.get(name, node) != node:
+            name += f" {len(self.models)}"
+        self.models[name] = node
+        return name
 
-    def take(self, data: bytes) -> dict[str, Any]:
-        """Keep the bytes of a picture; gives its name, its size, and under which sha256 the page
-        gets it. Raises PictureError."""
+    def take(self, data: bytes) -> str:
+        """Keep the bytes of a picture, and give its name. Raises PictureError."""
         picture = Picture.encoded(data, "the picture")
         payload = picture.payload
         kind = payload.media_type if payload.data is data else ""
-        name = f"{picture.sha[:12]}{SUFFIXES.get(kind, '.img')}"
+        name = picture.sha[:12] + SUFFIXES.get(kind, ".img")
         if name not in self.images:
             write_file(self.folder / name, data)
-            self.images[name] = Picture.open(self.folder / name)
-        return self.image(name)
+            self.images[name] = picture
+        return name
+
+    def keep(self, picture: Picture) -> str:
+        """The name of a picture's own bytes, which it keeps; of one that was made, of those that
+        are sent."""
+        try:
+            return self.take(picture.source)
+        except PictureError:
+            return self.take(picture.payload.data)
 
     def image(self, name: str) -> dict[str, Any]:
-        """A picture of the folder as the page shows it."""
-        picture = self.images[name]
-        width, height = picture.size
-        return {"name": name, "width": width, "height": height, "sha": self._show(picture.payload)}
+        """A picture of the page's own."""
+        return {"name": name, **self.show(self.images[name])}
+
+    def show(self, picture: Picture) -> dict[str, Any]:
+        """What a page needs to know of a picture, which it gets under its sha256."""
+        payload, (width, height) = picture.payload, picture.size
+        kind, sha = payload.media_type.removeprefix("image/"), self._show(payload)
+        facts = {"width": width, "height": height, "bytes": len(payload.data), "kind": kind}
+        return {"sha": sha, "note": payload.note, **facts}
 
     def _show(self, payload: Payload) -> str:
-        self.shown[payload.sha] = payload
-        self.shown.move_to_end(payload.sha)
-        while len(self.shown) > KEPT:
-            self.shown.popitem(last=False)
-        return payload.sha
+        return self.shown.share(payload.sha, lambda: (payload, 1)).sha
 
     def answer(self, what: str, data: bytes) -> Any:
         """What the page gets: plain values, or the bytes of a file. What is uploaded is a picture's
         bytes, all else is JSON. Raises FAULTS."""
         if what == "upload":
-            return self.take(data)
+            return self.image(self.take(data))
         asked: Asked = read_as(Asked, data)
         if what == "render":
             return self.render(asked.draft, asked.after)
         if what == "read":
-            return {"draft": self.read(asked.draft, asked.text).to_dict()}
+            pasted = self.folder / "pasted.yaml"
+            return {"draft": asked.draft.reading(asked.text, pasted, self.models).to_dict()}
         return self.ask(asked.draft) if what == "ask" else self.pack(asked.draft)
 
     def say_faults(self, exc: Exception) -> list[str]:
-        """What is wrong, in sentences that begin with a place, without the folder's name."""
-        sentences = list[str]()
-        for fault in exc.faults if isinstance(exc, ConfigError) else (str(exc),):
-            sentence = LINE.sub("", printable(fault).replace(f"{self.folder}/", ""))
-            place = PLACE.match(sentence)
-            sentences.append(f"{place[1]}: {sentence}" if place else sentence)
-        return sentences
+        """What is wrong, without the names of files that nobody wrote."""
+        faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
+        return [LINE.sub("", printable(fault).replace(f"{self.folder}/", "")) for fault in faults]
 
     def item(self, draft: Draft) -> tuple[Folder, Item]:
         """The question as a run reads it, with its task. Raises TaskError, ValueError."""
@@ -169,18 +153,18 @@ class Desk:
             raise ValueError("there is no picture yet; drop one on the page")
         if lost := [name for name in draft.files if name not in self.images]:
             raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
-        row = json.dumps(draft.row({name: p.size for name, p in self.images.items()}))
+        images = tuple(self.images[name] for name in draft.images)  # decoded once
+        row = json.dumps(draft.row([picture.size for picture in images]))
         file = f"{hashlib.sha256(row.encode()).hexdigest()[:16]}.jsonl"
         if not (self.folder / file).exists():
             write_file(self.folder / file, row + "\n")
         task = Folder(self.folder, file)
         item = next(iter(task))
-        images = tuple(self.images[name] for name in draft.images)  # decoded once
         return task, replace(item, sample=replace(item.sample, images=images))
 
     def arm(self, draft: Draft, task: Folder) -> Arm:
         """The stages as they stand. Raises ConfigError with every fault and its place."""
-        binder = Binder(self.scope, self.models)
+        binder = self.binder
         stages = {
             slot: binder.node(node, f"stages.{slot}", "stage")
             for slot, node in draft.nodes().items()
@@ -188,81 +172,69 @@ class Desk:
         model = binder.node(self.models[draft.model], "model", "model")
         if binder.faults:
             raise ConfigError(binder.faults)
-        model = model if any(map(asks_model, stages.values())) else None
-        made = task, model, stages, Robust(), draft.draws, draft.seed, True
-        arm = with_id(Arm("studio", {}, "studio", *made))
+        arm = Arm("studio", {}, "studio", task, model, stages, None, draft.draws, draft.seed)
         self._refuse_strangers([arm])
         return arm
 
     def plan(self, draft: Draft, task: Folder) -> Plan:
         """The study in all its arms. Raises ConfigError."""
         config = draft.study(self.models, {**FOLDER, "file": task.file})
-        plan = make_plan(config, self.scope, "studio")
+        plan = make_plan(config, self.binder.scope, "studio")
         self._refuse_strangers(plan.points)
         return plan
 
     def _refuse_strangers(self, arms: Sequence[Arm]) -> None:
         """Raises ConfigError for a model that may not be asked, wherever a study names it."""
-        binder = Binder(self.scope, self.models)
-        may_ask = [binder.node(node, "model", "model").identity for node in self.models.values()]
+        may_ask = [self.binder.node(node, "model").identity for node in self.models.values()]
         for arm in arms:
-            for place, part in {"model": arm.model, **arm.stages}.items():
+            parts = {f"stages.{slot}": stage for slot, stage in arm.stages.items()}
+            for place, part in {"model": arm.model, **parts}.items():
                 if any(model.identity not in may_ask for model in models_in(part)):
-                    where = place if part is arm.model else f"stages.{place}"
                     there = ", ".join(f"{{ref: {name}}}" for name in self.models)
-                    raise ConfigError([f"{where}: the studio may ask {there} and no other model"])
+                    raise ConfigError([f"{place}: the studio may ask {there} and no other model"])
 
     def render(self, draft: Draft, after: int | None = None) -> dict[str, Any]:
         """What would be sent; its views `after` so many stages alone, and why a later one failed.
         Raises ConfigError, TaskError, PictureError, ValueError."""
-        started = time.perf_counter()
         study, (task, item) = draft.study(self.models), self.item(draft)
-        arm, arms = self.arm(draft, task), list[Arm]()
-        if draft.each or draft.sweep:
-            arms += self.plan(draft, task).points
+        arm = self.arm(draft, task)
+        arms = self.plan(draft, task).points if draft.each or draft.sweep else ()
         with self.lock, use_result_store(self.folder / ".cache" / "findings"):
-            trial, *asked = [self._try(tried, item, task.file) for tried in (arm, *arms)]
+            trial, *asked = [self._try(tried, item) for tried in (arm, *arms)]
             shown = trial
             if after is not None:
                 first = {slot: arm.stages[slot] for slot in draft.nodes(after)}
-                shown = self._try(replace(arm, stages=first), item, task.file)
+                shown = self._try(replace(arm, stages=first), item)
             if shown.error:
                 raise _failure(shown)
-            undrawn = () if trial.error else say_undrawn(trial, partial(self._without, trial))
             views = shown.state.shown or shown.state.views
+            undrawn = () if trial.error else say_undrawn(trial, self._try)
             notes = [*shown.state.notes, *say_cut(shown, views), *undrawn]
         return {
-            "views": [self._view(view) for view in views],
-            "sent": bool(shown.state.shown),
+            "views": [self.show(view.picture) for view in views],
             "words": words_of(trial.state),
             "notes": notes,
             "answer": trial.state.answer or trial.state.reason,
             "amount": say_amount(asked or [trial]),
             "faults": self.say_faults(_failure(trial)) if trial.error else [],
             "yaml": dump_yaml(study),
-            "ms": round(1e3 * (time.perf_counter() - started), 1),
         }
 
-    def _try(self, arm: Arm, item: Item, question: str) -> DryRun:
+    def _try(self, arm: Arm, item: Item) -> DryRun:
         """An arm on a question, with the stages kept that come before the first that may ask."""
-        stages, before = dict(arm.stages), list[Any]([question, arm.seed])
-        for slot, stage in takewhile(lambda pair: not asks_model(pair[1]), arm.stages.items()):
+        marks = [mark.center for mark in item.sample.marks]  # of which one may be left out
+        stages, before = dict(arm.stages), list[Any]([arm.task.file, marks, arm.seed])
+        for slot, stage in arm.stages.items():
+            if asks_model(stage):
+                break
             before.append([slot, spec(stage)])
-            stages[slot] = KeptStage(stage, digest(before), self.states)
+            stages[slot] = partial(self._run, stage, digest(before))
         return replace(try_arm(replace(arm, stages=stages), item), arm=arm)
 
-    def _without(self, trial: DryRun, number: int) -> DryRun:
-        """The same arm on the question without one of its marks."""
-        sample = trial.item.sample
-        marks = (*sample.marks[:number], *sample.marks[number + 1 :])
-        item = replace(trial.item, sample=replace(sample, marks=marks))
-        return self._try(trial.arm, item, f"{trial.arm.task.file} without {number}")
-
-    def _view(self, view: View) -> dict[str, Any]:
-        payload, (width, height) = view.picture.payload, view.size
-        kind = payload.media_type.removeprefix("image/")
-        shown = {"sha": self._show(payload), "bytes": len(payload.data), "kind": kind}
-        return {"width": width, "height": height, "note": payload.note, **shown}
+    def _run(self, stage: Stage, key: str, state: State, model: Model) -> State:
+        """The state behind a stage that calls no model; it is kept under the `key` of that stage
+        behind those before it, as a run shares it among its arms."""
+        return self.states.share(key, lambda: (stage(state, model), 1))
 
     def ask(self, draft: Draft) -> list[Node]:
         """Ask the study in all its arms; a row for each reply, with what was sent. What was asked
@@ -270,8 +242,7 @@ class Desk:
         task, item = self.item(draft)
         plan = replace(self.plan(draft, task), name=f"asked-{Path(task.file).stem}")
         with self.asking:  # else the second one finds the run folder taken
-            quiet = Console(file=io.StringIO())
-            summary = Study(plan, self.folder / "runs", console=quiet)()
+            summary = Study(plan, self.folder / "runs", console=Console(file=io.StringIO()))()
         if summary.why:
             raise ValueError(summary.why)
         folder, rows = RunFolder(summary.folder), list[Node]()

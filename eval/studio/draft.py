@@ -4,8 +4,8 @@ samples.jsonl, and as a study, both ways."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import CLOSED, OPEN, Holds, read_as
 from looktwice.pipelines.marks import Mark, Mask
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Stage
 
@@ -78,16 +79,15 @@ class Draft:
 
     @classmethod
     def of(
-        cls, item: Item, stages: Mapping[str, Stage], images: Sequence[str], **more: Any
+        cls, item: Item, stages: Mapping[str, Stage], keep: Callable[[Picture], str], **more: Any
     ) -> Draft:
-        """An item and stages that were built, on pictures of these names: first those of the
-        question, then those of its choices."""
-        sample, of_choices = item.sample, iter(images[len(item.sample.images) :])
+        """An item and stages that were built; `keep` takes a picture and gives its name."""
+        sample = item.sample
         return cls(
             sample.id,
             sample.question,
-            tuple(images[: len(sample.images)]),
-            tuple(c if isinstance(c, str) else {"image": next(of_choices)} for c in sample.choices),
+            tuple(map(keep, sample.images)),
+            tuple(c if isinstance(c, str) else {"image": keep(c)} for c in sample.choices),
             item.answer,
             tuple(drawn(mark) for mark in sample.marks),
             dict(sample.meta),
@@ -97,7 +97,7 @@ class Draft:
 
     def to_dict(self) -> Node:
         """As the page holds it."""
-        return {**vars(self), "stages": [vars(stage) for stage in self.stages]}
+        return asdict(self)
 
     @property
     def files(self) -> list[str]:
@@ -105,15 +105,13 @@ class Draft:
         of_choices = [choice["image"] for choice in self.choices if isinstance(choice, dict)]
         return [*self.images, *of_choices]
 
-    def row(self, sizes: Mapping[str, tuple[int, int]]) -> Node:
-        """The line of samples.jsonl; `sizes` are (width, height) of the images by name."""
-        own = [sizes[name] for name in self.images]
-        marks = [masked(mark, own) for mark in self.marks]
+    def row(self, sizes: Sequence[tuple[int, int]]) -> Node:
+        """The line of samples.jsonl; `sizes` are (width, height) of its images."""
         row: Node = {"id": self.id, "question": self.question}
         row |= {"image": self.images[0]} if len(self.images) == 1 else {"images": [*self.images]}
-        choices, answer = [*self.choices], self.answer or None
-        more = {"choices": choices, "answer": answer, "marks": marks, "meta": self.meta}
-        return row | {name: value for name, value in more.items() if value}
+        row |= {"choices": [*self.choices], "answer": self.answer, "meta": self.meta}
+        row["marks"] = [masked(mark, sizes) for mark in self.marks]
+        return {name: value for name, value in row.items() if value or name == "question"}
 
     def nodes(self, after: int | None = None) -> dict[str, Node]:
         """The stages that are switched on, or the first of all stages alone. Raises ConfigError for
@@ -128,13 +126,12 @@ class Draft:
         if self.model not in models:
             there = ", ".join(models)
             raise ConfigError([f"model: {self.model!r} was not named; there are {there}"])
-        stages, named = self.nodes(), models[self.model]
-        node: Node = {"task": {**task}, "model": named, "stages": stages}
-        if "'ref':" in repr(stages):
+        node: Node = {"task": {**task}, "model": models[self.model], "stages": self.nodes()}
+        if "'ref':" in repr(node["stages"]):
             node |= {"model": self.model, "models": {**models}}
-        more = {"sweep": self.sweep, "each": [*self.each], "seed": self.seed}
-        more["draws"] = self.draws if self.draws > 1 else 0
-        return node | {name: value for name, value in more.items() if value}
+        node |= {"sweep": self.sweep, "each": [*self.each], "seed": self.seed}
+        node["draws"] = self.draws if self.draws > 1 else 0
+        return {name: value for name, value in node.items() if value or name == "stages"}
 
     def reading(self, text: str, file: Path, models: Mapping[str, Node]) -> Draft:
         """The draft with stages, model and draws of a study's text, which is kept in `file`. Raises
@@ -146,23 +143,30 @@ class Draft:
         write_file(file, text)
         faults = Faults()
         node = resolve(load(file), faults)
-        is_bare = all(isinstance(part, Mapping) and "use" in part for part in node.values())
-        stages = node if is_bare else node.get("stages")  # as the gallery writes them
-        if not stages or not isinstance(stages, Mapping):
-            faults.note("stages: there are none; write `stages: {mark: {use: ...}}`")
-        if faults or not isinstance(stages, Mapping):
+        if all(isinstance(part, Mapping) and "use" in part for part in node.values()):
+            node = {"stages": node}  # as the gallery writes them
+        stages = node.get("stages")
+        if faults:
             raise ConfigError(faults)
-        slots = tuple(Slot(str(name), part) for name, part in stages.items() if part is not None)
-        node = {} if is_bare else node
+        if not stages or not isinstance(stages, Mapping):
+            raise ConfigError(["stages: there are none; write `stages: {mark: {use: ...}}`"])
         asked = node.get("model", models[self.model])
         named = [name for name, model in models.items() if asked in (name, model)]
         if not named:
-            advice = "name others where it is started, such as `looktwice studio STUDY.yaml`"
-            raise ConfigError([f"model: the studio may ask {', '.join(models)}; {advice}"])
-        whole = {**vars(self), "stages": slots, "model": named[0]}
-        whole |= {"each": node.get("each") or (), "sweep": node.get("sweep") or {}}
-        whole |= {name: node[name] for name in ("draws", "seed") if name in node}
-        draft: Draft = read_as(Draft, json.dumps(Draft(**whole).to_dict()))
+            raise ConfigError(
+                [
+                    f"model: the studio may ask {', '.join(models)}; name others where it is"
+                    " started, such as `looktwice studio STUDY.yaml`"
+                ]
+            )
+        slots = [
+            {"slot": str(name), "node": part} for name, part in stages.items() if part is not None
+        ]
+        study = {"each": [], "sweep": {}, "stages": slots, "model": named[0]}
+        for name in ("each", "sweep", "draws", "seed"):
+            if node.get(name) is not None:
+                study[name] = node[name]
+        draft: Draft = read_as(Draft, json.dumps(self.to_dict() | study))
         return draft
 
 
@@ -178,11 +182,9 @@ def drawn(mark: Mark) -> Node:
 
 def masked(mark: Node, sizes: Sequence[tuple[int, int]]) -> Node:
     """A mark as samples.jsonl holds it: the inside of a lasso as the pixels of a mask."""
-    lasso = mark.get("lasso")
-    kept = {key: value for key, value in mark.items() if key not in ("lasso", "outline")}
-    if lasso is None:
-        return kept
+    if "lasso" not in mark:
+        return {key: value for key, value in mark.items() if key != "outline"}
     image = mark.get("image", 0)
     pixels = np.zeros(sizes[image][::-1], np.uint8)
-    cv2.fillPoly(pixels, [np.array(lasso, np.float64).round().astype(np.int32).reshape(-1, 2)], 1)
-    return Mask(str(mark.get("label", "")), pixels.astype(bool), image).to_dict()
+    cv2.fillPoly(pixels, [np.array(mark["lasso"]).round().astype(np.int32)], 1)
+    return Mask(mark.get("label", ""), pixels.astype(bool), image).to_dict()

@@ -1,12 +1,12 @@
 """What the classes of a configuration take, as forms of a page: each setting with its kind, range,
-choices, default and what the class's docstring says of it."""
+choices and default."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -21,7 +21,9 @@ from looktwice.specialists.networks.network import Network
 
 LONG = 48  # characters of a text that has an area of its own
 BOUND = 1000  # a limit from here on is none for a slider
+COLOR = re.compile("colou?r$|^fill$|^plate$")
 RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
+KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
 Form = dict[str, Any]
 
 
@@ -38,7 +40,7 @@ class Catalog:
         """As the page reads it: the forms, the stages by room, and the names of colours."""
         rooms = dict[str, list[str]]()
         for path, cls in self.classes.items():
-            takes = inspect.signature(cls.__call__).parameters if callable(cls) else {}
+            takes = inspect.signature(cls.__call__).parameters
             if "state" in takes and listed_kind(cls) in ("stages", "specialists"):
                 rooms.setdefault(path.rpartition(".")[0], []).append(path)
                 self._add(path, cls)
@@ -47,39 +49,35 @@ class Catalog:
     def _add(self, path: str, cls: type) -> None:
         if path in self.forms:
             return
-        words, hints = docstring(cls), type_hints(cls)
-        form = self.forms[path] = {"says": words, "settings": []}
+        form = self.forms[path] = {"says": docstring(cls), "settings": []}
         form["weights"] = issubclass(cls, Network)
-        limits = ranges_of(cls)
+        hints, limits = type_hints(cls), ranges_of(cls)
         for f in dataclasses.fields(cls):
             if f.init:
                 setting = self._setting(f, hints[f.name])
-                sentences = re.split(r"(?<=[.;])\s+", " ".join(words.split()))
-                setting["help"] = " ".join(s for s in sentences if f"`{f.name}`" in s)
                 form["settings"].append(setting | limits.get(f.name, {}))
-                if "needed" in setting and setting["kind"] == "part" and setting["of"] != "stages":
+                is_needed = "default" not in setting and setting["kind"] == "part"
+                if is_needed and setting["of"] != "stages":
                     form["weights"] |= all(self.forms[p]["weights"] for p in setting["of"])
 
     def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
         """A setting without its range: what is chosen or typed, and what it is without that."""
-        inner, default = [h for h in members(hint) if h is not type(None)], default_of(f)
-        is_null = type(None) in members(hint)
-        setting: Form = {"name": f.name, "words": type_words(hint), "null": is_null}
-        if default is dataclasses.MISSING:
-            setting["needed"] = True
-        else:
+        choices, default = [*members(hint)], default_of(f)
+        inner = [choice for choice in choices if choice is not type(None)]
+        setting: Form = {"name": f.name, "words": type_words(hint), "null": inner != choices}
+        if default is not dataclasses.MISSING:
             setting["default"] = plain(default, hint)
         first = inner[0]
-        if first is Model:
-            return setting | {"kind": "model"}
+        if first in KINDS:
+            return setting | {"kind": KINDS[first]}
         if first is Stage:
             return setting | {"kind": "part", "of": "stages"}
         if get_origin(first) is Literal and len(inner) == 1:
-            return setting | {"kind": "choice", "of": list(get_args(first))}
-        if first in (bool, int, float):
-            return setting | {"kind": {bool: "flag", int: "whole", float: "number"}[first]}
+            return setting | {"kind": "choice", "of": [*get_args(first)]}
         if first in (str, Path):
-            return setting | {"kind": kind_of_text(f.name, setting.get("default"))}
+            is_long = isinstance(default, str) and len(default) > LONG
+            kind = "color" if COLOR.search(f.name) else "words" if is_long else "text"
+            return setting | {"kind": kind}
         if paths := self._fitting(inner):
             made = {"is": public_path(type(default))} if dataclasses.is_dataclass(default) else {}
             return setting | {"kind": "part", "of": paths} | made
@@ -103,25 +101,12 @@ class Catalog:
         return [*fitting]
 
 
-def kind_of_text(name: str, default: Any) -> Literal["color", "words", "text"]:
-    """How a text is typed, by what it is without that: a colour, words in lines, or in one."""
-    if re.search("colou?r$|^fill$|^plate$", name):
-        return "color"
-    return "words" if isinstance(default, str) and len(default) > LONG else "text"
-
-
 def ranges_of(cls: type) -> dict[str, dict[str, float]]:
     """The numbers between which the settings of a class lie, by the rules that check them."""
     limits = dict[str, dict[str, float]]()
-    for name, end, bound in _limits(cls):
-        if abs(bound) < BOUND:
-            limits.setdefault(name, {})[end] = bound
-    return limits
-
-
-def _limits(cls: type) -> Iterator[tuple[str, str, float]]:
     for base in cls.__mro__:
-        for rule in vars(base).get("ranges", ()):
-            if matched := RULE.fullmatch(rule):
-                for name in matched["names"].split(", "):
-                    yield name, "min" if matched["sign"] == ">" else "max", float(matched["bound"])
+        for matched in filter(None, map(RULE.fullmatch, vars(base).get("ranges", ()))):
+            end, bound = "min" if matched["sign"] == ">" else "max", float(matched["bound"])
+            for name in matched["names"].split(", ") if abs(bound) < BOUND else ():
+                limits.setdefault(name, {})[end] = bound
+    return limits

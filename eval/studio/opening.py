@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from looktwice.eval.listing import plain
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.records.records import RunError, RunFolder
-from looktwice.eval.runs.dry_run import name_of
 from looktwice.eval.runs.show import ShownRun
 from looktwice.eval.studio.desk import Desk
-from looktwice.eval.studio.draft import MODELS, POCKET, Draft, Node, Slot
+from looktwice.eval.studio.draft import POCKET, Draft, Node, Slot
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import ConfigError, did_you_mean
@@ -21,14 +19,13 @@ from looktwice.pipelines.config.load import parse_override
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 
 FIRST = (
     Slot("mark", {"use": "prompting.markers.Circles"}),
     Slot("ask", {"use": "prompting.turns.Ask"}),
 )
-STUDIES = (".yaml", ".yml")
+STUDIES = (".yaml", ".yml", "")
 
 
 def open_draft(
@@ -36,22 +33,27 @@ def open_draft(
 ) -> Draft:
     """The draft to begin with, whose pictures the desk takes, with those whom it may ask. Raises
     ConfigError, RunError, TaskError, PictureError."""
-    desk.models = {**MODELS, **dict(map(_named, models))}
+    for text in models:
+        _, node = parse_override(f"model={text}")
+        if not isinstance(node, dict):
+            example = "'{use: pipelines.models.Pocket}'"
+            raise ConfigError([f"--model {text}: write a node, such as {example}"])
+        desk.admit(build(node, place="--model"))
     start = Draft(stages=FIRST)
     if not what:
         return start
     first, *more = what
     if more and not first.is_file():
-        return of_run(desk, first, str(more[0]), more[1:])
+        return of_run(desk, first, *map(str, more[:2]))
     if first.is_dir():
         ids = [row.id for row in RunFolder(first).samples.values()]
         raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
-    if not more and (first.suffix in STUDIES or not first.suffix):
+    if not more and first.suffix in STUDIES:
         return of_study(desk, first, allow)
     for picture in what:
         if not picture.is_file():
             raise RunError(f"{picture}: there is no such picture, run or study here")
-    images = tuple(desk.take(read_file(picture))["name"] for picture in what)
+    images = tuple(desk.take(read_file(picture)) for picture in what)
     return replace(start, images=images)
 
 
@@ -61,16 +63,12 @@ def of_study(desk: Desk, study: Path, allow: Sequence[str] = ()) -> Draft:
     plan = load_plan(study, (), desk.plugins, allow)
     if not plan.points:
         raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
-    arm = plan.points[0]
-    names = {id(model): f"model {n}" for n, model in enumerate(plan.models, 1)}
-    names |= {id(m): str(name_of(m)) for m in plan.models if name_of(m) not in desk.models}
-    desk.models = {**desk.models, **{names[id(model)]: plain(model) for model in plan.models}}
+    arm, names = plan.points[0], {id(model): desk.admit(model) for model in plan.models}
     item = next(checked_items(arm.task), None)
     if item is None:
         raise RunError(f"{study}: its task {arm.task_name!r} has no question")
-    asked = names[id(arm.model)] if arm.model is not None else POCKET
-    more = {"model": asked, "draws": arm.draws, "seed": arm.seed}
-    return Draft.of(item, arm.stages, take_pictures(desk, item), **more)
+    model = names.get(id(arm.model), POCKET)
+    return Draft.of(item, arm.stages, desk.keep, model=model, draws=arm.draws, seed=arm.seed)
 
 
 def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
@@ -79,55 +77,23 @@ def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
     row = page.rows[int(asked["n"])]
     number, name = [*page.contestants][int(asked["who"])]
     run = page.runs[number]
-    return of_run(desk, run.folder.path, row.id, (name.removesuffix(f" ({run.name})"),), row.task)
+    return of_run(desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task)
 
 
-def of_run(
-    desk: Desk, run: Path, sample: str, contestants: Sequence[object] = (), task: str = ""
-) -> Draft:
+def of_run(desk: Desk, run: Path, sample: str, contestant: str = "", task: str = "") -> Draft:
     """A sample of a run, with the stages of a contestant, the first one without a name. `task` is
     the id of its task where several have a sample of this name. Raises RunError, ConfigError,
     PictureError."""
     shown = ShownRun(run, desk.plugins)
-    tasks = shown.folder.samples_of
-    rows = [rows[sample] for name, rows in tasks.items() if sample in rows and task in (name, "")]
-    if not rows:
-        ids = [row.id for row in shown.folder.samples.values()]
-        raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {ids[0]}")
-    points = shown.points(rows[0])
-    name = str(contestants[0]) if contestants else next(iter(points))
+    row, *_ = shown.rows(sample, task)
+    points = shown.points(row)
+    name = contestant or next(iter(points))
     if name not in points:
         near = did_you_mean(name, points)
         raise RunError(f"{run} has no contestant {name!r}{near}; there are {', '.join(points)}")
     point = points[name]
-    item = Item(shown.sample(point, rows[0]), rows[0].answer)
+    item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
-        label = str(node.get("model") or node["use"].rpartition(".")[2])
-        desk.models = {**desk.models, label: plain(build(node, Scope.of_records(run), "model"))}
-        asked["model"] = label
-    return Draft.of(item, shown.stages(point), take_pictures(desk, item), **asked)
-
-
-def take_pictures(desk: Desk, item: Item) -> list[str]:
-    """The names under which the desk keeps the pictures of a question, and of its choices."""
-    pictures = [*item.sample.images, *(c for c in item.sample.choices if isinstance(c, Picture))]
-    return [desk.take(bytes_of(picture))["name"] for picture in pictures]
-
-
-def bytes_of(picture: Picture) -> bytes:
-    """A picture's own bytes; of one that was made, those that are sent."""
-    try:
-        return picture.source
-    except PictureError:
-        return picture.payload.data
-
-
-def _named(text: str) -> tuple[str, Node]:
-    """A model of the command line, by its name. Raises ConfigError."""
-    node = parse_override(f"model={text}")[1]
-    model = build(node, place="--model") if isinstance(node, dict) else None
-    if model is None:
-        example = "'{use: pipelines.models.Pocket}'"
-        raise ConfigError([f"--model {text}: write a node, such as {example}"])
-    return name_of(model), plain(model)
+        asked["model"] = desk.admit(build(node, Scope.of_records(run), "model"))
+    return Draft.of(item, shown.stages(point), desk.keep, **asked)

@@ -1,24 +1,32 @@
-"""Serves the studio's page on loopback: pictures come in as bytes, all else as JSON, and are worked
-on beside the loop."""
+"""Carries what the studio's page asks for: as a server on loopback, where pictures come in as
+bytes, all else as JSON, and are worked on beside the loop; or as a widget of anywidget in a
+notebook, the same page, which talks through the kernel and no server."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
 from looktwice.eval.display.printable import template
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.render import page_file, page_policy
-from looktwice.eval.page.serving import MOST_BYTES, Guest, Handler, LocalPage, in_thread
+from looktwice.eval.page.serving import MOST_BYTES, Guest, LocalPage, in_thread
 from looktwice.eval.studio.desk import FAULTS, Desk
-from looktwice.eval.studio.draft import Draft
-from looktwice.eval.studio.opening import of_page
+from looktwice.eval.studio.draft import MODELS, Draft, Node
+from looktwice.eval.studio.opening import FIRST, of_page
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import Stage
+
+__all__ = ["studio_widget"]
 
 SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
 HEADER = "X-Looktwice"
@@ -37,9 +45,8 @@ class StudioServer(LocalPage):
         """The page, whose policy names its scripts by sha256 and allows no connection but to this
         server."""
         scripts = [page_file(name) for name in (*SCRIPTS, "studio_page.js")]
-        policy = page_policy(scripts, served=True)
-        html = template("studio.html.j2")
-        text = html.render(scripts=scripts, policy=policy, style=page_file("studio.css"))
+        policy, style = page_policy(scripts, served=True), page_file("studio.css")
+        text = template("studio.html.j2").render(scripts=scripts, policy=policy, style=style)
         return web.Response(text=text, content_type="text/html")
 
     def show_start(self, request: web.Request) -> web.Response:
@@ -51,13 +58,17 @@ class StudioServer(LocalPage):
 
     def show_picture(self, request: web.Request) -> web.Response:
         """A picture that the page was told of, as it is sent."""
-        payload = self.desk.shown.get(request.match_info["sha"])
-        if payload is None:
+        shown = self.desk.shown.kept.get(request.match_info["sha"])
+        if shown is None:
             raise web.HTTPNotFound(text="this picture is no longer here; render it again")
+        payload, *_ = shown
         return web.Response(body=payload.data, content_type=payload.media_type)
 
     async def work(self, request: web.Request) -> web.Response:
-        """What a page asks for, as JSON or as it is; what is wrong is told with status 422."""
+        """What a page asks for, as JSON or as it is; what is wrong is told with status 422. It must
+        be our page that asks."""
+        if request.headers.get(HEADER) != "studio":
+            raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
         data = await request.read()
         try:
             made = await asyncio.to_thread(self.desk.answer, request.match_info["what"], data)
@@ -74,15 +85,6 @@ class StudioServer(LocalPage):
         for path, show in pages.items():
             app.router.add_get(f"/{{token}}/{below}{path}", in_thread(show))
         app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
-        app.middlewares.append(require_own_header)
-
-
-@web.middleware
-async def require_own_header(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What changes anything must come from our page."""
-    if request.method == "POST" and request.headers.get(HEADER) != "studio":
-        raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
-    return await handler(request)
 
 
 def make_app(server: StudioServer) -> web.Application:
@@ -96,9 +98,71 @@ def studio_of_page(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> 
     """A studio that works in `folder` and begins with a sample of the page beside which it is
     served."""
     desk = Desk(folder, plugins=plugins)
+    begin = partial(of_page, desk, page)
+    return lambda app, token: StudioServer(token, desk, begin).add_routes(app, "studio/")
 
-    def join(app: web.Application, token: str) -> None:
-        begin = partial(of_page, desk, page)
-        StudioServer(token, desk, begin).add_routes(app, "studio/")
 
-    return join
+def studio_widget(
+    sample: Sample | Picture | str | Path,
+    stages: Mapping[str, Stage] | None = None,
+    models: Mapping[str, Node] = MODELS,
+) -> Any:
+    """The studio of a sample, or of a picture or its file, as a widget of a notebook.
+
+    `stages` are those that it begins with, by their slots; `models` are nodes of those that may be
+    asked, by name. What stands on the page is in its `marks`, `stages` and `yaml`; marks and stages
+    that are set there show on the page. It needs `pip install 'looktwice[notebook]'`. Raises
+    ModuleNotFoundError, PictureError.
+    """
+    try:
+        import anywidget
+        import traitlets
+    except ModuleNotFoundError as exc:
+        raise ModuleNotFoundError(
+            f"{exc.name} is not installed; type: pip install 'looktwice[notebook]'", name=exc.name
+        ) from exc
+    if not isinstance(sample, Sample):
+        image = sample if isinstance(sample, Picture) else Picture.open(sample)
+        sample = Sample("studio", Draft().question, (image,))
+    folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
+    desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
+    draft = Draft.of(item, stages or {}, desk.keep, model=next(iter(models)))
+    start = desk.start(draft if stages else replace(draft, stages=FIRST))
+    traits = {"_esm": widget_script(), "_css": page_file("studio.css"), "folder": folder}
+    traits["yaml"] = traitlets.Unicode().tag(sync=True)
+    for name in ("marks", "stages"):
+        traits[name] = traitlets.List(start["draft"][name]).tag(sync=True)
+    widget = type("Studio", (anywidget.AnyWidget,), traits)()
+    widget.on_msg(Talk(desk, start))
+    return widget
+
+
+def widget_script() -> str:
+    """The page as a module of JavaScript whose default has `render`, as anywidget takes it."""
+    scripts = map(page_file, (*SCRIPTS, "studio_widget.js"))
+    return "\n".join([f"const BODY = {json.dumps(page_file('studio_body.html'))};", *scripts])
+
+
+@dataclass(eq=False)
+class Talk:
+    """Answers what the page of a widget asks for, with the pictures that it has not been sent."""
+
+    desk: Desk
+    begun: Mapping[str, Any]
+    sent: set[str] = field(default_factory=set)
+
+    def __call__(self, widget: Any, asked: Mapping[str, Any], buffers: Sequence[Any]) -> None:
+        """Send the answer under the number that was asked, or why there is none."""
+        what, reply, file = asked["what"], {"number": asked["number"]}, b""
+        data = bytes(buffers[0]) if buffers else json.dumps(asked.get("body")).encode()
+        try:
+            made = self.begun if what == "start" else self.desk.answer(what, data)
+            reply["answer"], file = (None, made) if isinstance(made, bytes) else (made, b"")
+        except Exception as exc:  # of any kind, else the page waits for ever
+            is_told = isinstance(exc, FAULTS)
+            reply["faults"] = self.desk.say_faults(exc) if is_told else [f"it failed: {exc!r}"]
+        kept = self.desk.shown.kept
+        new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
+        self.sent |= {shown.sha for shown in new}
+        reply["pictures"] = [[shown.sha, shown.media_type] for shown in new]
+        widget.send(reply, [*(shown.data for shown in new), file])

@@ -178,7 +178,7 @@ class Studio {
       faults = error.faults || [String(error)];
     }
     for (const place of this.root.querySelectorAll("[data-fault]")) {
-      const own = faults.filter((fault) => `${fault.split(":")[0]}.`.startsWith(`${place.dataset.fault}.`));
+      const own = faults.filter((fault) => `${/^(?:`|the )?(question|choices|answer|draws)\b/.exec(fault)?.[1] ?? fault.split(":")[0]}.`.startsWith(`${place.dataset.fault}.`));
       place.textContent = own.join("\n");
       faults = faults.filter((fault) => !own.includes(fault));
     }
@@ -197,8 +197,10 @@ class Studio {
     });
     await Promise.all(figures.map((figure) => figure.firstChild.decode().catch(() => null)));
     this.$("views").replaceChildren(...figures);
-    this.$("sent-title").textContent = shown.sent ? "What is sent" : "What there is to be sent";
-    this.$("words").replaceChildren(...shown.words.map(({ role, parts }) => el("div", { class: "turn", tabindex: "0" }, `[${role}]\n${parts.map((p) => (typeof p === "number" ? `[view ${p + 1}]` : p)).join("\n")}`)));
+    this.$("sent-title").textContent = this.after === null && shown.words[0].role !== "prompt" ? "What is sent" : "What there is to be sent";
+    let views = 0;
+    const turns = shown.words.filter(({ role }) => role !== "assistant").map(({ role, parts }) => [`[${role}]`, ...parts.map((text) => text ?? `[view ${++views}]`)].join("\n"));
+    this.$("words").replaceChildren(...turns.map((text) => el("div", { class: "turn", tabindex: "0" }, text)));
     this.$("notes").replaceChildren(...shown.notes.map((note) => el("li", {}, note)));
     this.$("amount").textContent = shown.amount + (shown.answer ? `; the stages answer ${shown.answer}` : "");
     if (this.root.ownerDocument.activeElement !== this.$("yaml")) this.$("yaml").value = shown.yaml;
@@ -207,7 +209,7 @@ class Studio {
     this.$("marks").replaceChildren(...markList(this));
     this.$("plain").hidden = !(this.draft.each.length || Object.keys(this.draft.sweep).length);
     const seen = performance.now() - since;
-    this.$("time").textContent = `${shown.ms.toFixed(0)} ms of stages, ${seen.toFixed(0)} ms to see it`;
+    this.$("time").textContent = `${seen.toFixed(0)} ms from move to picture`;
     this.root.dataset.seen = seen;
     this.root.dispatchEvent(new Event("shown"));
   }

@@ -23,7 +23,8 @@ function select(options, value, put, attributes = {}) {
 
 /** The settings of a class, a row each, which write into `node`; what is as the class has it is left out there. `then` follows a change. */
 function settingRows(path, node, place, studio, defaults = {}, then = () => {}) {
-  return studio.forms[path].settings.map((given) => {
+  const { settings, says } = studio.forms[path], sentences = says.split(/(?<=[.;])\s+/);
+  return settings.map((given) => {
     const setting = given.name in defaults ? { ...given, default: defaults[given.name] } : given;
     const here = `${place}.${setting.name}`, set = node[setting.name];
     const put = (value) => {
@@ -36,7 +37,8 @@ function settingRows(path, node, place, studio, defaults = {}, then = () => {}) 
     };
     const reset = () => { put(undefined); studio.redraw(); };
     const words = setting.name.split("_").flatMap((word, n) => (n ? [el("wbr"), `_${word}`] : [word])); // a long name breaks between words
-    const name = el("label", { for: here, title: setting.help || setting.words, dblclick: reset }, ...words);
+    const help = sentences.filter((sentence) => sentence.includes(`\`${setting.name}\``)).join(" ");
+    const name = el("label", { for: here, title: help || setting.words, dblclick: reset }, ...words);
     const row = el("div", { class: set === undefined ? "setting" : "setting changed", "data-place": here }, name);
     row.append(...CONTROLS[setting.kind](setting, set === undefined ? setting.default : set, put, here, studio));
     return row;

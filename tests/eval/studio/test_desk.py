@@ -42,9 +42,13 @@ def desk(tmp_path: Path) -> Desk:
 
 def draft_of(desk: Desk, **more: Any) -> Draft:
     pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
-    name = desk.take(Picture(pixels).payload.data)["name"]
+    name = desk.take(Picture(pixels).payload.data)
     marks = ({"label": "A", "x": 30, "y": 20},)
     return Draft(**{"images": (name,), "marks": marks, "stages": FIRST, **more})
+
+
+def read(desk: Desk, text: str) -> Draft:
+    return draft_of(desk).reading(text, desk.folder / "pasted.yaml", desk.models)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,7 @@ def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatSe
     assert [row["draw"] for row in rows] == [0, 1] and rows[0]["reply"].startswith("(")
     asked = server.stats["replies"]
     assert desk.ask(draft) == rows and server.stats["replies"] == asked == 2
-    assert all(sha in desk.shown for row in rows for sha in row["shas"])
+    assert all(sha in desk.shown.kept for row in rows for sha in row["shas"])
     elsewhere = {**chat, "url": "http://127.0.0.1:9/v1"}
     caption = {"use": "prompting.turns.CaptionThenAnswer", "captioner": elsewhere}
     with pytest.raises(ConfigError, match=r"stages.look: the studio may ask \{ref: Pocket\}"):
@@ -111,7 +115,7 @@ def test_a_study_that_is_pasted_asks_no_server_of_its_own(desk: Desk, server: Ch
     text = json.dumps({"stages": {"ask": FIRST[1].node}, "each": [{"model": model}]})
     asked = server.stats["replies"]
     with pytest.raises(ConfigError, match=STRANGER):
-        desk.ask(desk.read(draft_of(desk), text))
+        desk.ask(read(desk, text))
     assert server.stats["replies"] == asked
 
 
@@ -189,19 +193,19 @@ def test_a_lasso_becomes_the_pixels_inside(desk: Desk, tmp_path: Path) -> None:
     (item,) = Folder(tmp_path / "packed" / "studio")
     (mark,) = item.sample.marks
     assert isinstance(mark, Mask) and mark.pixels.sum() == 20 * 10 and mark.pixels[10, 10]
-    again = Draft.of(item, {}, draft_of(desk).images)
+    again = Draft.of(item, {}, desk.keep)
     assert len(again.marks[0]["outline"]) == 4
-    assert again.row({again.images[0]: (80, 60)})["marks"] == [mark.to_dict()]
+    assert again.row([(80, 60)])["marks"] == [mark.to_dict()]
 
 
 def test_what_stages_gave_is_kept_and_another_setting_is_not_it(desk: Desk) -> None:
     draft = draft_of(desk)
     first = desk.render(draft)["views"]
-    assert len(desk.states) == 1 and desk.render(draft)["views"] == first
+    assert len(desk.states.kept) == 1 and desk.render(draft)["views"] == first
     larger = Slot("mark", {**FIRST[0].node, "radius": 20})
     assert desk.render(replace(draft, stages=(larger, FIRST[1])))["views"] != first
     assert desk.render(replace(draft, marks=({"label": "B", "x": 9, "y": 9},)))["views"] != first
-    assert len(desk.states) == 3
+    assert len(desk.states.kept) == 3
 
 
 def test_whoever_asks_meanwhile_waits(desk: Desk) -> None:
@@ -214,7 +218,7 @@ def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
     with pytest.raises(TaskError) as fault:
         desk.render(draft_of(desk, choices=("cat", "dog"), answer="Q"))
     (sentence,) = desk.say_faults(fault.value)
-    assert sentence.startswith("answer: the answer 'Q' is none of the letters A, B")
+    assert sentence.startswith("the answer 'Q' is none of the letters A, B")
 
 
 def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
@@ -227,7 +231,7 @@ def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
 @pytest.mark.parametrize("text", ["", "stages:", "stages: {}", "stages: 3"])
 def test_a_text_without_stages_takes_none_away(desk: Desk, text: str) -> None:
     with pytest.raises(ConfigError, match="stages: there are none"):
-        desk.read(draft_of(desk), text)
+        read(desk, text)
 
 
 def test_no_more_than_its_share_comes_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

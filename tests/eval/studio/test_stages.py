@@ -13,7 +13,6 @@ import pytest
 from looktwice.eval.studio.desk import Desk
 from looktwice.eval.studio.draft import Draft, Slot
 from looktwice.eval.studio.forms import Catalog
-from looktwice.eval.studio.opening import take_pictures
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines.config.classes import ConfigError, load_plugin
 from looktwice.pipelines.sample import Item
@@ -37,7 +36,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 def render(desk: Desk, sample: Any, slots: tuple[Slot, ...], **more: Any) -> dict[str, Any]:
     item = Item(sample, None)
-    draft = Draft.of(item, {}, take_pictures(desk, item), **more)
+    draft = Draft.of(item, {}, desk.keep, **more)
     return desk.render(Draft(**{**vars(draft), "stages": slots}))
 
 

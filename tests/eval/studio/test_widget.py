@@ -14,7 +14,7 @@ from aiohttp import web
 from looktwice.eval.studio.desk import Desk
 from looktwice.eval.studio.draft import Draft
 from looktwice.eval.studio.opening import FIRST
-from looktwice.eval.studio.widget import Talk, widget_script
+from looktwice.eval.studio.server import Talk, widget_script
 from looktwice.eval.tasks import MarkedScenes
 from tests.browser import CHROMIUM, open_browser
 from tests.eval.studio.opened import IDLE, SHAS
@@ -56,13 +56,13 @@ class Kernel:
     """Keeps what a widget sends."""
 
     def send(self, reply: dict[str, Any], buffers: list[bytes]) -> None:
-        self.sent = [reply, [b64encode(data).decode() for data in buffers]]
+        self.reply, self.files = reply, [b64encode(data).decode() for data in buffers]
 
 
 def make_desk(folder: Path) -> tuple[Desk, Draft]:
     desk = Desk(folder)
     picture = next(iter(MarkedScenes(kind="shape"))).sample.images[0]
-    return desk, Draft(images=(desk.take(picture.payload.data)["name"],), stages=FIRST)
+    return desk, Draft(images=(desk.take(picture.payload.data),), stages=FIRST)
 
 
 def test_the_page_is_answered_whatever_happens(
@@ -72,11 +72,10 @@ def test_the_page_is_answered_whatever_happens(
     talk, kernel = Talk(desk, desk.start(draft)), Kernel()
     torn = {"label": "A", "lasso": 5}
     talk(kernel, {"number": 1, "what": "render", "body": {"draft": {"marks": [torn]}}}, [])
-    assert kernel.sent[0]["faults"] == ["marks[0].lasso is 5, not a list"]
+    assert kernel.reply["faults"] == ["marks[0].lasso is 5, not a list"]
     monkeypatch.setattr(desk, "ask", lambda draft: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        talk(kernel, {"number": 2, "what": "ask", "body": {"draft": draft.to_dict()}}, [])
-    assert kernel.sent[0]["number"] == 2 and "ZeroDivisionError" in kernel.sent[0]["faults"][0]
+    talk(kernel, {"number": 2, "what": "ask", "body": {"draft": draft.to_dict()}}, [])
+    assert kernel.reply["number"] == 2 and "ZeroDivisionError" in kernel.reply["faults"][0]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
@@ -88,7 +87,7 @@ def test_the_module_shows_what_the_kernel_sends(tmp_path: Path) -> None:
     async def hear(request: web.Request) -> web.Response:
         content, buffers = await request.json()
         talk(kernel, content, [b64decode(text) for text in buffers])
-        return web.json_response(kernel.sent)
+        return web.json_response([kernel.reply, kernel.files])
 
     async def page(request: web.Request) -> web.Response:
         text = PAGE if request.path.endswith("/") else widget_script()
