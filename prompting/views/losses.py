@@ -114,8 +114,8 @@ class Drawing:
     @cached_property
     def cover(self) -> NDArray[np.bool_]:
         """The pixels HxW that differ."""
-        off = np.subtract(self.drawn.pixels, self.before.pixels, dtype=np.int16)
-        covered: NDArray[np.bool_] = np.abs(off).max(axis=2) >= DRAWN
+        red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
+        covered: NDArray[np.bool_] = cv2.max(cv2.max(red, green), blue) >= DRAWN
         return covered
 
     @property
