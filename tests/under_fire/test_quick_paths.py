@@ -175,7 +175,7 @@ from looktwice.eval.display.table import score_table
 score_table(run)
 show("score")
 from looktwice.eval.listing import list_kinds
-list(list_kinds())
+list(list_kinds(()))
 show("list")
 """
 SLOW = {"aiohttp", "pandas", "statsmodels", "torch", "transformers", "kornia", "skimage"}

@@ -21,7 +21,6 @@ from typing import cast
 import pytest
 
 from looktwice.eval.records import RunFolder
-from looktwice.eval.records.writer import RunWriter
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -157,8 +156,8 @@ class Full(Store):
             return super().put(key, model, reply)
 
 
-def fill_run_folder(writer: RunWriter, batch: Sequence[tuple[str, bytes]]) -> None:
-    if any(name == "records.jsonl" for name, _ in batch):
+def fill_run_folder(path: Path, lines: bytes) -> None:
+    if path.name == "records.jsonl":
         raise OSError(errno.ENOSPC, "No space left on device", "records.jsonl")
 
 
@@ -167,7 +166,7 @@ def fill_run_folder(writer: RunWriter, batch: Sequence[tuple[str, bytes]]) -> No
     [
         (("looktwice.eval.runs.made_with.Store", Full), Full.room + 4, "free its disk", Full.room),
         # the first answers, and what had left until they were written
-        ((f"{RunWriter.__module__}.RunWriter._write", fill_run_folder), 8, "No space left", 0),
+        (("looktwice.eval.records.writer.append_file", fill_run_folder), 8, "No space left", 0),
     ],
 )
 def test_a_full_disk_ends_the_payments(

@@ -91,6 +91,7 @@ REASONS = {
     "needs a network with weights": {
         "prompting.telling.SimilarityWords",
         "prompting.turns.ContrastAnswer",
+        "prompting.views.Dimmed",
         "specialists.answers.Count",
         "specialists.answers.CountIdentities",
         "specialists.answers.DarkerPoint",

@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Usage
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.wire import wire_messages
+from looktwice.pipelines.models.wire import request_bytes, wire_messages
 from looktwice.pipelines.models.wrappers import wrap
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel
@@ -174,7 +174,10 @@ def test_a_real_server_receives_the_same(server: ChatServer, name: str) -> None:
     door = RecordingModel(ChatAPI("any", server.url), "s1")
     after = GOLDEN[name][1](state, door)
     bodies = server.bodies[before:]
-    wired = [wire_messages(call.messages) for call in door.calls]
+    wired = [
+        json.loads(request_bytes({"messages": wire_messages(call.messages)}))["messages"]
+        for call in door.calls
+    ]
     assert [body["messages"] for body in bodies] == wired
     for body, call in zip(bodies, door.calls, strict=True):
         listed = [m["content"] for m in body["messages"] if isinstance(m["content"], list)]
