@@ -17,6 +17,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
+    Decision,
     best_choice,
     choice_texts,
     marks_by_letter,
@@ -51,7 +52,7 @@ class FittingBox(AnswerRule):
     words: str | None = None
     only_surest: bool = False
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         boxes = marks_by_letter(sample, Box)
         words = parse_enclosed(sample) if self.words is None else self.words
         detected = look_for(self.detector, sample.images[0].pixels, words)
@@ -80,7 +81,7 @@ class ReadText(AnswerRule):
     reader: Detector
     join: str = " "
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The text or the letter of a choice, and the confidence. Raises NoEvidence."""
         texts = [look_once(self.reader, image.pixels) for image in sample.images]
         lines = [str(text) for boxes in texts for text in boxes.labels]
@@ -130,7 +131,7 @@ class Count(AnswerRule):
     nearest: bool = True
     nothing: Literal["abstain", "zero"] = "abstain"
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image to count in")
@@ -191,7 +192,7 @@ class SpatialRelation(AnswerRule):
     detector: Detector
     depth: DepthEstimator | None = None
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         subject, kind, object_ = parse_relation(sample)
         if not sample.images:
             raise NoEvidence("there is no image")

@@ -23,14 +23,16 @@ TRUE, FALSE = ("yes", "true", "t"), ("no", "false", "f")
 LETTERED = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 
 Marked = TypeVar("Marked", Point, Box)
+Decision = tuple[str, float]
+"""An answer, a letter where there are choices, and the confidence in it."""
 
 
 class AnswerRule(WithoutModel, Checked, ABC):
     """A stage that answers as `decide` says, and abstains where that raises NoEvidence."""
 
     @abstractmethod
-    def decide(self, sample: Sample) -> tuple[str, float]:
-        """The answer, a letter where there are choices, and the confidence. Raises NoEvidence."""
+    def decide(self, sample: Sample) -> Decision:
+        """The answer. Raises NoEvidence."""
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
@@ -122,7 +124,7 @@ def true_or_false(sample: Sample, holds: bool) -> str:
     )
 
 
-def best_choice(scores: dict[str, float], what: str) -> tuple[str, float]:
+def best_choice(scores: dict[str, float], what: str) -> Decision:
     """The letter of the highest score and its lead over the next. Raises NoEvidence where two share
     it."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
@@ -131,9 +133,7 @@ def best_choice(scores: dict[str, float], what: str) -> tuple[str, float]:
     return first, scores[first] - scores[second]
 
 
-def nearest_choice(
-    distances: dict[str, float], what: str, rounding: float = 0
-) -> tuple[str, float]:
+def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
     """The letter of the smallest distance, and the confidence: how much nearer it is than the
     next, 0..1. Raises NoEvidence where two differ by `rounding` at most."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]

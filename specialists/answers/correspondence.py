@@ -16,6 +16,7 @@ from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
+    Decision,
     best_choice,
     find_choice,
     images_by_letter,
@@ -68,7 +69,7 @@ class MatchedPoint(AnswerRule):
         if self.transfer == "affine":
             check_ranges(self, "neighbors >= min_matches")
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         reference, candidates = find_reference_and_candidates(sample, self.reference)
         x, y = self.transfer_point(reference, match_images(self.matcher, sample))
         distances = {
@@ -151,7 +152,7 @@ class NearestFeature(AnswerRule):
     prompt: str = ""
     reference: str = "REF"
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         reference, candidates = find_reference_and_candidates(sample, self.reference)
         grids = []
         for number, image in enumerate(sample.images[:2]):
@@ -198,7 +199,7 @@ class CameraMotion(AnswerRule):
         least = 8 if self.flow == "inliers" else 1
         check_ranges(self, f"min_matches >= {least}", "tolerance > 0")
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         left, right = find_choice(sample, r"\bleft\b"), find_choice(sample, r"\bright\b")
         if left is None or right is None or left == right:
             raise NoEvidence("the choices are not one for left and one for right")
@@ -238,7 +239,7 @@ class MostReal(AnswerRule):
 
     detector: GeneratedImageDetector
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         images = images_by_letter(sample).items()
         real = {letter: -look_once(self.detector, image.pixels) for letter, image in images}
         return best_choice(real, "the scores of")
@@ -257,7 +258,7 @@ class MostSimilar(AnswerRule):
 
     similarity: ImageSimilarity
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         candidates = images_by_letter(sample)
         if not sample.images:
             raise NoEvidence("there is no image that the choices could be compared with")

@@ -17,6 +17,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.boxes import choose_number, look_for
 from looktwice.specialists.answers.choices import (
     AnswerRule,
+    Decision,
     best_choice,
     parse_count,
     parse_sameness,
@@ -126,7 +127,7 @@ class SameIdentity(IdentityRule):
     Abstains with the reason of `identity`, and where the question claims nothing of the kind.
     """
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The answer and the confidence. Raises NoEvidence."""
         claimed, words = parse_sameness(sample)
         vectors = self.embed_each(sample, words)
@@ -151,7 +152,7 @@ class CountIdentities(IdentityRule):
     linkage: Literal["single", "average", "complete"] = "average"
     words: str | None = None
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The letter or number, and the confidence. Raises NoEvidence."""
         from scipy.cluster.hierarchy import linkage
 
@@ -182,7 +183,7 @@ class GroupIdentities(IdentityRule):
 
     words: str | None = None
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         groups = {}
         for letter, choice in zip(sample.letters, sample.choices, strict=True):
             numbers = {int(number) - 1 for number in re.findall(r"\d+", str(choice))}

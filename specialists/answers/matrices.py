@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.boxes import choose_number
-from looktwice.specialists.answers.choices import AnswerRule
+from looktwice.specialists.answers.choices import AnswerRule, Decision
 from looktwice.specialists.protocols import NoEvidence
 
 SPOKES = 8
@@ -125,7 +125,7 @@ class MatrixSolver(AnswerRule):
     and where no option, or more than one, follows from a rule that holds in the first two rows.
     """
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The letter, and 1. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
@@ -172,7 +172,7 @@ class FigureAnalogy(AnswerRule):
     folding, no cubes and no numbers.
     """
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The letter, and its likeness. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")

@@ -18,6 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
+    Decision,
     choice_texts,
     find_choice,
     marks_by_letter,
@@ -42,7 +43,7 @@ class ColorAtMark(AnswerRule):
 
     ranges = ("window >= 1", "window is odd")
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         from skimage.color import deltaE_ciede2000, rgb2lab
 
         marks = sample.on(0)
@@ -122,7 +123,7 @@ class DarkerPoint(AnswerRule):
 
     ranges = ("tolerance >= 0", "window >= 1", "window is odd")
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
         size."""
         points, same = marks_by_letter(sample, Point), find_choice(sample, SAME)
@@ -179,7 +180,7 @@ class NearerPoint(AnswerRule):
     version: ClassVar[int] = 3
     ranges = ("window >= 1", "window is odd")
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
         size."""
         points = marks_by_letter(sample, Point)
@@ -227,7 +228,7 @@ class SeamMatcher(AnswerRule):
         if self.color + self.gradient == 0:
             raise ValueError("the weights color and gradient are both 0")
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         costs = dict(zip(sample.letters, self.costs(sample), strict=True))
         return nearest_choice(costs, "the costs of")
 

@@ -13,9 +13,9 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
-from looktwice.specialists.networks.checkpoints import count
+from looktwice.specialists.networks.checkpoints import Tensors, count
 from looktwice.specialists.networks.image_size import normalize, to_batch
-from looktwice.specialists.networks.network import TensorNetwork, Tensors, batch_norm
+from looktwice.specialists.networks.network import TensorNetwork, batch_norm
 
 DEPTHS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
 """Blocks in the four layers of ResNet-50, 101 and 152."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import threading
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
@@ -26,6 +26,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.detection.boxes import Item, WordDetector, surest_boxes
 from looktwice.specialists.networks.checkpoints import (
+    Tensors,
     count,
     load_weights,
     open_converted,
@@ -188,7 +189,7 @@ def open_words(tokenizer: str) -> Any:
     return import_transformers().BertTokenizer(vocab={word: n for n, word in enumerate(words)})
 
 
-def _config(transformers: Any, tensors: Mapping[str, Any]) -> Any:
+def _config(transformers: Any, tensors: Tensors) -> Any:
     """The configuration that these shapes belong to."""
 
     def rows(name: str) -> int:

@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.specialists.answers.choices import AnswerRule
+from looktwice.specialists.answers.choices import AnswerRule, Decision
 from looktwice.specialists.protocols import NoEvidence
 
 Floats = NDArray[np.float64]
@@ -142,7 +142,7 @@ class OutlineCounter(AnswerRule):
     them belong together, so it abstains.
     """
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
         asked = parse_shape(sample.question)
         return _count(_outlines(sample), asked)
@@ -156,7 +156,7 @@ class ColoredShapeCounter(AnswerRule):
     A shape's colour is that of `COLORS` nearest to its inner half. Shapes must not touch.
     """
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
@@ -222,7 +222,7 @@ def _picture(sample: Sample) -> Pixels:
     return sample.images[0].pixels
 
 
-def _count(shapes: list[DrawnShape], asked: str) -> tuple[str, float]:
+def _count(shapes: list[DrawnShape], asked: str) -> Decision:
     """How many shapes are the one asked for, and the share of them that are known."""
     kinds = [classify_shape(shape.contour) for shape in shapes]
     named = len(kinds) - kinds.count(None)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, nearest_choice
+from looktwice.specialists.answers.choices import AnswerRule, Decision, nearest_choice
 from looktwice.specialists.drawings.shapes import Floats, background_color, color_distance
 from looktwice.specialists.protocols import NoEvidence
 
@@ -51,7 +51,7 @@ class ShapeGridReader(AnswerRule):
     another, or the cell is not as it says.
     """
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The number and the confidence, 1: it reads every cell or abstains. Raises NoEvidence."""
         asked = ASKED.search(sample.question)
         if asked is None or len(sample.images) != 1:
@@ -159,7 +159,7 @@ class PatternMatcher(AnswerRule):
 
     kind: Literal["closure", "figure_ground", "form_constancy"]
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The number of the option, and the confidence. Raises NoEvidence."""
         if len(sample.images) != 1:
             raise NoEvidence(f"target and options are on one image, found {len(sample.images)}")
@@ -281,7 +281,7 @@ class DotLetterReader(AnswerRule):
     out from the ground by two grey levels, and where a letter's dots lie in more than five columns.
     """
 
-    def decide(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> Decision:
         """The letters and the confidence. Raises NoEvidence."""
         if len(sample.images) != 1:
             raise NoEvidence(f"letters are read in one image, found {len(sample.images)}")

@@ -4,7 +4,7 @@ vector per image."""
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
 from looktwice.specialists.networks.checkpoints import (
+    Tensors,
     count,
     open_converted,
     open_tensors,
@@ -27,13 +28,7 @@ from looktwice.specialists.networks.image_size import (
     to_batch,
     to_numbers,
 )
-from looktwice.specialists.networks.network import (
-    HubModel,
-    HubNetwork,
-    TensorNetwork,
-    Tensors,
-    batch_norm,
-)
+from looktwice.specialists.networks.network import HubModel, HubNetwork, TensorNetwork, batch_norm
 from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import FeatureGrid
 
@@ -174,12 +169,12 @@ def open_dinov2(path: str) -> HubModel:
     return HubModel(network, transformers.BitImageProcessorPil(image_mean=MEAN, image_std=STD))
 
 
-def dinov2_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def dinov2_names(tensors: Tensors) -> Tensors:
     """Original tensors under the names of transformers."""
     return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
 
 
-def dinov2_settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def dinov2_settings(tensors: Tensors) -> dict[str, Any]:
     """The configuration that these shapes belong to."""
     hidden, _, _, patch = tensors["patch_embed.proj.weight"].shape
     gated = "blocks.0.mlp.w12.weight" in tensors

@@ -26,6 +26,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.features.backbones import dinov2_names, dinov2_settings, keep_positions
 from looktwice.specialists.networks.checkpoints import (
+    Tensors,
     open_converted,
     open_tensors,
     refuse_file,
@@ -190,7 +191,7 @@ def open_depth_anything(path: str) -> HubModel:
     which must be one of the authors'. Raises WeightsError.
     """
     transformers, tensors = import_transformers(), open_tensors(path, "Depth Anything")
-    encoder, head = dict[str, Any](), dict[str, Any]()
+    encoder, head = Tensors(), Tensors()
     for name, tensor in tensors.items():
         if name.startswith("pretrained."):
             encoder[name.removeprefix("pretrained.")] = tensor

@@ -22,6 +22,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
+Tensors = dict[str, Any]  # of torch, by their names in a file
 # under which one of these keys, files keep their tensors
 WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
 PREFIXES = ("module.", "matcher.")  # that may stand before all names
@@ -57,7 +58,7 @@ def is_weights_file(model: str) -> bool:
     return place.is_file() or (place.suffix in SUFFIXES and not place.is_dir())
 
 
-def _unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
+def _unwrap(content: Mapping[str, Any]) -> Tensors:
     """The tensors by name in what a file holds, without what its author wrapped around them."""
     for name in WRAPPINGS:
         if isinstance(inner := content.get(name), Mapping):
@@ -68,14 +69,14 @@ def _unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
     return dict(content)
 
 
-def find_kind(tensors: Mapping[str, Any]) -> dict[str, Any] | None:
+def find_kind(tensors: Tensors) -> dict[str, Any] | None:
     """The `name` of the network whose file holds these tensors, and what to `use` for it; None for
     an unknown one."""
     kinds = read_originals()["kinds"]
     return next((kind for kind in kinds if tensors.keys() >= {*kind["signs"]}), None)
 
 
-def open_tensors(path: str | Path, *names: str) -> dict[str, Any]:
+def open_tensors(path: str | Path, *names: str) -> Tensors:
     """The tensors of a file of one of these networks. Raises WeightsError, with what the file is,
     where it is none."""
     tensors = read_tensors(path)
@@ -87,7 +88,7 @@ def open_tensors(path: str | Path, *names: str) -> dict[str, Any]:
     )
 
 
-def say_kind(path: str | Path, tensors: Mapping[str, Any]) -> str:
+def say_kind(path: str | Path, tensors: Tensors) -> str:
     """What a file of these tensors is, as a sentence without its end."""
     kind = find_kind(tensors)
     if kind is not None:
@@ -118,7 +119,7 @@ def say_bytes(file: Path) -> str:
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
 
-def read_tensors(path: str | Path) -> dict[str, Any]:
+def read_tensors(path: str | Path) -> Tensors:
     """The tensors by name of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in
     it is never run. Raises WeightsError."""
     file = weights_file(path)
@@ -160,7 +161,7 @@ def refuse_file(model: str, takes: str = FOLDER) -> None:
         raise WeightsError(f"{say_kind(model, read_tensors(model))}; this takes {takes}")
 
 
-def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
+def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
     """The network with these tensors, in evaluation mode; buffers that it computes itself may be
     missing.
 
@@ -186,7 +187,7 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     return network.eval()
 
 
-def rename(tensors: Mapping[str, Any], *networks: str) -> dict[str, Any]:
+def rename(tensors: Tensors, *networks: str) -> Tensors:
     """The tensors under the names of transformers, by the rules for these networks in
     `originals.yaml`."""
     renamed = {}
@@ -198,24 +199,22 @@ def rename(tensors: Mapping[str, Any], *networks: str) -> dict[str, Any]:
     return renamed
 
 
-def split_rows(tensors: Mapping[str, Any], joined: str, *parts: str) -> dict[str, Any]:
+def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
     """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named
     by `parts`."""
-    split: dict[str, Any] = {}
+    split: Tensors = {}
     for name, tensor in tensors.items():
         names = [name.replace(joined, part) for part in parts] if joined in name else [name]
         split |= zip(names, tensor.chunk(len(names)), strict=True)
     return split
 
 
-def count(tensors: Mapping[str, Any], pattern: str) -> int:
+def count(tensors: Tensors, pattern: str) -> int:
     """How many different numbers a pattern's first group finds in the names."""
     return len({match[1] for name in tensors if (match := re.match(pattern, name))})
 
 
-def open_converted(
-    model_class: str, config: Any, tensors: Mapping[str, Any], path: str, *unused: str
-) -> Any:
+def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *unused: str) -> Any:
     """A network of transformers with these tensors, named as in the files of its hub, in evaluation
     mode.
 

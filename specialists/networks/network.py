@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from looktwice.pipelines.runtime.networks import (
 from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.checkpoints import (
     FOLDER,
+    Tensors,
     is_weights_file,
     open_tensors,
     refuse_file,
@@ -302,9 +303,6 @@ def require_numbers(scores: Any, model: str, dtype: str) -> None:
             f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it"
             " again"
         )
-
-
-Tensors = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from looktwice.pipelines.runtime.networks import (
     import_transformers,
 )
 from looktwice.specialists.networks.checkpoints import (
+    Tensors,
     count,
     load_weights,
     open_converted,
@@ -82,7 +83,7 @@ def fix_sam_hq(network: Any) -> None:
     decoder.upscale_conv1.register_forward_pre_hook(give)
 
 
-def name_perceptrons(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def name_perceptrons(tensors: Tensors) -> Tensors:
     """The tensors, with the layers of perceptrons named as transformers does: the first, those
     between, the last."""
     named = {}
@@ -96,7 +97,7 @@ def name_perceptrons(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(tensors: Tensors) -> dict[str, Any]:
     """The configuration that the shapes of a version 1 belong to."""
     size = tensors["image_encoder.pos_embed"].shape[1]
     patch = tensors["image_encoder.patch_embed.proj.weight"].shape[2]
@@ -135,9 +136,7 @@ def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def decoder_settings(
-    tensors: Mapping[str, Any], width: int, decoder: str, mlp: str
-) -> dict[str, Any]:
+def decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> dict[str, Any]:
     """The configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of a
     layer's first weights."""
     first = f"{decoder}.transformer.layers.0."
@@ -170,7 +169,7 @@ KEPT = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_m
 POINTS = "sam_prompt_encoder.point_embeddings."
 
 
-def _open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
+def _open_sam2(path: str, tensors: Tensors) -> Any:
     """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises
     WeightsError."""
     kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
