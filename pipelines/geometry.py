@@ -22,6 +22,8 @@ Rect = tuple[float, float, float, float]
 """An upright box as left, top, right and bottom edge (xyxy)."""
 PixelRect = tuple[int, int, int, int]
 """A `Rect` of whole pixels."""
+Size = tuple[int, int]
+"""Width and height in pixels."""
 XYXY = Rect | NDArray[np.float64]
 
 XY = tuple[float, float]

@@ -10,9 +10,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from looktwice.eval.logs.log import NOTHING, Cells, Log, Named, make_rows, named_fields, told
+from looktwice.eval.logs.log import (
+    NOTHING,
+    Cells,
+    Fields,
+    Log,
+    Named,
+    make_rows,
+    named_fields,
+    told,
+)
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
@@ -48,7 +56,7 @@ def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
         ) from exc
 
 
-def _row(line: Cells) -> dict[str, Any]:
+def _row(line: Cells) -> Fields:
     asked, metadata = line["input"], line.get("metadata") or {}
     parts = told(line, "answer_attribution")
     answers = [part for part in parts if part.get("is_terminal", True)]
@@ -143,7 +151,7 @@ def _share(log: Log, task: str) -> Estimate:
     return share_interval(values, log.clusters[scored].tolist())
 
 
-def _result(log: Log, task: str) -> dict[str, Any]:
+def _result(log: Log, task: str) -> Fields:
     share, method = _share(log, task), "Wilson"
     if share.clusters != share.n:
         method = f"Wilson, effective sample size of {share.clusters} clusters"
@@ -166,7 +174,7 @@ def _result(log: Log, task: str) -> dict[str, Any]:
     }
 
 
-def _instance(row: Cells) -> dict[str, Any]:
+def _instance(row: Cells) -> Fields:
     metadata = {
         "verdict": row["verdict"],
         "pictures_sha256": row["pictures"],
@@ -174,7 +182,7 @@ def _instance(row: Cells) -> dict[str, Any]:
         "draw": str(row["draw"]),
         "cost": str(row["cost"]) if row["cost"] == row["cost"] else "",
     }
-    instance: dict[str, Any] = {
+    instance: Fields = {
         "evaluation_name": row["task"] or "task",
         "sample_id": row["sample"],
         "sample_hash": (

@@ -21,6 +21,7 @@ from looktwice.eval.logs.log import (
     NOTHING,
     UNSCORED,
     Cells,
+    Fields,
     Log,
     Named,
     join_pictures,
@@ -150,7 +151,7 @@ def _member(archive: ZipFile, name: str) -> Any:
     return json.loads(data)
 
 
-def _row(sample: Cells, task: str, scorer: str) -> dict[str, Any]:
+def _row(sample: Cells, task: str, scorer: str) -> Fields:
     scores = sample.get("scores") or {}
     if scorer and scores and scorer not in scores:
         raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(scores)}")
@@ -251,7 +252,7 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
         yield f"{file} ({counted(len(rows), 'sample')})"
 
 
-def _header(log: Log, task: str, rows: Sequence[Cells]) -> dict[str, Any]:
+def _header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
     values = [row["value"] for row in rows if row["value"] == row["value"]]
     n, now = max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
     mean = sum(values) / n
@@ -288,7 +289,7 @@ def _header(log: Log, task: str, rows: Sequence[Cells]) -> dict[str, Any]:
     }
 
 
-def _sample(log: Log, row: Cells) -> dict[str, Any]:
+def _sample(log: Log, row: Cells) -> Fields:
     attachments = dict[str, str]()
     messages = [_message(message, attachments) for message in log.messages(row)]
     asked = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
@@ -326,7 +327,7 @@ def _sample(log: Log, row: Cells) -> dict[str, Any]:
     return sample
 
 
-def _summary(sample: Cells) -> dict[str, Any]:
+def _summary(sample: Cells) -> Fields:
     """What stands of a sample in the list of all: no pictures, and the error's message alone."""
     summary = {name: sample[name] for name in IN_SUMMARY if name in sample}
     if "error" in summary:
@@ -342,9 +343,9 @@ def _summary(sample: Cells) -> dict[str, Any]:
     return {**summary, "completed": True, "message_count": len(sample["messages"])}
 
 
-def _message(message: Message, attachments: dict[str, str]) -> dict[str, Any]:
+def _message(message: Message, attachments: dict[str, str]) -> Fields:
     """A message as inspect_ai writes it; its pictures go into the attachments."""
-    parts = list[dict[str, Any]]()
+    parts = list[Fields]()
     for part in message.parts:
         if isinstance(part, str):
             parts.append({"type": "text", "text": part})
@@ -352,7 +353,7 @@ def _message(message: Message, attachments: dict[str, str]) -> dict[str, Any]:
             payload = part.picture.payload
             attachments[payload.sha[:32]] = payload.data_url
             parts.append({"type": "image", "image": f"attachment://{payload.sha[:32]}"})
-    written: dict[str, Any] = {"role": message.role, "content": parts}
+    written: Fields = {"role": message.role, "content": parts}
     if message.role in ("assistant", "system"):
         written["content"] = message.text
     for call in message.tool_calls:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from looktwice.eval.logs.log import (
     NOTHING,
     UNSCORED,
     Cells,
+    Fields,
     Log,
     Named,
     letter_or_text,
@@ -74,7 +74,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     return [Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")]
 
 
-def _row(line: Cells, task: str, metric: str) -> dict[str, Any]:
+def _row(line: Cells, task: str, metric: str) -> Fields:
     if "doc" not in line and "doc_id" not in line:
         raise TaskError(
             f"expected lmms-eval's samples with doc_id, found {', '.join(sorted(line))}"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NOTHING = float("nan")
 Cells = Mapping[str, Any]
 """What a row, or an object in a log, holds by name."""
+Fields = dict[str, Any]
+"""The same where it is being made."""
 Named = Mapping[str, str]
 """By what a column holds, the name that a user gave."""
 COLUMNS: Cells = {
@@ -155,11 +157,11 @@ def told(node: Any, *path: str) -> Any:
     return node or ""
 
 
-def named_fields(line: Cells, named: Named) -> dict[str, Any]:
+def named_fields(line: Cells, named: Named) -> Fields:
     """What an object holds in the fields that the user named for the columns of a log; dots lead
     into inner objects. `value` names a scorer or metric instead. Raises TaskError for a field that
     is not there."""
-    cells = dict[str, Any]()
+    cells = Fields()
     for column, field_name in named.items():
         if column not in TEXTS:
             continue

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
 
 from looktwice.eval.logs.log import (
     NOTHING,
     UNSCORED,
     Cells,
+    Fields,
     Log,
     Named,
     join_pictures,
@@ -95,7 +95,7 @@ def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
 
 def run_row(
     scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, tuple[str, float]]
-) -> dict[str, Any]:
+) -> Fields:
     """The row of one record of a run: what was read in the reply to the sample of this name."""
     tokens = scored.tokens_in + scored.tokens_out
     key = scores.point.recorded_as, name, scored.draw
@@ -113,7 +113,7 @@ def run_row(
     }
 
 
-def asked_columns(sample: SampleRow) -> dict[str, Any]:
+def asked_columns(sample: SampleRow) -> Fields:
     """What a row holds of the question."""
     choices = (choice if isinstance(choice, str) else "" for choice in sample.sample["choices"])
     return {
@@ -125,7 +125,7 @@ def asked_columns(sample: SampleRow) -> dict[str, Any]:
     }
 
 
-def scored_columns(scored: ScoredRecord) -> dict[str, Any]:
+def scored_columns(scored: ScoredRecord) -> Fields:
     """What a row holds of what was read in the reply; `reason` and `detail` are no columns of a
     log."""
     return {
@@ -147,7 +147,7 @@ def read_replies(path: Path, named: Named) -> list[Log]:
     return logs
 
 
-def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[dict[str, Any]]:
+def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     """The rows of recorded replies with BLINK's choices where they bring none of their own, and
     BLINK's idx where a toolkit numbers the questions of a subtask.
 
@@ -183,7 +183,7 @@ def _say_unscorable(idx: str, subtask: str) -> str:
     )
 
 
-def with_known_choices(rows: Iterable[Cells]) -> Iterator[dict[str, Any]]:
+def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
     """The rows, with choices where they bring none and have a letter as key: BLINK's own, those in
     the words of the question, or else as many without words as the keys of the task need.
 
@@ -295,12 +295,12 @@ def read_with(log: Log, reader: Stage | None) -> Log:
     return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
 
 
-def row_reader(reader: Stage | None) -> Callable[[Cells], dict[str, Any]]:
+def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
     """What reads and scores the reply of a row of a log, or its recorded label without a reader."""
     # a log has no run folder: what it holds stands in its rows, and this one holds nothing
     scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
 
-    def read(row: Cells) -> dict[str, Any]:
+    def read(row: Cells) -> Fields:
         subtask = subtask_of_idx(row["sample"])
         sample = {
             "id": row["sample"],

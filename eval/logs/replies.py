@@ -13,11 +13,19 @@ from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
 from textwrap import indent
-from typing import Any
 
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.format import export_file, load_log
-from looktwice.eval.logs.log import UNSCORED, Cells, Log, Named, doubts, in_brackets, make_rows
+from looktwice.eval.logs.log import (
+    UNSCORED,
+    Cells,
+    Fields,
+    Log,
+    Named,
+    doubts,
+    in_brackets,
+    make_rows,
+)
 from looktwice.eval.logs.own import (
     asked_columns,
     doubt_keys,
@@ -141,7 +149,7 @@ def score_replies(
     as_recorded = own_keys and reader is None and not labelled
     if reader is None and not labelled:
         reader = Robust()
-    read, replies, recorded = row_reader(reader), list[dict[str, Any]](), 0
+    read, replies, recorded = row_reader(reader), list[Fields](), 0
     for row in rows if reader else with_key:
         if as_recorded and row["verdict"] != UNSCORED:
             replies.append({**row, "reason": "", "detail": ""})
@@ -172,7 +180,7 @@ def score_run_replies(
     asked a question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
-    replies, by_contestant = last_replies(folder), defaultdict[str, list[dict[str, Any]]](list)
+    replies, by_contestant = last_replies(folder), defaultdict[str, list[Fields]](list)
     for scores in score_run(folder, reader, plugins=plugins).points:
         for idx, sample in scores.samples.items():
             row = {**asked_columns(sample), "verdict": NOT_ASKED, "answer": ""}

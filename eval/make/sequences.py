@@ -29,8 +29,9 @@ from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
-from looktwice.specialists.features.similarity import Floats, cosines
+from looktwice.specialists.features.similarity import cosines
 from looktwice.specialists.protocols import FeatureExtractor
+from looktwice.specialists.results import Floats
 from looktwice.specialists.sharing import look_once
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from looktwice.pipelines.geometry import PixelRect, common_rect, overlaps
+from looktwice.pipelines.geometry import XY, PixelRect, Size, common_rect, overlaps
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.prompting.burnt_in.rings import cut
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
@@ -41,7 +41,7 @@ class ReadLabel:
     plate: PixelRect
 
     @property
-    def center(self) -> tuple[float, float]:
+    def center(self) -> XY:
         """(x, y) of the middle of the plate, in pixel-centre coordinates."""
         left, top, right, bottom = self.plate
         return (left + right - 1) / 2, (top + bottom - 1) / 2
@@ -203,7 +203,7 @@ def _render_letter(letter: str) -> Iterator[Gray]:
             yield _resize(_trim(canvas), (width + weight, 80))
 
 
-def _resize(image: Gray, size: tuple[int, int]) -> Gray:
+def _resize(image: Gray, size: Size) -> Gray:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 

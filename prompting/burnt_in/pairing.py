@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from looktwice.pipelines.geometry import PixelRect, common_rect, overlaps
+from looktwice.pipelines.geometry import XY, PixelRect, common_rect, overlaps
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.burnt_in.label_ocr import (
     Gray,
@@ -88,7 +88,7 @@ class Pair:
     value: float
 
     @property
-    def offset(self) -> tuple[float, float]:
+    def offset(self) -> XY:
         """From the middle of the plate to that of the ring."""
         x, y = self.label.center
         return self.ring.x - x, self.ring.y - y

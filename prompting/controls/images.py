@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import Affine, overlap, rectangle
+from looktwice.pipelines.geometry import XY, Affine, Size, overlap, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
@@ -248,11 +248,7 @@ class RandomMarks(Ranged, WithoutModel):
         return state.replace(sample=replace(sample, marks=tuple(new)))
 
     def _moved(
-        self,
-        mark: Mark,
-        size: tuple[int, int],
-        others: Sequence[tuple[float, float]],
-        rng: np.random.Generator,
+        self, mark: Mark, size: Size, others: Sequence[XY], rng: np.random.Generator
     ) -> Mark:
         """The mark at the first place that is free."""
         (width, height), shorter, (x0, y0, x1, y1) = size, min(size), bounding_box(mark)

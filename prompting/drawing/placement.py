@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import PixelRect, Rect, common_rect, grow, overlaps
+from looktwice.pipelines.geometry import PixelRect, Rect, Size, common_rect, grow, overlaps
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.shapes import Region
 
@@ -21,7 +21,6 @@ CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
 GAP = 2  # free pixels between a region and the number beside it
 RINGS = 12  # how far a number may move away, in its own heights
 
-Size = tuple[int, int]
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
 CORNERS = ("above-left", "above-right", "below-left", "below-right")
@@ -206,7 +205,7 @@ def place_numbers(
     free.
     """
     placed: list[Plate] = []
-    outer: list[tuple[str, Region, tuple[int, int]]] = []
+    outer: list[tuple[str, Region, Size]] = []
     smallest_first = sorted(regions, key=lambda entry: entry[1].area)
     for rank, (label, region) in enumerate(smallest_first):
         clear: Region | None = region

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import PixelRect, Rect, common_rect
+from looktwice.pipelines.geometry import XY, PixelRect, Rect, Size, common_rect
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box, mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
@@ -259,7 +259,7 @@ class Region:
         return pixels[top:bottom, left:right]
 
 
-def raster(place: Box | Mask, size: tuple[int, int]) -> Region | None:
+def raster(place: Box | Mask, size: Size) -> Region | None:
     """A mark in a view of this size (width, height) as its region; None where it covers no pixel
     centre there."""
     if isinstance(place, Mask):
@@ -272,7 +272,7 @@ def raster(place: Box | Mask, size: tuple[int, int]) -> Region | None:
     return Region(left, top, np.ones((bottom - top, right - left), bool))
 
 
-def inner_center(place: Mark) -> tuple[float, float]:
+def inner_center(place: Mark) -> XY:
     """The middle of the largest circle that a mask holds; of a point or a box its own middle. In
     pixel centres."""
     region = Region.of(place.pixels) if isinstance(place, Mask) else None

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from looktwice.pipelines.geometry import PixelRect, Polygon, bounds, contains
+from looktwice.pipelines.geometry import PixelRect, Polygon, Size, bounds, contains
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
@@ -293,7 +293,7 @@ class Marking(Ranged, WithoutModel):
         """Whether this marker draws a mark."""
         return self.accepts(mark) and (not self.only or mark.label in self.only)
 
-    def scale(self, size: tuple[int, int]) -> float:
+    def scale(self, size: Size) -> float:
         """How many pixels of a view of (width, height) one unit of length is."""
         width, height = size
         if self.reference_height is not None:
@@ -358,6 +358,6 @@ def part_rect_of(view: View, place: Mark) -> PixelRect:
 
 
 @lru_cache(maxsize=256)
-def clip_pixels(clip: Polygon, size: tuple[int, int]) -> PixelRect:
+def clip_pixels(clip: Polygon, size: Size) -> PixelRect:
     left, top, right, bottom = (round(edge) for edge in bounds(clip))
     return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)

@@ -16,7 +16,6 @@ from typing import Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Mask, Point
 from looktwice.pipelines.model import Model
@@ -36,10 +35,9 @@ from looktwice.specialists.protocols import (
     ScalarMap,
     Segmenter,
 )
-from looktwice.specialists.results import Masks, Matches
+from looktwice.specialists.results import Floats, Masks, Matches
 from looktwice.specialists.sharing import look_once
 
-Floats = NDArray[np.float64]
 Layout = Literal["blend", "beside", "extra", "only"]
 Colormap = Literal[
     "gray", "inferno", "magma", "plasma", "viridis", "cividis", "turbo", "jet", "hot", "bone"

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.pipelines.geometry import Rect
+from looktwice.pipelines.geometry import XY, Rect
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB, resolve_color, rgb
@@ -314,13 +314,13 @@ class Arrow:
         return np.asarray(np.minimum(shaft, np.maximum(sides, along - self.head)), np.float32)
 
     @property
-    def tail(self) -> tuple[float, float]:
+    def tail(self) -> XY:
         """Where the arrow begins, in the middle of its shaft."""
         (dx, dy), tail = self._way, self.gap + self.length
         return tail * dx, tail * dy
 
     @property
-    def _way(self) -> tuple[float, float]:
+    def _way(self) -> XY:
         return math.cos(math.radians(self.angle)), -math.sin(math.radians(self.angle))
 
 

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import common_rect, iou
+from looktwice.pipelines.geometry import Size, common_rect, iou
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
@@ -64,7 +64,7 @@ ORDERS: dict[str, Callable[[Candidate], float]] = {
 """Which candidate keeps the pixels that several have: the first."""
 
 
-def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Candidate]:
+def from_masks(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
     """What a segmenter found in a picture of this (width, height); empty masks are dropped.
 
     Raises ValueError for masks of another size.
@@ -80,7 +80,7 @@ def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Cand
             yield Candidate(Mask(str(label), pixels, image), float(score))
 
 
-def from_boxes(boxes: Boxes, size: tuple[int, int], image: int) -> Iterator[Candidate]:
+def from_boxes(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
     """What a detector found in a picture of this (width, height), cut at its rim, if not empty."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
         x0, y0, x1, y1 = (float(edge) for edge in xyxy)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Model
@@ -19,7 +18,7 @@ from looktwice.prompting.where.places import AsksAsWhere, Where
 from looktwice.prompting.where.sources import OnMarks
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, read_texts, text_of
 from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher, NoEvidence
-from looktwice.specialists.results import DepthMap
+from looktwice.specialists.results import DepthMap, Floats
 from looktwice.specialists.sharing import look_once
 
 Evidence = tuple[Mark, str]
@@ -124,7 +123,7 @@ class DepthWords(RegionWords):
                 evidence.append((mark, how))
         return evidence
 
-    def _values(self, depth: DepthMap, mark: Mark) -> NDArray[np.float64]:
+    def _values(self, depth: DepthMap, mark: Mark) -> Floats:
         if isinstance(mark, Point):
             return depth.around(mark.x, mark.y, self.window)
         x0, y0, x1, y1 = (round(edge) for edge in bounding_box(mark))

@@ -6,14 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.where.attention import LocalEyes
-
-Floats = NDArray[np.float64]
+from looktwice.specialists.results import Floats
 
 
 def contrast(image: Floats, changed: Floats, alpha: float, beta: float) -> Floats:

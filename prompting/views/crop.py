@@ -10,7 +10,15 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import PixelRect, Rect, bounds, contains, overlaps, rectangle
+from looktwice.pipelines.geometry import (
+    PixelRect,
+    Rect,
+    Size,
+    bounds,
+    contains,
+    overlaps,
+    rectangle,
+)
 from looktwice.pipelines.marks import Mark, bounding_box
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import naming
@@ -142,7 +150,7 @@ class Crop:
         areas = (self._area(box, part, view.size) for part, box in located)
         return list(dict.fromkeys(areas)), notes
 
-    def _area(self, box: Rect, part_rect: PixelRect, size: tuple[int, int]) -> PixelRect:
+    def _area(self, box: Rect, part_rect: PixelRect, size: Size) -> PixelRect:
         x0, y0, x1, y1 = box
         pad = self.padding * {"box": max(x1 - x0, y1 - y0), "image": max(size), "px": 1}[self.unit]
         shortest = max(1.0, self.min_px, self.min_share * min(size))
@@ -174,7 +182,7 @@ class Crop:
             self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number
         )
 
-    def _fitted(self, view: View, room: tuple[int, int]) -> View:
+    def _fitted(self, view: View, room: Size) -> View:
         """The view at the largest size that fits into (width, height) pixels."""
         return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
 

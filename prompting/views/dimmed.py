@@ -13,7 +13,7 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.attention import LocalEyes
-from looktwice.prompting.where.windows import Floats
+from looktwice.specialists.results import Floats
 
 
 def attention_mask(values: Floats) -> Floats:

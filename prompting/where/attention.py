@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config.spec import NOT_IDENTITY
-from looktwice.pipelines.geometry import PixelRect, Rect
+from looktwice.pipelines.geometry import PixelRect, Rect, Size
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.models.local_vlm import LocalVLM
@@ -19,16 +19,17 @@ from looktwice.pipelines.runtime.networks import Device, Dtype
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import InImages
-from looktwice.prompting.where.windows import Floats, window_sums
+from looktwice.prompting.where.windows import window_sums
 from looktwice.prompting.wording.instructions import Text, read_texts, text_of
 from looktwice.specialists.features.question_attention import token_places
+from looktwice.specialists.results import Floats
 
 RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
 TILE = 1024  # pixels of a side above which a picture is looked at in tiles
 GENERAL = "Write a general description of the image."
 
 
-def sharpest_window(values: Floats, size: tuple[int, int], base: int) -> Rect:
+def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     """ViCrop's box in a picture of this (width, height): of windows of 1 to 2 times `base` pixels,
     over each of which the map (rows, columns) adds up to most, the one that stands out most.
 
@@ -60,7 +61,7 @@ def sharpest_window(values: Floats, size: tuple[int, int], base: int) -> Rect:
     return left, top, right, bottom
 
 
-def tiles(size: tuple[int, int]) -> list[list[PixelRect]]:
+def tiles(size: Size) -> list[list[PixelRect]]:
     """ViCrop's tiles of a large picture, row by row; the last ones reach past its rim."""
     rows = math.ceil(size[1] / TILE)
     columns = max(1, rows * size[0] // size[1])  # the authors' code fails on narrow portraits

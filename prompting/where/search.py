@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import PixelRect, grow, overlaps
+from looktwice.pipelines.geometry import PixelRect, Size, grow, overlaps
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply
 from looktwice.pipelines.ranges import Ranged
@@ -54,7 +54,7 @@ class Node:
             for left, right in across
         ]
 
-    def view_box(self, size: tuple[int, int], patch: int, scale: float = 1.2) -> PixelRect:
+    def view_box(self, size: Size, patch: int, scale: float = 1.2) -> PixelRect:
         """What is shown of it, as left, top, right, bottom: at least `patch` a side, and `scale`
         times as much; at the right and lower rim it is cut."""
         sides = [int(max(side, patch) * scale) for side in self.box[2:]]
@@ -69,7 +69,7 @@ def _edges(start: int, length: int, count: int) -> list[tuple[int, int]]:
     return [*zip(cuts, [*cuts[1:], start + length], strict=True)]
 
 
-def tree_depth(size: tuple[int, int], patch: int, split: int = 4) -> int:
+def tree_depth(size: Size, patch: int, split: int = 4) -> int:
     """How many times a picture of this size is split."""
     level, depth = {Node((0, 0, *size))}, 0
     while level := {child for node in level for child in node.children(patch, split)}:
@@ -115,7 +115,7 @@ class Rules(Ranged):
 
     def best_first(
         self,
-        size: tuple[int, int],
+        size: Size,
         ask: Callable[[Asked, Node], float],
         bottom: bool = False,
         no_root: bool = False,

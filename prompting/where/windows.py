@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import overlap
+from looktwice.pipelines.geometry import Size, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
@@ -19,10 +18,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.where.places import AsksAsWhere, InImages, Places, Where, box_around
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
-from looktwice.specialists.results import DepthMap
+from looktwice.specialists.results import DepthMap, Floats
 from looktwice.specialists.sharing import look_once
-
-Floats = NDArray[np.float64]
 
 
 def window_sums(values: Floats, high: int, wide: int) -> Floats:
@@ -121,7 +118,7 @@ class Cell(NamedTuple):
     box: Box
 
 
-def grid_cells(size: tuple[int, int], side: int, number: int) -> list[Cell]:
+def grid_cells(size: Size, side: int, number: int) -> list[Cell]:
     """The cells, nearly squares of `side` pixels, that fill image `number`, row by row."""
     across, down = (
         np.linspace(0, length, max(1, round(length / side)) + 1).round().astype(int).tolist()

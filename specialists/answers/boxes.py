@@ -9,7 +9,6 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import iou, overlap
 from looktwice.pipelines.marks import Box
@@ -27,7 +26,7 @@ from looktwice.specialists.answers.choices import (
     true_or_false,
 )
 from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
-from looktwice.specialists.results import Boxes
+from looktwice.specialists.results import Boxes, Floats
 from looktwice.specialists.sharing import look_once
 
 
@@ -171,7 +170,7 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
     return best[0], least
 
 
-Corners = NDArray[np.float64]
+Corners = Floats
 # largest gaps between boxes that touch or are near each other, over their mean size
 TOUCH, NEAR = (0.05, 0.5)
 
@@ -256,7 +255,7 @@ def _covered_share(inner: Corners, outer: Corners) -> float:
     return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
 
 
-def _lead(near: NDArray[np.float64], first: Corners, second: Corners) -> float:
+def _lead(near: Floats, first: Corners, second: Corners) -> float:
     """How much nearer the pixels in the first box are, at least one of them, as a share of the
     map's range."""
     medians = []

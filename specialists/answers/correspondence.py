@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.ranges import check_ranges
@@ -32,10 +31,9 @@ from looktwice.specialists.protocols import (
     Matcher,
     NoEvidence,
 )
-from looktwice.specialists.results import Matches
+from looktwice.specialists.results import Floats, Matches
 from looktwice.specialists.sharing import look_once
 
-Floats = NDArray[np.float64]
 MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}
 
 
@@ -171,7 +169,6 @@ class NearestFeature(AnswerRule):
         return nearest_choice(far, "the distances of candidates", rounding=1e-6)
 
 
-Flow = NDArray[np.float64]
 STILL = 1e-6  # pixels; less is the rounding of a mean, not a motion
 
 
@@ -212,7 +209,7 @@ class CameraMotion(AnswerRule):
         to_right = (moved > 0) == (self.motion == "orbit")
         return right if to_right else left, abs(float(across.mean())) / float(np.abs(across).mean())
 
-    def across(self, matches: Matches) -> Flow:
+    def across(self, matches: Matches) -> Floats:
         """The horizontal flow (n,) in pixels of the matches that `flow` selects. Raises NoEvidence
         for too few."""
         kept = matches
@@ -224,7 +221,7 @@ class CameraMotion(AnswerRule):
         if len(kept) < self.min_matches:
             which = "matches agree" if self.flow == "inliers" else "matches"
             raise NoEvidence(f"{len(kept)} {which}, at least {self.min_matches} are needed")
-        shift: Flow = kept.xy1[:, 0] - kept.xy0[:, 0]
+        shift: Floats = kept.xy1[:, 0] - kept.xy0[:, 0]
         return shift
 
 

@@ -21,7 +21,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import normalize, resize, to_batch, to_numbers
-from looktwice.specialists.networks.network import HubModel, HubNetwork, require_numbers
+from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, require_numbers
 from looktwice.specialists.protocols import NoEvidence, Segmenter
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
@@ -71,7 +71,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
         boxes: Boxes = self.finish((pixels, words), self.predict((pixels, words)))
         return boxes
 
-    def prepare(self, given: tuple[Any, ...]) -> Item:
+    def prepare(self, given: Inputs) -> Item:
         """The image and its words; a text is one word. Raises NoEvidence."""
         words = asked_words((*given, None)[1])
         return super().prepare(given)[0], self.check(words)
@@ -117,7 +117,7 @@ class Florence2(WordDetector):
         """The words; text is read without. Raises NoEvidence for phrases without words."""
         return super().check(words) if self.task == "phrases" else words * (self.task == "things")
 
-    def finish(self, given: tuple[Any, ...], result: Boxes) -> Boxes:
+    def finish(self, given: Inputs, result: Boxes) -> Boxes:
         """What was found; of text, the lines that hold a word."""
         words = (*given, None)[1]
         return result if self.task != "text" or words is None else lines_with(result, words)

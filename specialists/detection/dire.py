@@ -15,7 +15,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
 from looktwice.specialists.networks.checkpoints import Tensors, count
 from looktwice.specialists.networks.image_size import normalize, to_batch
-from looktwice.specialists.networks.network import TensorNetwork, batch_norm
+from looktwice.specialists.networks.network import Inputs, TensorNetwork, batch_norm
 
 DEPTHS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
 """Blocks in the four layers of ResNet-50, 101 and 152."""
@@ -57,7 +57,7 @@ class DIRE(TensorNetwork[Probability]):
         WeightsError."""
         return self.predict((pixels,)).value
 
-    def finish(self, given: tuple[Any, ...], result: Probability) -> float:
+    def finish(self, given: Inputs, result: Probability) -> float:
         """The probability as a number."""
         return result.value
 

@@ -18,8 +18,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.answers.choices import AnswerRule, Decision
 from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Floats
 
-Floats = NDArray[np.float64]
 # times as fine as the pixels is the raster in which contours are followed, by their shares of ink
 FINER = 3
 HOLE = 6.0  # square pixels; smaller ones are gaps that a thin line has where it is paler

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, Decision, nearest_choice
-from looktwice.specialists.drawings.shapes import Floats, background_color, color_distance
+from looktwice.specialists.drawings.shapes import background_color, color_distance
 from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Floats
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column), from 1 -> (fill, shape)."""
@@ -101,7 +102,7 @@ def read_grids(pixels: Pixels) -> list[Grid]:
     return grids
 
 
-def _runs(filled: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _runs(filled: Ink) -> list[tuple[int, int]]:
     """Where something is, from and up to, without the slivers that a frame leaves."""
     steps = np.flatnonzero(np.diff(filled.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
     return [(int(start), int(end)) for start, end in steps if end - start > 5]
@@ -183,7 +184,7 @@ class PatternMatcher(AnswerRule):
         return far
 
 
-def _points(ink: NDArray[np.bool_], panel: Panel) -> Floats:
+def _points(ink: Ink, panel: Panel) -> Floats:
     """The ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence where it is
     empty."""
     height, width = ink.shape

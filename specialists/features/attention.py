@@ -29,7 +29,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels, to_batch, to_numbers
-from looktwice.specialists.networks.network import HubModel, HubNetwork
+from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs
 from looktwice.specialists.protocols import Checked, ScalarMap
 from looktwice.specialists.sharing import look_once
 
@@ -178,7 +178,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         pixels."""
         return self.finish((pixels,), self.predict((pixels,)))
 
-    def finish(self, given: tuple[Any, ...], result: AttentionMap) -> Floats:
+    def finish(self, given: Inputs, result: AttentionMap) -> Floats:
         """The map at the size of the image."""
         height, width = require_pixels(given[0]).shape[:2]
         full = cv2.resize(result.values, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)

@@ -28,7 +28,13 @@ from looktwice.specialists.networks.image_size import (
     to_batch,
     to_numbers,
 )
-from looktwice.specialists.networks.network import HubModel, HubNetwork, TensorNetwork, batch_norm
+from looktwice.specialists.networks.network import (
+    HubModel,
+    HubNetwork,
+    Inputs,
+    TensorNetwork,
+    batch_norm,
+)
 from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import FeatureGrid
 
@@ -143,7 +149,7 @@ def to_patches(images: Any, patch: int) -> dict[str, Any]:
     }
 
 
-def to_grids(maps: Any, items: Sequence[tuple[Any, ...]]) -> list[FeatureGrid]:
+def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
     """Features (n, d, rows, columns) of the images that items begin with."""
     values = to_numbers(maps.permute(0, 2, 3, 1))
     return [

@@ -18,7 +18,7 @@ from looktwice.pipelines.runtime.stores import result_key
 from looktwice.pipelines.state import remark
 from looktwice.specialists.features.backbones import to_grids
 from looktwice.specialists.networks.image_size import require_pixels, to_batch
-from looktwice.specialists.networks.network import Network, open_diffusion
+from looktwice.specialists.networks.network import Inputs, Network, open_diffusion
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels, str]
@@ -63,7 +63,7 @@ class DIFT(Network[Item, FeatureGrid]):
         """The features of an HxWx3 RGB image that shows `prompt`. Raises WeightsError."""
         return self.predict((pixels, prompt))
 
-    def prepare(self, given: tuple[Any, ...]) -> Item:
+    def prepare(self, given: Inputs) -> Item:
         """The image and its word; without one that its prompt asks for, a remark says so."""
         item = require_pixels(given[0]), str((*given, "")[1])
         if "{}" in self.prompt and not item[1]:

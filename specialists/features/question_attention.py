@@ -27,7 +27,7 @@ from looktwice.specialists.features.attention import (
     receive,
 )
 from looktwice.specialists.networks.image_size import to_numbers
-from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.protocols import NoEvidence
 
 
@@ -56,7 +56,7 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
+class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     """Measures how much of the attention that a question's tokens give to its pictures lies on the
     sample's marks.
 
@@ -119,7 +119,7 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
         state = state.measured("image_attention", float(looks.values.sum()))
         return measure_parts(state, "question_attention", shares[1:], self.layer)
 
-    def prepare(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    def prepare(self, given: Inputs) -> Inputs:
         """The conversation as plain text, and its pictures. Raises PictureError."""
         chat = self._asked().chat(given[0])
         return canonical(list(chat.turns)), *chat.images
@@ -132,7 +132,7 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
         """As of the model that answers."""
         return Place.of(self.device, self.dtype, half="bfloat16", extra="hf")
 
-    def forward(self, network: Any, place: Place, items: Sequence[tuple[Any, ...]]) -> list[Looks]:
+    def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[Looks]:
         """What the words of each conversation look at. Raises NoEvidence where they see no
         picture."""
         return [self._look(network, json.loads(turns), images) for turns, *images in items]

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Message, Model
@@ -15,10 +14,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Device
 from looktwice.pipelines.state import State
 from looktwice.specialists.protocols import FeatureExtractor
-from looktwice.specialists.results import FeatureGrid
+from looktwice.specialists.results import FeatureGrid, Floats
 from looktwice.specialists.sharing import look_once
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ from typing import Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.protocols import Checked, NoEvidence
-from looktwice.specialists.results import DepthMap
+from looktwice.specialists.results import DepthMap, Floats
 
-Floats = NDArray[np.float64]
 Kind = Literal[
     "vertical_position",
     "haze",

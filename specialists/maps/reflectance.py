@@ -8,7 +8,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
@@ -22,9 +21,8 @@ from looktwice.pipelines.runtime.networks import (
 from looktwice.specialists.networks.image_size import InputSize, require_pixels
 from looktwice.specialists.networks.network import Network, open_diffusion
 from looktwice.specialists.protocols import Checked
-from looktwice.specialists.results import FeatureGrid
+from looktwice.specialists.results import FeatureGrid, Floats
 
-Floats = NDArray[np.float64]
 DARKEST = (
     1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
 )

@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, weights_file, weights_hash
 from looktwice.specialists.networks.checkpoints import load_weights, open_tensors, read_tensors
 from looktwice.specialists.networks.image_size import InputSize, is_one_color, to_batch, to_numbers
-from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.networks.packages import (
     fetch,
     fixed_draws,
@@ -55,7 +55,7 @@ class PairNetwork(MatchingNetwork):
     """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into
     one batch."""
 
-    def prepare(self, given: tuple[Any, ...]) -> Pair:
+    def prepare(self, given: Inputs) -> Pair:
         """The two images. Raises NoEvidence where one is too small."""
         item = super().prepare(given)
         for pixels in item:

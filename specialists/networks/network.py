@@ -42,7 +42,9 @@ from looktwice.specialists.networks.checkpoints import (
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.protocols import Checked
 
-Item = TypeVar("Item", bound=tuple[Any, ...])
+Inputs = tuple[Any, ...]
+"""What one call of a network gives."""
+Item = TypeVar("Item", bound=Inputs)
 Result = TypeVar("Result")
 
 
@@ -103,7 +105,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
         given = [call if isinstance(call, tuple) else (call,) for call in inputs]
         return list(map(self.finish, given, self.predict_many(given)))
 
-    def prepare(self, given: tuple[Any, ...]) -> Item:
+    def prepare(self, given: Inputs) -> Item:
         """What a call was given as an item for the network, its images checked. Raises ValueError,
         NoEvidence."""
         images = given[: self.images]
@@ -115,16 +117,16 @@ class Network(Checked, ABC, Generic[Item, Result]):
         """The result of an item that needs no network; None of one that does."""
         return None
 
-    def finish(self, given: tuple[Any, ...], result: Result) -> Any:
+    def finish(self, given: Inputs, result: Result) -> Any:
         """What a call gives, of what it was given and the network's result."""
         return result
 
-    def predict(self, given: tuple[Any, ...]) -> Result:
+    def predict(self, given: Inputs) -> Result:
         """The network's result of what one call was given. Raises WeightsError, NoEvidence,
         ValueError."""
         return self.predict_many([given])[0]
 
-    def predict_many(self, given: Sequence[tuple[Any, ...]]) -> list[Result]:
+    def predict_many(self, given: Sequence[Inputs]) -> list[Result]:
         """The network's results of what several calls were given; those that are not stored, in
         batches."""
         if (ask := elsewhere()) is not None:
@@ -241,7 +243,7 @@ class HubNetwork(Network[Item, Result]):
     opens: ClassVar[tuple[str, ...]] = ("model_class", "model", "revision", "compile")
     unused: ClassVar[tuple[str, ...]] = ()
 
-    def prepare(self, given: tuple[Any, ...]) -> Item:
+    def prepare(self, given: Inputs) -> Item:
         """As in `Network`. Raises NoEvidence where an image is too small for its processor."""
         item = super().prepare(given)
         for image in item:

@@ -18,10 +18,10 @@ from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
 from looktwice.specialists.networks.checkpoints import is_weights_file
 from looktwice.specialists.networks.image_size import normalize, require_pixels, resize, to_batch
-from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.networks.packages import require_float32
 from looktwice.specialists.protocols import Checked
-from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.results import Boxes, Floats, Masks
 from looktwice.specialists.segmentation.sam3 import see_square
 from looktwice.specialists.segmentation.sam_files import (
     MaskFilter,
@@ -43,7 +43,6 @@ KINDS = {
     "sam3_video": "Sam3TrackerModel",
 }
 
-Floats = NDArray[np.float64]
 Inside = NDArray[np.bool_]
 Size = tuple[int, int]
 """Height and width in pixels."""
@@ -228,7 +227,7 @@ class SAM(Network[Item, Masks]):
                 masks.append(self._worthy(network, image, pixels, prompts, filter))
         return masks
 
-    def prepare(self, given: tuple[Any, ...]) -> Item:
+    def prepare(self, given: Inputs) -> Item:
         """The image, what is asked of it, boxes or points, and the filter, if any. Raises
         NoEvidence, ValueError."""
         pixels, prompts, filter = (*given, None)[:3]
@@ -244,7 +243,7 @@ class SAM(Network[Item, Masks]):
         """No mask where nothing is asked."""
         return None if len(item[1]) else Masks.none(*item[0].shape[:2])
 
-    def finish(self, given: tuple[Any, ...], result: Masks) -> Masks:
+    def finish(self, given: Inputs, result: Masks) -> Masks:
         """The masks with the labels of their boxes."""
         labels = given[1].labels if isinstance(given[1], Boxes) else result.labels
         return Masks(result.masks, result.scores, labels)

@@ -12,7 +12,7 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.networks.image_size import resize, to_batch, to_numbers
-from looktwice.specialists.networks.network import HubModel, HubNetwork, require_numbers
+from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, require_numbers
 from looktwice.specialists.protocols import BoxSegmenter, Detector, NoEvidence
 from looktwice.specialists.results import Masks
 from looktwice.specialists.sharing import look_once
@@ -51,7 +51,7 @@ class SAM3(HubNetwork[Item, Masks]):
         WeightsError."""
         return self.predict((pixels,))
 
-    def prepare(self, given: tuple[Any, ...]) -> Item:
+    def prepare(self, given: Inputs) -> Item:
         """The image and the words. Raises NoEvidence without a word."""
         asked = tuple(word.strip().lower() for word in self.words if word.strip())
         if not asked:

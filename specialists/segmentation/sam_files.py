@@ -30,9 +30,8 @@ from looktwice.specialists.networks.checkpoints import (
 )
 from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.protocols import Checked
-from looktwice.specialists.results import Masks
+from looktwice.specialists.results import Floats, Masks
 
-Floats = NDArray[np.float64]
 HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
 PERCEPTRON = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
