@@ -209,3 +209,50 @@ def test_a_server_that_refuses_some(tmp_path: Path) -> None:
         )
         assert seen["replies"] == ASKED and seen["requests"] < 1.3 * ASKED
     assert seconds["4 % refused"] <= 1.6 * seconds["no errors"]
+
+
+ZOOMED = """
+task: {{use: eval.tasks.Folder, path: questions}}
+model: {model}
+stages:
+  zoom:
+    use: prompting.views.ZoomOnDetections
+    detector: {{use: specialists.detection.FaceCascade}}
+  ask: {{use: prompting.turns.Ask}}
+"""
+PHOTOGRAPHS = 200
+
+
+def test_a_detector_beside_the_wire(tmp_path: Path) -> None:
+    """A study of detector, zoom and model beside the slower of its two halves, with the threads
+    that a run has by itself."""
+    write_questions(tmp_path / "questions", PHOTOGRAPHS)
+    scripted = "{use: pipelines.models.Scripted, answer: (A)}"
+    seconds = dict[str, list[float]]()
+    with endpoint(0.8) as url:
+        chat = f'{{use: pipelines.models.ChatAPI, model: wire, url: "{url}", in_flight: 16}}'
+        asked = ZOOMED.format(model=chat)
+        zoom = asked[asked.index("  zoom:") : asked.index("  ask:")]
+        studies = {
+            "detector and zoom": ZOOMED.format(model=scripted),
+            "model": asked.replace(zoom, ""),
+            "all": asked,
+        }
+        for turn in range(TIMES):
+            for name, text in studies.items():
+                study = tmp_path / "study.yaml"
+                study.write_text(text)
+                begun = time.perf_counter()
+                command = [*LOOKTWICE, "run", study, "--out", tmp_path / f"{turn}{name}"]
+                subprocess.run(
+                    [str(word) for word in command],
+                    check=True,
+                    capture_output=True,
+                    env=ENVIRONMENT,
+                    cwd=ROOT,
+                )
+                seconds.setdefault(name, []).append(time.perf_counter() - begun)
+    median = {name: statistics.median(times) for name, times in seconds.items()}
+    slower = max(median["detector and zoom"], median["model"])
+    words = ", ".join(f"{name} {second:.1f} s" for name, second in median.items())
+    print(f"\n{PHOTOGRAPHS} photographs: {words}: {median['all'] / slower:.2f} of the slower half")

@@ -325,17 +325,17 @@ class Picture:
         pixels.flags.writeable = False
         return pixels
 
-    def small(self, longest: int) -> Image.Image:
+    def small(self, longest: int, gap: float = 2.0) -> Image.Image:
         """The picture with no side longer than `longest` pixels; of a JPEG no more is decoded than
-        that shows."""
+        that shows, and with a smaller `gap` (1 at least) still less: faster, and softer."""
         if self._pixels is None and not self._header.changed:
             image = _open(self.source, self.name)
             with suppress(*BROKEN):  # what is torn is refused in the words of its decode
-                image.thumbnail((longest, longest))
+                image.thumbnail((longest, longest), reducing_gap=gap)
                 image.load()  # a small one is as it was, and not decoded yet
                 return image
         image = Image.fromarray(self.pixels)
-        image.thumbnail((longest, longest))
+        image.thumbnail((longest, longest), reducing_gap=gap)
         return image
 
     @property
@@ -416,8 +416,8 @@ def thumbnail(
 ) -> str:
     """A data URL of the picture with its longest side at most `longest` pixels."""
     buffer = io.BytesIO()
-    effort = {"method": 2} if kind == "WebP" else {}  # 4, the usual one, takes twice as long
-    picture.small(longest).save(buffer, kind, quality=quality, **effort)
+    effort = {"method": 0} if kind == "WebP" else {}  # 4, the usual one, takes three times as long
+    picture.small(longest, gap=1.0).save(buffer, kind, quality=quality, **effort)
     return f"data:image/{kind.lower()};base64,{b64encode(buffer.getvalue()).decode()}"
 
 

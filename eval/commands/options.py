@@ -130,6 +130,12 @@ OutCache = Annotated[
 Opened = Annotated[bool, Option("--open", help="Open a browser.")]
 Port = Annotated[int, Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")]
 Workers = Annotated[int, Option(min=1, help="Worker threads.")]
+RunWorkers = Annotated[
+    int | None,
+    Option(
+        min=1, help="Worker threads (default: 16, and as many more as an `in_flight` of the study)."
+    ),
+]
 Judged = Annotated[
     str, Option("--judge", help="The judge whose verdicts count, or none (default: the first).")
 ]

@@ -18,8 +18,8 @@ from looktwice.eval.commands.options import (
     OutFolder,
     Overrides,
     Plugins,
+    RunWorkers,
     TableKind,
-    Workers,
     complete_config,
     complete_name,
     print_table,
@@ -80,7 +80,7 @@ def run(
     config: ConfigPath,
     overrides: Overrides = NONE,
     limit: Limit = None,
-    workers: Workers = 16,
+    workers: RunWorkers = None,
     out: OutFolder = Path("runs"),
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
@@ -137,6 +137,7 @@ def run(
     from looktwice.eval.commands.winner import finish_discovery
     from looktwice.eval.page.conversations import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
+    from looktwice.eval.runs.predict import default_workers
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
     from looktwice.pipelines.runtime.stores import Blobs
 
@@ -144,8 +145,8 @@ def run(
     number, _, shards = shard.partition("/")
     if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
         raise BadParameter(f"--shard {shard}: expected i/n with 1 <= i <= n, such as 2/8")
-    part = int(number), int(shards)
-    options = RunOptions(workers, limit, part, again == "nothing", budget, max_requests)
+    part, threads = (int(number), int(shards)), workers or default_workers(plan.models)
+    options = RunOptions(threads, limit, part, again == "nothing", budget, max_requests)
     most = parse_size(cache_size) if cache_size else None
     steering = make_steering(plan.config)
     typed = any(getattr(model, "types", False) for model in plan.models)
@@ -212,7 +213,7 @@ def discover(
         Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
     ] = None,
     limit: Limit = None,
-    workers: Workers = 16,
+    workers: RunWorkers = None,
     out: OutFolder = Path("runs"),
     plugin: Plugins = NONE,
     allow: Allowed = NONE,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,9 +33,12 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
+from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.models.wrappers import Stoppable
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Item, Sample, sha_of
+
+WORKERS = 16
 
 Chooser = Callable[[Sequence[Arm], Iterator[Item]], Iterator[tuple[Item, Sequence[Arm]]]]
 
@@ -50,13 +53,20 @@ class RunOptions(Ranged):
     `max_requests` how many requests it may send this time.
     """
 
-    workers: int = 16
+    workers: int = WORKERS
     limit: int | None = None
     shard: tuple[int, int] = (1, 1)
     keep_failed: bool = False
     budget: float | None = None
     max_requests: int | None = None
     ranges: ClassVar[tuple[str, ...]] = ("workers, limit >= 1",)
+
+
+def default_workers(models: Iterable[Any]) -> int:
+    """How many threads a run has where nobody says: 16, and as many more as the largest `in_flight`
+    that a model sets, so that stages go on while as many requests are under way."""
+    limits = [getattr(model, "in_flight", IN_FLIGHT) for model in models]
+    return WORKERS + max((limit for limit in limits if limit != IN_FLIGHT), default=0)
 
 
 @dataclass(frozen=True)

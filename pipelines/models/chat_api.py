@@ -30,7 +30,7 @@ from looktwice.pipelines.models.keys import (
     mask_keys,
     refuse_keys,
 )
-from looktwice.pipelines.models.limits import LIMITS, SERVERS
+from looktwice.pipelines.models.limits import IN_FLIGHT, LIMITS, SERVERS
 from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesAs,
@@ -91,7 +91,7 @@ class ChatAPI(Ranged):
     choices_as: ChoicesAs | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = field(default=600.0, metadata=NOT_IDENTITY)
-    in_flight: int = field(default=64, metadata=NOT_IDENTITY)
+    in_flight: int = field(default=IN_FLIGHT, metadata=NOT_IDENTITY)
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True

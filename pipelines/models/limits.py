@@ -23,6 +23,7 @@ from looktwice.pipelines.ranges import Ranged
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
 LIMITS = ("in_flight >= 1", "per_minute > 0")
+IN_FLIGHT = 64  # calls at a time where nobody sets it
 """The ranges of what limits a model's calls."""
 # seconds for which a server that cannot be reached is not asked, unless no other can be
 ASIDE = 30.0
@@ -350,7 +351,7 @@ class Limited(Ranged, Around):
     A server that refuses many for there being too many gets no more a second than it answers.
     """
 
-    in_flight: int = 64
+    in_flight: int = IN_FLIGHT
     per_minute: float | None = None
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     ration: Ration = field(default_factory=Ration, repr=False)

@@ -18,7 +18,7 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.limits import Limited, Ration, others_work, stop_if
+from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration, others_work, stop_if
 
 UNREACHED, SECONDS = 3, 5.0
 """So many attempts in a row, over at least so many seconds, that found nobody there: one worker
@@ -361,7 +361,7 @@ def wrap(
     if only_cached and store is None:
         raise ValueError("only_cached needs a store to look into; pass one")
     stop, ration = stop or threading.Event(), ration or Ration()
-    limits = getattr(model, "in_flight", 64), getattr(model, "per_minute", None)
+    limits = getattr(model, "in_flight", IN_FLIGHT), getattr(model, "per_minute", None)
     retried = Retried(Limited(model, *limits, stop, ration), attempts, stop=stop)
     inner: Model = retried
     if watch is not None:

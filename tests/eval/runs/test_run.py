@@ -17,7 +17,7 @@ from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.predict import Run, default_workers
 from looktwice.eval.scoring import Verdict
 from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import score_run
@@ -26,7 +26,7 @@ from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm, asks_model
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -316,6 +316,20 @@ def test_how_many_records_a_run_comes_to(tmp_path: Path, part: dict[str, Any], n
     assert RunFolder(tmp_path).facts["arms"] == [arm.id for arm in study.plan.points]
     run(points, tmp_path)()  # the samples of the other part are not lost
     assert run(points, tmp_path, **part)().written == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "workers"), [([], 16), ([None], 16), ([64, None], 16), ([4], 20), ([8, 192], 208)]
+)
+def test_more_threads_than_a_study_lets_be_under_way(
+    limits: list[int | None], workers: int
+) -> None:
+    """Those that wait for a reply leave as many to the stages as there are without a limit."""
+    models = [
+        Scripted("(A)") if limit is None else ChatAPI("m", "http://127.0.0.1:9", in_flight=limit)
+        for limit in limits
+    ]
+    assert default_workers(models) == workers
 
 
 @pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 3, 2), (4, 16, 1), (None, 1, 1)])
