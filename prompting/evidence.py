@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import bounds, contains
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.shapes import pixel_area
 from looktwice.specialists.protocols import NoEvidence
 
 __all__: list[str] = []
@@ -29,19 +29,19 @@ Found = TypeVar("Found")
 
 def collect(
     state: State, images: Sequence[int] | None, look: Callable[[int], Found]
-) -> tuple[dict[int, Found], list[str]]:
-    """What `look` finds in each source image that a view shows, by image number, and the reasons
-    for finding nothing.
+) -> tuple[dict[int, Found], dict[int, str]]:
+    """What `look` finds in each source image that a view shows, and the reason where it finds
+    nothing, both by image number.
 
     `images` restricts it to these numbers, counted from 0. Raises ValueError for a number that the
     sample lacks.
     """
-    results, lacking = {}, []
+    results, lacking = {}, {}
     for number in shown_sources(state, images):
         try:
             results[number] = look(number)
         except NoEvidence as exc:
-            lacking.append(str(exc))
+            lacking[number] = str(exc)
     return results, lacking
 
 
@@ -62,7 +62,7 @@ def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
     return sorted(shown if images is None else shown & set(images))
 
 
-def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> State:
+def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> State:
     """Apply `missing` to the state: add notes, or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
@@ -75,7 +75,7 @@ def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> St
 
 
 def with_views(
-    state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()
+    state: State, views: Sequence[View], words: str = "", lacking: Iterable[str] = ()
 ) -> State:
     """The state with these views, and a note for each reason in `lacking` why an image was kept as
     it is.
@@ -101,9 +101,9 @@ def show_evidence(
     `missing` decides about images in which it finds nothing."""
     results, lacking = collect(state, images, look)
     if lacking and missing != "keep":
-        return handle_missing(state, missing, lacking)
+        return handle_missing(state, missing, lacking.values())
     views = [new for view in state.views for new in show(view, results)]
-    return with_views(state, views, words, lacking)
+    return with_views(state, views, words, lacking.values())
 
 
 def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -116,9 +116,8 @@ def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.f
     width, height = view.size
     field = np.full((height, width), np.nan)
     for part in view.parts:
-        x0, y0, x1, y1 = bounds(part.clip)
-        left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
-        window = field[top : max(0, math.ceil(y1)), left : max(0, math.ceil(x1))]
+        left, top, right, bottom = pixel_area(bounds(part.clip), 0, (0, 0, width, height))
+        window = field[top:bottom, left:right]
         ys, xs = np.indices(window.shape)
         seen = contains(part.clip, xs + left + 0.5, ys + top + 0.5)
         window[seen] = np.nan

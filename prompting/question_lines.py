@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +36,18 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
     if not parsed:
         raise ValueError(f"{path} holds no example; write one JSON object a line")
     return tuple(parsed)
+
+
+def settle_sha(stage: Any, content: Sequence[Any]) -> None:
+    """Fill in the `sha` of a stage from what the lines of its `path` hold, as plain values. Raises
+    ValueError where it has another one."""
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    if stage.sha and stage.sha != digest:
+        raise ValueError(
+            f"{stage.path} or its images have changed: sha is {digest}, and {stage.sha} was"
+            " expected"
+        )
+    object.__setattr__(stage, "sha", digest)
 
 
 def sample_of(row: Mapping[str, Any], path: Path, name: str) -> Sample:

@@ -189,9 +189,12 @@ def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
 
     A key that is the text of a choice, or its letter in lower case, becomes the letter.
     """
-    copies = [{**row, "key": _in_capitals(row)} for row in rows]
-    last = dict[str, str]()
+    copies, last = list(map(dict, rows)), dict[str, str]()
     for row in copies:
+        key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
+        if SMALL_LETTER.fullmatch(key) and key not in texts:
+            letters = ascii_uppercase[: len(_known_choices(row))]
+            row["key"] = key.upper() if key.strip("()").upper() in letters else key
         if LETTER.fullmatch(row["key"]):
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
     for row in copies:
@@ -203,15 +206,6 @@ def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
             blank = ("",) * (ord(last[row["task"]]) - ord("A") + 1)
             row["choices"] = _known_choices(row) or blank
         yield row
-
-
-def _in_capitals(row: Cells) -> str:
-    """The key of a row, in capitals where it is the small letter of one of its choices."""
-    key: str = row["key"]
-    if not SMALL_LETTER.fullmatch(key) or key in [text.casefold() for text in row["choices"]]:
-        return key
-    letters = ascii_uppercase[: len(_known_choices(row))]
-    return key.upper() if key.strip("()").upper() in letters else key
 
 
 def _known_choices(row: Cells) -> Sequence[str]:

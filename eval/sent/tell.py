@@ -72,10 +72,6 @@ def sent_lines(comparison: SentComparison) -> Iterator[str]:
             rare += count
     if rare:
         yield f"  other words differ in {counted(rare, 'place')}; {DIFFERENCES} holds each"
-    yield from _alone_lines(comparison)
-
-
-def _alone_lines(comparison: SentComparison) -> Iterator[str]:
     for side, against, samples in comparison.alone:
         for why, count in Counter(why for _, why in samples).most_common():
             names = say_some(sample for sample, reason in samples if reason == why)

@@ -169,7 +169,12 @@ class Agent:
 
     def _look(self, episode: Episode) -> State:
         while not (bound := episode.reached_bound(self.bounds)):
-            reply = self._next_reply(episode)
+            if probe := text_of(self.probe):
+                turns, episode.probe = episode.turns, episode.calls
+                episode.add_user_text(probe)
+                self._ask(episode, None)
+                episode.turns = turns
+            reply = self._ask(episode, self.protocol.native_tools(self.tool_descriptions))
             calls, count = self.protocol.read_calls(reply, self.bounds.calls)
             fault = "" if calls else self.protocol.find_fault(reply)
             if calls:
@@ -188,15 +193,6 @@ class Agent:
                 why = episode.looks[-1].reason
                 return self._finish(episode, "malformed").abstain(f"malformed tool call: {why}")
         return self._ask_for_answer(episode, bound)
-
-    def _next_reply(self, episode: Episode) -> Reply:
-        """The model's next turn, after the probe if there is one."""
-        if probe := text_of(self.probe):
-            turns, episode.probe = episode.turns, episode.calls
-            episode.add_user_text(probe)
-            self._ask(episode, None)
-            episode.turns = turns
-        return self._ask(episode, self.protocol.native_tools(self.tool_descriptions))
 
     def _ask(self, episode: Episode, tools: tuple[Tool, ...] | None) -> Reply:
         messages, notes = self.history(episode.turns)
@@ -248,7 +244,8 @@ class Agent:
             words = f"you called this before{brought}"
             episode.add_look(look, outcome="repeated", reason=words)
             return (words,)
-        state = episode.full_size_state
+        # all images so far, at full size
+        state = episode.state.replace(views=tuple(image.view for image in episode.shown))
         try:
             result = tool(state, arguments)
             result = self.results(result, state) if self.results else result

@@ -193,11 +193,6 @@ class Episode:
     answer: str | None = None
     full: str = ""
 
-    @property
-    def full_size_state(self) -> State:
-        """The state that a tool gets: its views are all images so far, at full size."""
-        return self.state.replace(views=tuple(image.view for image in self.shown))
-
     def end(self, by: str) -> EpisodeEnd:
         """What was used up, for the record."""
         added = [image.sent for image in self.shown[self.first :]]

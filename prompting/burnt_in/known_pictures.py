@@ -3,9 +3,8 @@ alone."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
 from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.question_lines import read_lines, sample_of
+from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
 
 SIDE = 32  # pixels of a thumbnail
 MOST_BITS = 12  # by which the hashes of two pictures may differ; these are compared more closely
@@ -73,13 +72,7 @@ class MarksFrom(WithoutModel):
 
     def __post_init__(self) -> None:
         check_ranges(self, "most > 0")
-        digest = hashlib.sha256(json.dumps([line.sha for line in self.lines]).encode()).hexdigest()
-        if self.sha and self.sha != digest[:16]:
-            raise ValueError(
-                f"{self.path} or its images have changed: sha is {digest[:16]}, and {self.sha} was"
-                " expected"
-            )
-        object.__setattr__(self, "sha", digest[:16])
+        settle_sha(self, [line.sha for line in self.lines])
 
     @cached_property
     def lines(self) -> tuple[Sample, ...]:
@@ -109,7 +102,11 @@ class MarksFrom(WithoutModel):
                 lacking.append(f"image {number + 1} is like {lines} of {name}{differ}")
                 continue
             match = matches[0]
-            marks += _fit(match, image, number)
+            width, height = match.line.images[match.image].size
+            scale = Affine.resize(image.size[0] / width, image.size[1] / height)
+            for mark in match.marks:
+                moved = mark.transform(scale, rectangle(0, 0, *image.size))
+                marks += [replace(moved, image=number)] if moved is not None else []
             notes.append(
                 f"image {number + 1} has the marks of {match.line.id} of {name}:"
                 f" hashes differ by {match.bits}, thumbnails by {match.difference:.1f}"
@@ -136,14 +133,6 @@ class MarksFrom(WithoutModel):
             plain = [mark.to_dict() | {"image": 0} for mark in match.marks]
             distinct.setdefault(json.dumps(plain), match)
         return [*distinct.values()]
-
-
-def _fit(match: Match, image: Picture, number: int) -> Sequence[Mark]:
-    """The marks of a known picture in the pixels of one that is like it."""
-    (width, height), (old_width, old_height) = image.size, match.line.images[match.image].size
-    scale, frame = Affine.resize(width / old_width, height / old_height), image.size
-    moved = [mark.transform(scale, rectangle(0, 0, *frame)) for mark in match.marks]
-    return [replace(mark, image=number) for mark in moved if mark is not None]
 
 
 def _parse_line(row: Any, path: Path, number: int) -> Sample:

@@ -130,13 +130,13 @@ def find_markers(
     ]
 
 
-def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect], margin: int = 2) -> MarkerScene:
+def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
     """The scene with nothing of any colour on these glyphs, so that no letter is taken for a
     ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
     for values in near.values():
         for area in glyphs:
-            cut(values, area, margin)[:] = 0
+            cut(values, area, 2)[:] = 0
     return replace(scene, near=near)
 
 

@@ -68,20 +68,14 @@ class Line:
     seen: NDArray[np.bool_]
 
 
-def find_rectangles(near: Map, color: str, most: int = 1) -> list[FoundRectangle]:
-    """The `most` most complete rectangles in a map of closeness HxW; none may share a side with a
-    better one."""
+def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
+    """The most complete rectangle in a map of closeness HxW, if there is any."""
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
     pairs = itertools.product(itertools.combinations(level, 2), itertools.combinations(upright, 2))
     outlines = [outline for pair in pairs if (outline := _rectangle(*pair, color))]
-    kept: list[FoundRectangle] = []
-    for outline in sorted(outlines, key=lambda outline: -outline.score):
-        apart = [np.abs(np.subtract(outline.edges, better.edges)) >= 3 for better in kept]
-        if all(sides.sum() > 2 for sides in apart):
-            kept.append(outline)
-    return kept[:most]
+    return sorted(outlines, key=lambda outline: -outline.score)[:1]
 
 
 def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:

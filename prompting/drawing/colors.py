@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import ImageColor
 
 from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.picture import Pixels
 
 RGB = tuple[int, int, int]
@@ -131,6 +132,14 @@ def resolve_color(
     if color in LOCAL:
         return contrasting_color(pixels, x, y, reach, LOCAL[color])
     return distinct_color(number) if color == "distinct" else rgb(color)
+
+
+def region_color(color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0) -> RGB:
+    """The colour of a setting for a region (xyxy) and the pixels that lie up to `rim` around it."""
+    left, top, right, bottom = region
+    reach = max(right - left, bottom - top) / 2 + rim
+    middle = (left + right - 1) / 2, (top + bottom - 1) / 2
+    return resolve_color(color, pixels, *middle, reach, number)
 
 
 def _lab(colors: NDArray[np.uint8]) -> NDArray[np.float32]:

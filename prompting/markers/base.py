@@ -27,7 +27,7 @@ from looktwice.prompting.drawing.colors import (
     RGB,
     check_color,
     readable_color,
-    resolve_color,
+    region_color,
     rgb,
 )
 from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
@@ -155,11 +155,10 @@ def _draw_label(
     left, top, right, bottom = area
     width, height = right - left, bottom - top
     font, padding = label.font_file or label.font, round(label.padding * scale)
-    around = (left + right - 1) / 2, (top + bottom - 1) / 2, max(width, height) / 2
     ground = anchor.color if label.plate == "mark" else None
     if label.plate not in ("mark", "none"):
-        ground = _color(label.plate, pixels, *around)
-    color = _color(label.color, pixels, *around)
+        ground = _color(label.plate, pixels, area)
+    color = _color(label.color, pixels, area)
     if ground and label.color == "contrast":
         color = readable_color(ground)
     if ground and label.alpha == 1:
@@ -174,9 +173,9 @@ def _draw_label(
     draw_text(pixels, anchor.text, start, top + padding, em, color, halo, font)
 
 
-def _color(color: str, pixels: Pixels, x: float, y: float, reach: float) -> RGB:
+def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
     """The colour of a setting; "contrast" is black or white against the pixels around."""
-    return resolve_color(color.replace("contrast", "black-or-white"), pixels, x, y, reach)
+    return region_color(color.replace("contrast", "black-or-white"), pixels, area)
 
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color, rgb
+from looktwice.prompting.drawing.colors import RGB, check_color, region_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import (
     coverage,
@@ -41,9 +41,8 @@ class RegionMarking(ColoredMarking):
         colored = []
         for spot in spots:
             spot = replace(spot, place=self.region(spot.place))
-            x0, y0, x1, y1 = region_edges(spot.place)
-            around = (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, max(x1 - x0, y1 - y0) / 2
-            colored.append((spot, resolve_color(self.color, pixels, *around, spot.number)))
+            edges = region_edges(spot.place)
+            colored.append((spot, region_color(self.color, pixels, edges, spot.number)))
         anchors = []
         for spot, color in colored:
             self.shade(pixels, spot, color, scale)

@@ -220,7 +220,7 @@ class SetOfMark(WithoutModel):
             state, self.images, lambda number: self.regions(state.sample, number)
         )
         if lacking and self.missing != "keep":
-            return handle_missing(state, self.missing, lacking)
+            return handle_missing(state, self.missing, lacking.values())
         marks: list[Box | Mask] = []
         for regions in regions_of.values():
             for region in regions:
@@ -239,7 +239,7 @@ class SetOfMark(WithoutModel):
             if isinstance(mark, Mask) and self.keep == "boxes":
                 marks[number] = Box(mark.label, *mask_bounds(mark.pixels), mark.image)
         sample = replace(state.sample, marks=(*state.sample.marks, *marks))
-        return with_views(state, views, self.say, lacking).replace(sample=sample)
+        return with_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
         """The regions of one source picture, in its pixels, in the order of their numbers. Raises

@@ -3,8 +3,6 @@ sent again, and which few-shot examples come first."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +17,7 @@ from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import PLACED, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.question_lines import read_lines, sample_of
+from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
 from looktwice.prompting.turns.confidence import ALTERNATIVES, with_confidence
 from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
@@ -274,14 +272,7 @@ class FewShot(WithoutModel):
 
     def __post_init__(self) -> None:
         check_ranges(self, "n >= 0")
-        content = [[example.sample.sha, example.reply] for example in self.examples]
-        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-        if self.sha and self.sha != digest:
-            raise ValueError(
-                f"{self.path} or its images have changed: sha is {digest}, and {self.sha} was"
-                " expected"
-            )
-        object.__setattr__(self, "sha", digest)
+        settle_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:

@@ -35,6 +35,7 @@ ELEMENTS = re.compile(
 )
 LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; elements inside one another; elements
 LARGEST = 2048  # pixels of the longer side of a drawing
+LONGER = 1024  # pixels of the longer side at which drawings are compared
 SECONDS = 20.0
 _FOUND = re.compile(r"<svg\b.*?</svg\s*>", re.S | re.I)
 _END = re.compile(r"</svg\s*>", re.I)
@@ -128,7 +129,7 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     return np.asarray(pixels, np.uint8)
 
 
-def similarity(first: Pixels, second: Pixels, longest: int = 1024) -> float:
+def similarity(first: Pixels, second: Pixels) -> float:
     """The structural similarity of two pictures of one size, -1 to 1 (1: the same); NaN below 7
     pixels.
 
@@ -137,7 +138,7 @@ def similarity(first: Pixels, second: Pixels, longest: int = 1024) -> float:
     """
     from skimage.metrics import structural_similarity
 
-    first, second = shrink(first, longest), shrink(second, longest)
+    first, second = shrink(first, LONGER), shrink(second, LONGER)
     if min(first.shape[:2]) < 7:
         return float("nan")
     compare: Any = structural_similarity

@@ -25,7 +25,7 @@ from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color
+from looktwice.prompting.drawing.colors import RGB, check_color, region_color
 from looktwice.prompting.drawing.placement import place_inset
 
 MAX_MEGAPIXELS = 100
@@ -98,7 +98,10 @@ class Crop:
         pieces = [view if area == whole_view else transforms.crop(view, *area) for area in areas]
         if self.show == "crop":
             return [self._enlarged(piece) for piece in pieces], notes
-        colors = [self._color(view, area, number) for number, area in enumerate(areas)]
+        colors = [
+            region_color(self.outline, view.pixels, area, number, self.thickness)
+            for number, area in enumerate(areas)
+        ]
         whole = self._outlined(view, areas, colors)
         if self.show == "both":
             return [whole, *map(self._enlarged, pieces)], notes
@@ -174,13 +177,6 @@ class Crop:
             patch[:] = color
             patch[stroke:-stroke, stroke:-stroke] = inside
         return view.with_pixels(pixels)
-
-    def _color(self, view: View, area: PixelRect, number: int) -> RGB:
-        left, top, right, bottom = area
-        reach = max(right - left, bottom - top) / 2 + self.thickness
-        return resolve_color(
-            self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number
-        )
 
     def _fitted(self, view: View, room: Size) -> View:
         """The view at the largest size that fits into (width, height) pixels."""

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
-from looktwice.prompting.evidence import shown_sources
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.prompting.evidence import collect, shown_sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +36,8 @@ class Places:
         look: Callable[[int], Sequence[Mark]],
     ) -> Places:
         """What `look` finds in each source image that a view shows, or the reason why nothing."""
-        regions, reasons, sources = dict[int, Sequence[Mark]](), {}, shown_sources(state, images)
-        for number in sources:
-            try:
-                regions[number] = look(number)
-            except NoEvidence as exc:
-                reasons[number] = str(exc)
-        return cls(sought, regions, sources, reasons)
+        regions, reasons = collect(state, images, look)
+        return cls(sought, regions, shown_sources(state, images), reasons)
 
     def changed(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
         """The same with other regions in each image."""
@@ -92,12 +86,3 @@ class AsksAsWhere:
     def asks(self) -> bool:
         """Whether `where` asks the model."""
         return self.where.asks
-
-
-def box_around(x: float, y: float, side: tuple[float, float], size: tuple[int, int]) -> Box:
-    """A box of this width and height around (x, y) in edge coordinates, shifted into the image, and
-    cut where it is larger."""
-    width, height = (min(length, limit) for length, limit in zip(side, size, strict=True))
-    left = max(0.0, min(x - width / 2, size[0] - width))
-    top = max(0.0, min(y - height / 2, size[1] - height))
-    return Box("", left, top, left + width, top + height)

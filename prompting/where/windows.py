@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.where.places import AsksAsWhere, InImages, Places, Where, box_around
+from looktwice.prompting.where.places import AsksAsWhere, InImages, Places, Where
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap, Floats
 from looktwice.specialists.sharing import look_once
@@ -164,9 +164,11 @@ class Sized(Ranged, AsksAsWhere, Where):
     def _sized(self, sample: Sample, mark: Mark) -> Box:
         size = sample.images[mark.image].size
         x0, y0, x1, y1 = bounding_box(mark)
-        width, height = (max(1.0, self.share * side) for side in size)
-        box = box_around((x0 + x1) / 2, (y0 + y1) / 2, (width, height), size)
-        return replace(box, label=mark.label, image=mark.image)
+        width, height = (min(max(1.0, self.share * side), side) for side in size)
+        # around the middle of the mark, shifted into the image
+        left = max(0.0, min((x0 + x1) / 2 - width / 2, size[0] - width))
+        top = max(0.0, min((y0 + y1) / 2 - height / 2, size[1] - height))
+        return Box(mark.label, left, top, left + width, top + height, mark.image)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +27,7 @@ from looktwice.specialists.networks.image_size import (
     to_batch,
     to_numbers,
 )
-from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx, read_metadata
+from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
 from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
@@ -341,6 +342,12 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
 
 @lru_cache(maxsize=4)
 def _letters(file: Path) -> tuple[str, ...]:
-    """What the outputs of a recognizer stand for: none, the letters that its file names, a
-    space."""
-    return ("", *read_metadata(file, "character").splitlines(), " ")
+    """What the network reads, 0 for no letter, as the ONNX file says beside it: OpenCV does not
+    tell."""
+    # a pair of protobuf: of each text its field (1, 2) and kind (2), its length, and its bytes
+    content = file.read_bytes()
+    match = re.search(rb"\n\tcharacter\x12([\x80-\xff]*[\x00-\x7f])", content)
+    if match is None:
+        return ("", " ")
+    size = sum((byte & 127) << 7 * place for place, byte in enumerate(match[1]))
+    return ("", *content[match.end() :][:size].decode().splitlines(), " ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import re
 import sys
 import threading
 import warnings
@@ -177,15 +176,3 @@ def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork
 
 def _said(exc: cv2.error) -> str:
     return first_line(exc).rpartition("error: ")[2]
-
-
-def read_metadata(file: Path, key: str) -> str:
-    """The text that an ONNX file carries under a key beside its network, which OpenCV does not
-    tell; empty where there is none."""
-    # a pair of protobuf: of each text its field (1, 2) and kind (2), its length, and its bytes
-    pair, content = b"\x0a%c%b\x12" % (len(key), key.encode()), file.read_bytes()
-    match = re.search(re.escape(pair) + rb"([\x80-\xff]*[\x00-\x7f])", content)
-    if match is None:
-        return ""
-    size = sum((byte & 127) << 7 * place for place, byte in enumerate(match[1]))
-    return content[match.end() :][:size].decode()

@@ -259,7 +259,7 @@ def test_an_outline_stands_out_from_its_area_and_from_what_it_covers(
         looked.append((color, *where))
         return RED
 
-    monkeypatch.setattr("looktwice.prompting.views.crop.resolve_color", resolve)
+    monkeypatch.setattr("looktwice.prompting.drawing.colors.resolve_color", resolve)
     zoomed(start(Box("b", *area)), replace(TIGHT, show="both", outline="contrast"))
     assert looked == [("contrast", *place, reach, 0)]
 
