@@ -28,7 +28,6 @@ WORDS = {  # stages that leave the views as they are: they say, ask or read some
     "prompting.turns.FewShot",
     "prompting.grids.GridWords",
     "prompting.markers.VPBenchPrompt",
-    "prompting.views.Dimmed",  # takes weights
     "prompting.telling.DepthWords",
     "prompting.telling.MatchWords",
     "prompting.telling.RegionWords",

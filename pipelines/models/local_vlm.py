@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,9 +142,10 @@ class Look(NamedTuple):
     """What a network holds as it begins a reply.
 
     `likely` (vocabulary,) is the log-probability of each first token, `attention` (layers, heads,
-    image tokens) what the last token of the prompt gives to those of the pictures, and `gradient`,
-    of the same shape, how the likeliest token's log-probability grows with it; None if it was not
-    asked for. `inputs` went in, of pictures with these `sizes` (height, width).
+    image tokens) what the last token of the prompt gives to those of the pictures, and `gradient`
+    how the likeliest token's log-probability grows with that attention, or with the pixel values
+    that went in, of the shape of either; None if it was not asked for. `inputs` went in, of
+    pictures with these `sizes` (height, width).
     """
 
     likely: NDArray[np.float64]
@@ -330,7 +331,7 @@ class LocalVLM(Ranged):
         seconds = (time.perf_counter() - start) / len(asked)
         return [replace(reply, seconds=seconds, served_by=served) for reply in replies]
 
-    def look(self, messages: Messages, gradients: bool = False) -> Look:
+    def look(self, messages: Messages, gradient: Literal["attention", "pixels", ""] = "") -> Look:
         """Where it looks and what it is about to say: of another picture, look again.
 
         The network is opened a second time, with attention that can be read. Raises WeightsError,
@@ -340,13 +341,14 @@ class LocalVLM(Ranged):
         chat = self.chat(messages)
         inputs = self.inputs(network, [chat])
         seen = (inputs["input_ids"][0] == network.config.image_token_id).cpu()
-        with torch.set_grad_enabled(gradients):
+        with torch.set_grad_enabled(bool(gradient)):
+            pixels = [inputs["pixel_values"].requires_grad_()] if gradient == "pixels" else []
             output = network.model(
                 **inputs, output_attentions=True, use_cache=False, logits_to_keep=1
             )
             likely = output.logits[0, -1].float().log_softmax(-1)
             layers = output.attentions
-            grown = torch.autograd.grad(likely.max(), layers) if gradients else ()
+            grown: Any = torch.autograd.grad(likely.max(), pixels or layers) if gradient else ()
 
         def rows(tensors: Sequence[Any]) -> NDArray[np.float64]:
             last = [tensor[0, :, -1].detach().float().cpu()[:, seen] for tensor in tensors]
@@ -354,8 +356,8 @@ class LocalVLM(Ranged):
 
         first = likely.detach().cpu().double().numpy()
         sizes = [image.shape[:2] for image in chat.images]
-        gradient = rows(grown) if gradients else None
-        return Look(first, rows(layers), gradient, network, inputs, sizes)
+        growth = grown[0].double().cpu().numpy() if pixels else rows(grown) if gradient else None
+        return Look(first, rows(layers), growth, network, inputs, sizes)
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
         """The conversation as this model is asked it: with its system text, and pictures no larger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cv2
@@ -12,8 +13,13 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
+from looktwice.prompting.evidence import project, show_evidence
 from looktwice.prompting.where.attention import LocalEyes
+from looktwice.prompting.where.windows import known_values
+from looktwice.specialists.protocols import DepthEstimator, ScalarMap
 from looktwice.specialists.results import Floats
+
+GRID = 24, 24  # places of a map of pixels: the patches of CLIP at 336 pixels
 
 
 def attention_mask(values: Floats) -> Floats:
@@ -35,21 +41,46 @@ def dim(view: View, mask: Floats, ground: int) -> View:
 @dataclass(frozen=True, kw_only=True)
 class Dimmed(LocalEyes, Ranged, WithoutModel):
     """Every view, dimmed where a network in this process attends little as it begins to answer: API
-    (arXiv 2409.17143), with LLaVA.
+    (arXiv 2409.17143), with LLaVA; or where any other map is low.
 
-    The attention is that of one `layer` from the last token of the question, the authors' 20 of
-    LLaVA-1.5-13B; `ground` is the grey level, 0 to 255, that takes the place of what is dimmed.
+    The attention is that of one `layer` of `model` from the last token of the question, the
+    authors' 20 of LLaVA-1.5-13B; `scalar` in its place is any map of the pictures, as of `Windows`,
+    such as what a vision encoder attends to, brought to 24 x 24 places. `ground` is the grey level,
+    0 to 255, that takes the place of what is dimmed.
     """
 
+    model: str = ""
+    scalar: ScalarMap | DepthEstimator | None = None
     layer: int = 20
     ground: int = 200
 
     ranges = ("ground >= 0", "ground <= 255")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.model) == (self.scalar is not None):
+            raise ValueError("views are dimmed by one map: give `model` or `scalar`")
+
     def __call__(self, state: State, model: Model) -> State:
         """The state with the dimmed views. Raises WeightsError."""
+        if scalar := self.scalar:
+            return show_evidence(
+                state,
+                None,
+                "keep",
+                lambda number: known_values(scalar, state.sample, number),
+                self._dim_by_map,
+                "",
+            )
         views = list[View]()
         for view in state.views:
             values = self.attention(view, state.sample.question, self.layer)
             views.append(dim(view, attention_mask(values), self.ground))
         return state.replace(views=tuple(views))
+
+    def _dim_by_map(self, view: View, maps: Mapping[int, Floats]) -> list[View]:
+        values = project(view, maps)
+        if np.isnan(values).all():
+            return [view]
+        places = cv2.resize(np.nan_to_num(values), GRID, interpolation=cv2.INTER_AREA)
+        return [dim(view, attention_mask(np.asarray(places, np.float64)), self.ground)]

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Literal
 
+import cv2
 import numpy as np
+from PIL import Image
+from scipy.ndimage import median_filter
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config.spec import NOT_IDENTITY
@@ -15,7 +19,8 @@ from looktwice.pipelines.geometry import PixelRect, Rect, Size
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.models.local_vlm import LocalVLM
-from looktwice.pipelines.runtime.networks import Device, Dtype
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Device, Dtype, WeightsError
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import InImages
@@ -72,6 +77,23 @@ def tiles(size: Size) -> list[list[PixelRect]]:
     ]
 
 
+def where_fine(values: Floats, pixels: Pixels, block: int) -> Floats:
+    """A map of pixels (height, width) as means over blocks of so many a side, of its values where
+    the picture, brought to its size, is finer than in half of all places: ViCrop's high pass.
+
+    Fine is what a Gaussian of 3 x 3 takes away: its length over the channels, as the median of 7 x
+    7.
+    """
+    high, wide = values.shape
+    shown = Image.fromarray(pixels).resize((wide, high), Image.Resampling.BILINEAR)
+    colors = np.asarray(shown, np.float64)
+    lost = np.linalg.norm(colors - cv2.GaussianBlur(colors, (3, 3), 0.8), axis=2)
+    fineness = median_filter(lost, 7)
+    kept = values * (fineness > np.median(fineness))
+    blocks = kept.reshape(high // block, block, wide // block, block)
+    return np.asarray(blocks.mean((1, 3)), np.float64)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LocalEyes:
     """The LocalVLM that is looked into: `model`, `revision`, `system`, `max_pixels`, `dtype` and
@@ -92,7 +114,8 @@ class LocalEyes:
     def attention(self, view: View, words: str, layer: int, gradient: bool = False) -> Floats:
         """What the image tokens of a picture, (rows, columns), get of the last token of these words
         in one layer; with `gradient` times how the likeliest next token grows with it."""
-        look = self.eyes.look([Message("user", (view, words))], gradient)
+        by: Literal["attention", ""] = "attention" if gradient else ""
+        look = self.eyes.look([Message("user", (view, words))], by)
         values = look.attention[layer]
         if look.gradient is not None:
             values = values * np.maximum(look.gradient[layer], 0)
@@ -100,6 +123,17 @@ class LocalEyes:
         inside = ~np.isnan(places[:, 0])
         columns = len(np.unique(places[inside, 2]))
         return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)
+
+    def growth(self, view: View, words: str) -> Floats:
+        """How the likeliest next token grows with each pixel that the network gets, (height,
+        width), over the channels. Raises WeightsError where it gets no single plane of them."""
+        look = self.eyes.look([Message("user", (view, words))], "pixels")
+        if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
+            raise WeightsError(
+                f"{self.model}: gradients of pixels are read where a picture is one plane of them,"
+                " as in LLaVA-1.5; use method: relative"
+            )
+        return np.asarray(np.linalg.norm(look.gradient[0], axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +143,14 @@ class ViCrop(LocalEyes, InImages):
 
     `method` "relative" is the attention of one `layer`, from the prompt's last token, divided by
     what it is for the words `general`, or undivided where these are empty; "gradient" multiplies it
-    by how the likeliest token grows with it, as far as it does. `base` is the side of the vision
-    encoder's input: windows are 1 to 2 times as large. With `tiled` a large picture is looked at in
-    tiles. The authors' layers are 14 of LLaVA-1.5-7B and 22 of Qwen2.5-VL-3B. `images` are counted
-    from 0; None means all.
+    by how the likeliest token grows with it, as far as it does; "pure" is how that grows with the
+    pixels, divided in the same way, where the picture is fine, and has no `layer` (LLaVA-1.5).
+    `base` is the side of the vision encoder's input: windows are 1 to 2 times as large. With
+    `tiled` a large picture is looked at in tiles. The authors' layers are 14 of LLaVA-1.5-7B and 22
+    of Qwen2.5-VL-3B. `images` are counted from 0; None means all.
     """
 
-    method: Literal["relative", "gradient"] = "relative"
+    method: Literal["relative", "gradient", "pure"] = "relative"
     layer: int = 14
     base: int = 336
     general: Text = GENERAL
@@ -146,7 +181,12 @@ class ViCrop(LocalEyes, InImages):
         """The map of one picture, (rows, columns) of its tokens."""
         if self.method == "gradient":
             return self.attention(view, question, self.layer, gradient=True)
-        values = self.attention(view, question, self.layer)
+        is_pure = self.method == "pure"
+        read = self.growth if is_pure else partial(self.attention, layer=self.layer)
+        values = read(view, question)
         if general := text_of(self.general):
-            values = values / self.attention(view, general, self.layer)
-        return values
+            values = values / read(view, general)
+        if not is_pure:
+            return values
+        vision = self.eyes.network(attn_implementation="eager").config.vision_config
+        return where_fine(values, view.pixels, vision.patch_size)

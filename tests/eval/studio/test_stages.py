@@ -77,6 +77,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "prompting.wording.Template": {"text": "{question}"},
     "specialists.answers.CameraMotion": {"matcher": SIFT},
     "specialists.answers.Guess": {"rule": {"use": "specialists.answers.ColorAtMark"}},
+    "prompting.views.Dimmed": {"scalar": HAZE},
     "specialists.answers.NearerPoint": {"depth": HAZE},
     "specialists.drawings.PatternMatcher": {"kind": "closure"},
 }
@@ -91,7 +92,6 @@ REASONS = {
     "needs a network with weights": {
         "prompting.telling.SimilarityWords",
         "prompting.turns.ContrastAnswer",
-        "prompting.views.Dimmed",
         "specialists.answers.Count",
         "specialists.answers.CountIdentities",
         "specialists.answers.DarkerPoint",

@@ -5,7 +5,7 @@ and its attention and likelihoods are those of transformers."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,19 @@ import pytest
 from looktwice.pipelines.marks import Box, bounding_box
 from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.models import LocalVLM
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.runtime.networks import WeightsError, close_networks
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Cover
 from looktwice.prompting.turns import ContrastAnswer
 from looktwice.prompting.turns.contrast import contrast
-from looktwice.prompting.views import Dimmed, Show
+from looktwice.prompting.views import Dimmed, LongestSide, Show
 from looktwice.prompting.views.dimmed import attention_mask, dim
 from looktwice.prompting.where import OnMarks, ViCrop
-from looktwice.prompting.where.attention import sharpest_window, tiles
+from looktwice.prompting.where.attention import GENERAL, sharpest_window, tiles, where_fine
 from tests.planted_network import seeks_ink
 from tests.tiny import tiny
 
@@ -77,6 +77,63 @@ def test_masks_and_dimmed_pictures_are_the_reference_s() -> None:
     assert dark.parts == view.parts
 
 
+def scene(left: int, top: int, choices: tuple[str, ...] = ()) -> State:
+    """A white picture with ink in one place."""
+    pixels = np.full((224, 224, 3), 255, np.uint8)
+    pixels[top : top + 28, left : left + 28] = 0
+    mark = Box("ink", left, top, left + 28, top + 28)
+    return State.start(Sample("s", "how many", (Picture(pixels),), choices, (mark,)))
+
+
+@dataclass(frozen=True)
+class Dark:
+    """How dark a picture is; or of what is not known."""
+
+    known: bool = True
+
+    def __call__(self, pixels: Pixels, /) -> Any:
+        return 255.0 - pixels[..., 0] if self.known else np.full(pixels.shape[:2], np.nan)
+
+
+def test_any_map_dims_and_one_that_knows_nothing_does_not() -> None:
+    state = scene(84, 112)
+    bare, grown = LongestSide(112)(state, NoModel()), LongestSide(672, grow=True)(state, NoModel())
+    for views, size in ((state, 28), (bare, 14), (grown, 84)):
+        (before,) = views.views
+        (after,) = Dimmed(scalar=Dark(), ground=200)(views, NoModel()).views
+        left, top = 3 * size, 4 * size
+        assert (after.pixels[top : top + size, left : left + size] < 200).all()
+        assert after.pixels[top + size // 2, left + size // 2, 0] < 20
+        assert abs(after.pixels[:size, :size].astype(int) - 200).max() <= 25
+        assert after.parts == before.parts
+    kept = Dimmed(scalar=Dark(known=False))(state, NoModel())
+    assert kept.views == state.views and "nothing is known" in kept.notes[0]
+    for network, map_of in (("", None), ("a", Dark())):
+        with pytest.raises(ValueError, match="give `model` or `scalar`"):
+            Dimmed(model=network, scalar=map_of)
+
+
+def test_a_map_of_pixels_counts_where_the_picture_is_fine() -> None:
+    """Against the definition, place by place."""
+    rng = np.random.default_rng(0)
+    values, pixels = rng.random((28, 42)), rng.integers(0, 256, (28, 42, 3), np.uint8)
+    side = np.exp(-1 / (2 * 0.8**2))
+    kernel = np.array([side, 1, side]) / (1 + 2 * side)
+    rim = np.pad(pixels.astype(float), ((1, 1), (1, 1), (0, 0)), mode="reflect")
+    blurred = sum(
+        kernel[i] * kernel[j] * rim[i : i + 28, j : j + 42] for i in range(3) for j in range(3)
+    )
+    lost = np.pad(np.sqrt(((pixels - blurred) ** 2).sum(2)), 3, mode="symmetric")
+    fine = [[np.median(lost[y : y + 7, x : x + 7]) for x in range(42)] for y in range(28)]
+    kept = np.where(fine > np.median(fine), values, 0)
+    expected = [
+        [kept[y : y + 14, x : x + 14].mean() for x in range(0, 42, 14)] for y in range(0, 28, 14)
+    ]
+    assert where_fine(values, pixels, 14) == pytest.approx(np.array(expected))
+    large = pixels.repeat(3, 0).repeat(3, 1)
+    assert where_fine(values, large, 14).shape == (2, 3)
+
+
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
@@ -91,14 +148,6 @@ def ink(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def llava(tmp_path_factory: pytest.TempPathFactory) -> Any:
     yield str(tiny("llava", tmp_path_factory.mktemp("llava")))
     close_networks()
-
-
-def scene(left: int, top: int, choices: tuple[str, ...] = ()) -> State:
-    """A white picture with ink in one place."""
-    pixels = np.full((224, 224, 3), 255, np.uint8)
-    pixels[top : top + 28, left : left + 28] = 0
-    mark = Box("ink", left, top, left + 28, top + 28)
-    return State.start(Sample("s", "how many", (Picture(pixels),), choices, (mark,)))
 
 
 @pytest.mark.parametrize("place", [(28, 140), (168, 56), (84, 84)])
@@ -132,7 +181,7 @@ def test_what_is_seen_is_what_transformers_says(llava: str) -> None:
     model = LocalVLM(llava)
     pixels = np.random.default_rng(0).integers(0, 255, (28, 28, 3), dtype=np.uint8)
     messages = [Message("user", (View.of(Picture(pixels)), "which"))]
-    look = model.look(messages, gradients=True)
+    look = model.look(messages, "attention")
     assert look.attention.shape[0] == 2 and look.gradient is not None
     assert look.attention.shape == look.gradient.shape
     assert (look.attention > 0).all() and (look.attention.sum(-1) < 1).all()
@@ -147,12 +196,52 @@ def test_a_gradient_map_keeps_what_makes_the_likeliest_likelier(llava: str) -> N
     vicrop = ViCrop(model=llava, layer=-1, base=28, method="gradient")
     state = State.start(scene(84, 84).sample)
     (box,) = vicrop.places(state, NoModel()).regions[0]
-    look = LocalVLM(llava).look([Message("user", (state.views[0], "how many"))], gradients=True)
+    look = LocalVLM(llava).look([Message("user", (state.views[0], "how many"))], "attention")
     assert look.gradient is not None and look.gradient[-1].min() < 0 < look.gradient[-1].max()
     expected = (look.attention[-1] * look.gradient[-1].clip(0)).mean(0)
     values = vicrop._map(state.views[0], "how many")
     assert values.ravel() == pytest.approx(expected)
     assert bounding_box(box)[2] <= 224
+
+
+def test_the_pure_gradient_is_how_the_likeliest_grows_with_the_pixels(llava: str) -> None:
+    """Against what happens when single pixels of what the network is given are changed."""
+    import torch
+
+    model, state = LocalVLM(llava), scene(84, 84)
+    look = model.look([Message("user", (state.views[0], "how many"))], "pixels")
+    assert look.gradient is not None
+    pixels = look.inputs["pixel_values"].detach()
+    assert look.gradient.shape == pixels.shape
+    steepest = np.argsort(-abs(look.gradient), None)[:3]
+    for place in np.transpose(np.unravel_index(steepest, pixels.shape)).tolist():
+        likely = []
+        for step in (0.02, -0.02):
+            moved = pixels.clone()
+            moved[tuple(place)] += step
+            with torch.inference_mode():
+                logits = look.network.model(**{**look.inputs, "pixel_values": moved}).logits
+            likely.append(float(logits[0, -1].log_softmax(-1)[look.likely.argmax()]))
+        slope = (likely[0] - likely[1]) / 0.04
+        assert look.gradient[tuple(place)] == pytest.approx(slope, rel=0.01)
+
+
+@pytest.mark.parametrize("place", [(28, 140), (168, 56), (84, 84)])
+def test_a_pure_gradient_leads_to_what_is_fine(place: tuple[int, int], llava: str) -> None:
+    vicrop, state = ViCrop(model=llava, base=112, method="pure"), scene(*place)
+    view = state.views[0]
+    norms = [vicrop.growth(view, words) for words in ("how many", GENERAL)]
+    values = vicrop._map(view, "how many")
+    block = norms[0].shape[0] // len(values)
+    assert values == pytest.approx(where_fine(norms[0] / norms[1], view.pixels, block))
+    (box,) = vicrop.places(state, NoModel()).regions[0]
+    x0, y0, x1, y1 = bounding_box(box)
+    assert x0 < place[0] + 28 and place[0] < x1 and y0 < place[1] + 28 and place[1] < y1
+
+
+def test_a_network_that_is_given_no_plane_of_pixels_is_refused(ink: str) -> None:
+    with pytest.raises(WeightsError, match="a picture is one plane of them"):
+        ViCrop(model=ink, method="pure").places(scene(0, 0), NoModel())
 
 
 def test_contrast_answers_by_what_the_evidence_changes(llava: str) -> None:
