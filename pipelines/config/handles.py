@@ -15,8 +15,9 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
 
     `data` is the `path` of every task that reads one, or with "hub:ID" its data set of the hub, and
     `split` their split. `model` is the name at the server of every model that is asked, unless it
-    names one of `models:`. Raises ConfigError where a model that is asked has no such name, as
-    `Pocket` has none: another class would send the pictures to another server.
+    names one of `models:`, or the settings of another model in the place of each. Raises
+    ConfigError where it would change no model: one without such a name, as `Pocket` is, becomes no
+    other by a name, which would send the pictures to another server.
     """
     tasks = {f"tasks.{name}": task for name, task in (node.get("tasks") or {}).items()}
     tasks["task"] = node.get("task")
@@ -32,36 +33,52 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
         # the others follow one of these
         own = [name for name in read if not str(tasks[name]["path"]).startswith("${")]
         yield from ((f"{name}.path", value) for name in own)
-    elif place != "model" or not isinstance(value, str) or did_you_mean(value, models):
+    elif place != "model" or not isinstance(value, str | Mapping):
+        yield place, value
+    elif isinstance(value, str) and did_you_mean(value, models):
         yield place, value  # one of the file's, also mistyped
     else:
-        yield from _renamed(models, node.get("model"), value)
+        yield from _asked_instead(models, node.get("model"), value)
 
 
-def _renamed(models: Mapping[str, Any], asked: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The places of the models that are asked, with this name at their server. Raises
-    ConfigError."""
+def _asked_instead(
+    models: Mapping[str, Any], asked: Any, value: str | Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """The places of the models that are asked, with another name at their server or other settings.
+    Raises ConfigError."""
+    every = {f"models.{key}": model for key, model in models.items()}
     places = {
-        f"models.{key}": model
-        for key, model in models.items()
-        if key == asked or (isinstance(model, Mapping) and "model" in model)
+        place: model
+        for place, model in every.items()
+        if place == f"models.{asked}" or (isinstance(model, Mapping) and "model" in model)
     }
     if isinstance(asked, Mapping) or (asked and not places):
         places["model"] = asked
+    listed = f"; `models:` has {', '.join(models)}" if models else ""
+    beside = len(models) > 1 and not places  # each contestant names one of its own
+    if isinstance(value, Mapping) and beside:
+        raise ConfigError(
+            [
+                f"model={{...}}: each contestant names a model of its own{listed}; type"
+                " contestants.mine='{model: {...}}' to ask this one beside them"
+            ]
+        )
+    if isinstance(value, Mapping):
+        yield from ((place, value) for place in places or every or ["model"])
+        return
     nameless = [
         f"{place} is {model.get('use') if isinstance(model, Mapping) else model}"
-        for place, model in (places or {f"models.{key}": models[key] for key in models}).items()
+        for place, model in (places or every).items()
         if not (isinstance(model, Mapping) and "model" in model)
     ]
     if nameless or not places:
         why = f"{nameless[0]}, which has no `model`" if nameless else "this study names no model"
-        listed = f"; `models:` has {', '.join(models)}" if models else ""
+        node = f"{{use: pipelines.models.ChatAPI, model: {value}, url: URL}}"
+        typed = f"contestants.mine='{{model: {node}}}'" if beside else f'model="{node}"'
         raise ConfigError(
             [
-                f"model={name}: it names a model at its server, and {why}{listed}. For another"
-                f' model type model="{{use: pipelines.models.ChatAPI, model: {name}, url: URL}}";'
-                " without `url` it is OpenAI's"
+                f"model={value}: it names a model at its server, and {why}{listed}. For another"
+                f" model type {typed}; without `url` it is OpenAI's"
             ]
         )
-    for place in places:
-        yield f"{place}.model", name
+    yield from ((f"{place}.model", value) for place in places)

@@ -48,6 +48,11 @@ def test_a_shipped_configuration_takes_them(path: Path) -> None:
     else:
         with pytest.raises(ConfigError, match=r"^model=some-model: "):
             read_config(path, ["model=some-model"])
+    try:
+        other = models_of(read_config(path, ["model={use: pipelines.models.Pocket}"]).node)
+        assert not any("model" in model for model in other)
+    except ConfigError as exc:
+        assert not has_names and "type contestants.mine=" in str(exc)
     node = studied(path, *given)
     for task in tasks_of(node):
         if "path" in task:
@@ -65,7 +70,20 @@ def test_a_shipped_configuration_takes_them(path: Path) -> None:
         ({"model": {"use": "Own", "model": "y"}}, ("model", "x"), {"model.model": "x"}),
         ({"models": {"chat": {}}}, ("model", "chat"), {"model": "chat"}),
         ({"models": {"chat": {}}}, ("model", "chta"), {"model": "chta"}),
-        ({"models": {"chat": {"model": "y"}}}, ("model", {"use": "x"}), {"model": {"use": "x"}}),
+        ({"model": {"use": "Own"}}, ("model", {"use": "x"}), {"model": {"use": "x"}}),
+        ({}, ("model", {"use": "x"}), {"model": {"use": "x"}}),
+        (
+            {"models": {"chat": {"model": "y"}, "one": {"use": "Script"}}},
+            ("model", {"use": "x"}),
+            {"models.chat": {"use": "x"}},
+        ),
+        (
+            {"models": {"eyes": {"use": "Own"}, "judge": {"model": "y"}}, "model": "eyes"},
+            ("model", {"use": "x"}),
+            {"models.eyes": {"use": "x"}, "models.judge": {"use": "x"}},
+        ),
+        ({"models": {"chat": {"use": "Own"}}}, ("model", {"n": 1}), {"models.chat": {"n": 1}}),
+        ({"model": "chat"}, ("model", None), {"model": None}),
         (
             {"models": {"eyes": {"model": "z"}, "judge": {"model": "y"}}, "model": "eyes"},
             ("model", "x"),
@@ -106,3 +124,9 @@ def test_what_an_override_stands_for(
 def test_a_name_makes_no_model_one_of_another_server(node: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=f"^model=qwen: .*{why}.*ChatAPI, model: qwen, url: URL"):
         dict(spelt_out(node, "model", "qwen"))
+
+
+def test_settings_of_a_model_that_no_contestant_would_ask_are_refused() -> None:
+    node = {"models": {"a": {"use": "Replay"}, "b": {"use": "Replay"}}}
+    with pytest.raises(ConfigError, match=r"^model=\{\.\.\.\}: each .* has a, b; type contestants"):
+        dict(spelt_out(node, "model", {"use": "Pocket"}))
