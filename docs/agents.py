@@ -211,11 +211,11 @@ def traced(point: Arm) -> State:
 def turns(state: State, folder: Path) -> Iterator[str]:
     """The conversation as Markdown; every image is written into `folder` once."""
     for message in state.messages:
-        said = "\n\n".join(_part(part, state, folder) for part in message.parts if part)
+        text = "\n\n".join(_part(part, state, folder) for part in message.parts if part)
         calls = "".join(
             f"\n\n```json\n{call.name} {call.arguments}\n```" for call in message.tool_calls
         )
-        yield f"**{message.role}**\n\n{said}{calls}\n"
+        yield f"**{message.role}**\n\n{text}{calls}\n"
 
 
 def _part(part: str | View, state: State, folder: Path) -> str:
@@ -278,14 +278,14 @@ def forms() -> str:
 
 def trace(folder: Path) -> str:
     """The worked trace."""
-    found = points(load_plan(CONFIG))
-    state = traced(found["zoom"])
+    arms = points(load_plan(CONFIG))
+    state = traced(arms["zoom"])
     stages: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["stages"]
     shown = yaml.safe_dump(
         {"stages": stages}, sort_keys=False, default_flow_style=None, width=110
     ).strip()
     notes = "\n".join(look.note for look in read_looks(state.notes))
-    after = AFTER.format(notes=notes, controls=controls(found, folder))
+    after = AFTER.format(notes=notes, controls=controls(arms, folder))
     return "\n".join([TRACE.format(stages=shown), *turns(state, folder), after])
 
 

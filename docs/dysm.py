@@ -198,8 +198,8 @@ def _published(data: Path, name: str) -> Iterator[tuple[Path, Mapping[str, Any],
     rows = {
         str(item.sample.meta["image"]): item.sample for item in DoYouSeeMe(name, data, blind=True)
     }
-    for known in SUBTASKS["2D"][name].folders:
-        for file in sorted(data.rglob(f"{known}/*.png"), key=lambda path: int(path.stem)):
+    for subfolder in SUBTASKS["2D"][name].folders:
+        for file in sorted(data.rglob(f"{subfolder}/*.png"), key=lambda path: int(path.stem)):
             row = rows.get(file.stem)
             yield (
                 file,
@@ -223,14 +223,14 @@ def _cells(
                 )
             )
         )
-        said = "ours, official: true" if official else "ours"
-        pictures.append((said, f"{item.sample.question} [{item.answer}]", item.sample.images[0]))
+        version = "ours, official: true" if official else "ours"
+        pictures.append((version, f"{item.sample.question} [{item.answer}]", item.sample.images[0]))
     levels = ", ".join(f"{control} {level}" for control, level in controls.items())
-    for place, (said, words, picture) in enumerate(pictures):
+    for place, (version, words, picture) in enumerate(pictures):
         target = folder / f"{name}-{file.stem}-{place}.png"
         Image.fromarray(picture.pixels).save(target)
         yield (
-            f"<td><b>{escape(said)}</b> {escape(levels)}<br><img"
+            f"<td><b>{escape(version)}</b> {escape(levels)}<br><img"
             f" src='{target.name}'><br>{escape(words)}</td>"
         )
 

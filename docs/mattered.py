@@ -249,23 +249,24 @@ def certificate(scores: RunScores) -> str:
 
 def audit(scores: RunScores) -> str:
     """What the audit finds of the planted items."""
-    found = audits(scores)
+    audited = audits(scores)
     listed = {
-        row["sample"] for row in csv.DictReader(blind_items_csv(needs_no_image(found)).splitlines())
+        row["sample"]
+        for row in csv.DictReader(blind_items_csv(needs_no_image(audited)).splitlines())
     }
     lines = map(
         json.loads, (scores.folder.path / "samples.jsonl").read_text(encoding="utf-8").splitlines()
     )
     planted = {line["sample"]["id"] for line in lines if line["truth"]["leaky"]}
     both = len(listed & planted)
-    said = AUDIT.format(
+    section = AUDIT.format(
         planted=len(planted),
         listed=len(listed),
         precision=both / len(listed),
         recall=both / len(planted),
     )
-    page = audit_page(scores, found).partition("## Arms")[2].partition("## Items")[0]
-    return said + page.strip().replace("\n## ", "\n### ") + "\n"
+    page = audit_page(scores, audited).partition("## Arms")[2].partition("## Items")[0]
+    return section + page.strip().replace("\n## ", "\n### ") + "\n"
 
 
 def count_small(messages: Messages) -> Reply:

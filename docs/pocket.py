@@ -108,8 +108,8 @@ class Figures:
     ) -> Mapping[str, str]:
         """The one row. Raises ValueError where there is none."""
         for row in self.rows:
-            found = row["contestant"], row["task"], row["metric"], row["slice"]
-            if found == (contestant, task, metric, part):
+            key = row["contestant"], row["task"], row["metric"], row["slice"]
+            if key == (contestant, task, metric, part):
                 return row
         raise ValueError(f"the report has no {metric} of {contestant} on {task} {part}".rstrip())
 
@@ -352,8 +352,8 @@ def _cell(
         {**{str(number): stage for number, stage in enumerate(stages)}, "ask": Ask()}
     )
     state = pipeline(State.start(sample), Pocket())
-    said = state.trace[-1].calls[-1].reply
-    assert said is not None
+    reply = state.trace[-1].calls[-1].reply
+    assert reply is not None
     cell = Image.new("RGB", (SHOWN, SHOWN + 34), "white")
     cell.paste(
         Image.fromarray(state.views[-1].pixels).resize((SHOWN, SHOWN), Image.Resampling.LANCZOS),
@@ -363,11 +363,11 @@ def _cell(
     draw.text((2, 0), name, "black", font_size=14)
     draw.text(
         (2, 16),
-        f"{said.text}" if said.text == right else f"{said.text}, not {right}",
-        "green" if said.text == right else "red",
+        f"{reply.text}" if reply.text == right else f"{reply.text}, not {right}",
+        "green" if reply.text == right else "red",
         font_size=14,
     )
-    return said.text == right, cell
+    return reply.text == right, cell
 
 
 def main() -> None:

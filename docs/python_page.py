@@ -66,9 +66,9 @@ def python_page(head: str) -> str:
     for title, paths in PYTHON.items():
         lines += ["", f"## {title}"]
         for path in paths:
-            thing = named(path)
-            source = textwrap.dedent(inspect.getsource(thing))
-            lines += ["", f"### {path}", "", escaped(docstring(thing)), "", *_members(source)]
+            member = named(path)
+            source = textwrap.dedent(inspect.getsource(member))
+            lines += ["", f"### {path}", "", escaped(docstring(member)), "", *_members(source)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -83,12 +83,12 @@ def _members(source: str) -> Iterator[str]:
         elif isinstance(inner, ast.FunctionDef) and (
             inner.name == "__call__" or not inner.name.startswith("_")
         ):
-            said = (
+            sentence = (
                 ""
                 if inner is node
                 else " ".join((ast.get_docstring(inner) or "").partition("\n\n")[0].split())
             )
-            yield f"- `{_call(inner)}`{said and ': '}{escaped(said)}"
+            yield f"- `{_call(inner)}`{sentence and ': '}{escaped(sentence)}"
 
 
 def _field(inner: ast.AnnAssign) -> str:
@@ -104,7 +104,7 @@ def _field(inner: ast.AnnAssign) -> str:
 def _call(inner: ast.FunctionDef) -> str:
     """`name(arguments) -> type`; a property has no arguments."""
     given = ast.unparse(inner.args).removeprefix("self, ").removeprefix("cls, ")
-    is_property = any("property" in ast.unparse(each) for each in inner.decorator_list)
+    is_property = any("property" in ast.unparse(decorator) for decorator in inner.decorator_list)
     call = (
         inner.name if is_property else f"{inner.name}({'' if given in ('self', 'cls') else given})"
     )

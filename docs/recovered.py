@@ -48,7 +48,7 @@ def sheet(folder: Path, task: str, most: int = 24) -> Pixels:
             state = stage(state, NoModel())
             states.append(state)
         points = [mark for mark in state.sample.marks if isinstance(mark, Point)]
-        triples += [np.hstack([*(around(one, point) for one in states)]) for point in points]
+        triples += [np.hstack([*(around(shown, point) for shown in states)]) for point in points]
     framed = [np.pad(triple, ((4, 4), (4, 4), (0, 0)), constant_values=255) for triple in triples]
     framed += [np.full_like(framed[0], 255)] * (-len(framed) % COLUMNS)
     return np.vstack(

@@ -114,7 +114,9 @@ def _groups(page: Page) -> dict[str, dict[str, type]]:
         room: {f"{room}.{name}": named(f"{room}.{name}") for name in _names(room)}
         for room in page.rooms
     }
-    kept = {r: {p: c for p, c in found.items() if _is_listed(p, c)} for r, found in rooms.items()}
+    kept = {
+        r: {p: c for p, c in classes.items() if _is_listed(p, c)} for r, classes in rooms.items()
+    }
     return kept | (
         {"Of other rooms": {path: named(path) for path in page.others}} if page.others else {}
     )
@@ -139,8 +141,8 @@ GROUPS = {page.name: _groups(page) for page in PAGES}
 
 
 def _flat(rooms: Mapping[str, Mapping[str, type]]) -> Iterator[tuple[str, type]]:
-    for found in rooms.values():
-        yield from found.items()
+    for classes in rooms.values():
+        yield from classes.items()
 
 
 CLASSES: Mapping[str, type] = {path: cls for rooms in GROUPS.values() for path, cls in _flat(rooms)}
@@ -242,8 +244,8 @@ def _arguments(cls: type) -> list[str]:
     arguments = getattr(cls, "arguments", None)
     if not isinstance(arguments, type) or not hasattr(arguments, "model_fields"):
         return []
-    said = [f"- `{name}`: {info.description}" for name, info in arguments.model_fields.items()]
-    return ["", "The model is told `description`, and may give:", "", *said] if said else []
+    lines = [f"- `{name}`: {info.description}" for name, info in arguments.model_fields.items()]
+    return ["", "The model is told `description`, and may give:", "", *lines] if lines else []
 
 
 STUDY = """\
@@ -279,13 +281,13 @@ def keys_of(entry: Any) -> Iterator[tuple[str, Any, entries.Entry]]:
     """Key, type and what is said of it, for every key of a mapping that a study may hold. Raises
     ValueError."""
     for key, hint in get_type_hints(entry, include_extras=True).items():
-        said = [word for word in getattr(hint, "__metadata__", ()) if isinstance(word, str)]
-        if len(said) != 2:
+        words = [word for word in getattr(hint, "__metadata__", ()) if isinstance(word, str)]
+        if len(words) != 2:
             raise ValueError(
                 f"{entry.__name__}.{key} has no meaning and example; describe it in"
                 " pipelines/config/entries.py"
             )
-        yield key, hint, (said[0], said[1])
+        yield key, hint, (words[0], words[1])
 
 
 def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
@@ -302,10 +304,17 @@ def _commands_page() -> str:
             get_type_hints(function, include_extras=True),
             inspect.signature(function).parameters,
         )
-        found = [_Parameter(name, hints[name], p.default) for name, p in parameters.items()]
+        arguments = [_Parameter(name, hints[name], p.default) for name, p in parameters.items()]
         name = command.name or function.__name__
-        usage = " ".join(["looktwice", name, *(p.shown for p in found if not p.is_option)])
-        lines += ["", f"## {usage}", "", escaped(docstring(function)), "", *(p.line for p in found)]
+        usage = " ".join(["looktwice", name, *(p.shown for p in arguments if not p.is_option)])
+        lines += [
+            "",
+            f"## {usage}",
+            "",
+            escaped(docstring(function)),
+            "",
+            *(p.line for p in arguments),
+        ]
     return "\n".join(lines) + "\n"
 
 

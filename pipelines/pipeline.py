@@ -184,8 +184,8 @@ def models_in(thing: Any) -> list[Model]:
 
 def _changed(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Those of the things that `with_models` makes others of."""
-    made = {key: with_models(thing, change) for key, thing in things.items()}
-    return {key: thing for key, thing in made.items() if thing is not things[key]}
+    made = {key: with_models(holder, change) for key, holder in things.items()}
+    return {key: holder for key, holder in made.items() if holder is not things[key]}
 
 
 def reply_fault(reply: object) -> str:

@@ -34,6 +34,7 @@ def blocks(language: str, page: Path = README) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
+@pytest.mark.dear
 def test_the_python_runs_as_it_stands_and_gives_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

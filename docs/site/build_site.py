@@ -232,8 +232,8 @@ def overview(site: list[Page]) -> str:
                 f":img-top: files/gallery/{picture[1]}\n:img-alt: {entry[1]}\n" if picture else ""
             )
             link = f":link: {page.name.removesuffix('.md')}\n:link-type: doc\n"
-            told = f"{says}\n\n`{', '.join(classes)}`" if classes else says
-            shown.append(f":::{{grid-item-card}} {entry[1]}\n{image}{link}\n{told}\n:::\n\n")
+            sentence = f"{says}\n\n`{', '.join(classes)}`" if classes else says
+            shown.append(f":::{{grid-item-card}} {entry[1]}\n{image}{link}\n{sentence}\n:::\n\n")
     return f"{FILTER}\n::::{{grid}} 2 3 3 4\n:gutter: 2\n\n{''.join(shown)}::::\n"
 
 

@@ -31,6 +31,22 @@ TokenVariable = Annotated[
     str,
     Option(metavar="NAME", help="The environment variable that holds the token clients must send."),
 ]
+AgentStudy = Annotated[
+    str,
+    Argument(
+        metavar="[STUDY]",
+        help="A study with an agent, whose tools are served.",
+        autocompletion=complete_config,
+    ),
+]
+PortOfHTTP = Annotated[
+    int | None,
+    Option(min=0, max=65535, help="Serve streamable HTTP on this port; 0 takes a free one."),
+]
+ImageFolders = Annotated[
+    list[str],
+    Option("--allow", help="A folder whose images may be read (default: the working folder)."),
+]
 
 
 def serve(
@@ -93,28 +109,15 @@ def serve(
 
 
 def mcp(
-    study: Annotated[
-        str,
-        Argument(
-            metavar="[STUDY]",
-            help="A study with an agent, whose tools are served.",
-            autocompletion=complete_config,
-        ),
-    ] = "look",
+    study: AgentStudy = "look",
     overrides: Overrides = NONE,
     contestant: Annotated[
         str, Option(help="Whose tools, where the study's agents have different ones.")
     ] = "",
-    http: Annotated[
-        int | None,
-        Option(min=0, max=65535, help="Serve streamable HTTP on this port; 0 takes a free one."),
-    ] = None,
+    http: PortOfHTTP = None,
     host: Host = "",
     token_env: TokenVariable = "",
-    allow: Annotated[
-        list[str],
-        Option("--allow", help="A folder whose images may be read (default: the working folder)."),
-    ] = NONE,
+    allow: ImageFolders = NONE,
     out: Annotated[
         Path | None,
         Option(help="The folder of new images (default: looks in the first of --allow)."),

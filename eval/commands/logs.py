@@ -24,19 +24,42 @@ if TYPE_CHECKING:
     from looktwice.eval.sent.requests import Requests
     from looktwice.pipelines.model import Model
 
+AnyLogs = Annotated[
+    list[Path],
+    Argument(
+        metavar="LOG...",
+        help=(
+            "Run folders, inspect_ai's .eval, VLMEvalKit's .xlsx or .tsv, lmms-eval's samples,"
+            " Every Eval Ever, .csv; one published table of accuracies."
+        ),
+    ),
+]
+AskedModel = Annotated[
+    str,
+    Option(
+        metavar="MODEL",
+        help="Ask this model what each difference is worth: a node, a class, or FILE.yaml.",
+    ),
+]
+Format = Annotated[
+    str,
+    Option(
+        "--to",
+        "--as",
+        help=(
+            "inspect (.eval), every-eval-ever or eval-results; of a run: trajectories; of the"
+            " shards of one: run."
+        ),
+    ),
+]
+Conversing = Annotated[
+    list[str],
+    Option(help="trajectories: those of this contestant (default: all but placebos and failed)."),
+]
+
 
 def compare(
-    logs: Annotated[
-        list[Path],
-        Argument(
-            metavar="LOG...",
-            help=(
-                "Run folders, inspect_ai's .eval, VLMEvalKit's .xlsx or .tsv, lmms-eval's samples,"
-                " Every Eval Ever, "
-                ".csv; one published table of accuracies."
-            ),
-        ),
-    ],
+    logs: AnyLogs,
     baseline: Annotated[
         str, Option(help="The contestant, or variant, to compare with (default: first).")
     ] = "",
@@ -50,13 +73,7 @@ def compare(
             help="Compare what was sent, factor by factor: always so of what `serve` recorded.",
         ),
     ] = False,
-    ask: Annotated[
-        str,
-        Option(
-            metavar="MODEL",
-            help="Ask this model what each difference is worth: a node, a class, or FILE.yaml.",
-        ),
-    ] = "",
+    ask: AskedModel = "",
     labels: Annotated[
         Path | None, Option(help="A log or run that knows the keys of what was sent.")
     ] = None,
@@ -133,17 +150,7 @@ def export(
     logs: Annotated[
         list[Path], Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them.")
     ],
-    to: Annotated[
-        str,
-        Option(
-            "--to",
-            "--as",
-            help=(
-                "inspect (.eval), every-eval-ever or eval-results; of a run: trajectories; of the"
-                " shards of one: run."
-            ),
-        ),
-    ] = "",
+    to: Format = "",
     out: Annotated[
         Path, Option(help="Where to write: a folder; trajectories: FILE.jsonl or .parquet.")
     ] = Path("export"),
@@ -153,12 +160,7 @@ def export(
     only: Annotated[
         list[str], Option(help="trajectories: keep these verdicts, such as right.")
     ] = NONE,
-    contestant: Annotated[
-        list[str],
-        Option(
-            help="trajectories: those of this contestant (default: all but placebos and failed)."
-        ),
-    ] = NONE,
+    contestant: Conversing = NONE,
     whole: Annotated[
         bool, Option("--whole", help="trajectories: none with refused calls.")
     ] = False,
@@ -246,24 +248,7 @@ def annotate(
     from looktwice.eval.logs.format import read_logs
 
     if all(ratings.is_sheet(path) for path in sources):
-        rated = ratings.read_ratings(sources)
-        errors, answers = (rated.key.ask == ask for ask in (sheet.ERRORS, sheet.ANSWERS))
-        rated = ratings.with_judges(rated, judged) if judged else rated
-        table = ratings.share_table(rated) if errors else ratings.answer_table(rated)
-        title = "share of each category, %" if errors else "answers of people"
-        if errors or answers:
-            print_text_table(table, title, blocks=0)
-        times = ratings.time_table(rated)
-        if times.rows:
-            print_text_table(times, "medians, ms from the pictures' onset", blocks=0)
-        for line in ratings.ratings_lines(rated):
-            say(line)
-        if answers:
-            levels = ratings.difficulty_table(rated)
-            if levels.rows:
-                print_text_table(levels, "right by difficulty, %", blocks=0)
-            people = sources[0].parent / ratings.HUMANS
-            say(f"people as contestants: {ratings.write_humans(rated, people)}")
+        _print_ratings(sources, judged)
         return
     read = build_reader(reader, plugin)
     logs = [log for path in sources for log in read_logs(path, {}, read, plugin)]
@@ -276,3 +261,25 @@ def annotate(
     categories = list(filter(None, map(str.strip, names)))
     for line in sheet.write_sheet(items, logs, out, ask, categories, timed):
         say(line)
+
+
+def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
+    """Print what people wrote into sheets, beside the judges of a run, and write their answers as
+    logs."""
+    from looktwice.eval.annotation import ratings, sheet
+
+    rated = ratings.read_ratings(sheets)
+    errors, answers = (rated.key.ask == ask for ask in (sheet.ERRORS, sheet.ANSWERS))
+    rated = ratings.with_judges(rated, judged) if judged else rated
+    if errors:
+        print_text_table(ratings.share_table(rated), "share of each category, %", blocks=0)
+    if answers:
+        print_text_table(ratings.answer_table(rated), "answers of people", blocks=0)
+    times = ratings.time_table(rated)
+    print_text_table(times, "medians, ms from the pictures' onset", blocks=0)
+    for line in ratings.ratings_lines(rated):
+        say(line)
+    if answers:
+        print_text_table(ratings.difficulty_table(rated), "right by difficulty, %", blocks=0)
+        people = sheets[0].parent / ratings.HUMANS
+        say(f"people as contestants: {ratings.write_humans(rated, people)}")

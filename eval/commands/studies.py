@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Exit, Option
 
@@ -27,6 +27,10 @@ from looktwice.eval.commands.options import (
     refuse,
     say,
 )
+
+if TYPE_CHECKING:
+    from looktwice.eval.runs import Study
+    from looktwice.eval.runs.predict import RunSummary
 
 
 def check(
@@ -76,6 +80,34 @@ def _say_left_out(plan: Any) -> None:
         say(f"left out: {', '.join(names)} ({why})")
 
 
+Again = Annotated[
+    Literal["failed", "nothing", "all"],
+    Option(help="What an earlier run has that is asked again; all: it is renamed."),
+]
+# What only clusters and schedulers need.
+Shard = Annotated[str, Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)]
+MaxRequests = Annotated[int | None, Option(min=1, help="Stop after so many requests.", hidden=True)]
+CacheSize = Annotated[
+    str | None,
+    Option(
+        metavar="SIZE",
+        help="Prune the reply cache at the end where it is larger than 20GB, say.",
+        hidden=True,
+    ),
+]
+OnRay = Annotated[
+    str, Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.", hidden=True)
+]
+SharedGPUs = Annotated[
+    float,
+    Option(min=0, help="The share of a GPU of each actor that holds networks on Ray.", hidden=True),
+]
+ProgressLog = Annotated[
+    Literal["words", "json"],
+    Option(help="How progress is told on stderr: in words, or as lines of JSON.", hidden=True),
+]
+
+
 def run(
     config: ConfigPath,
     overrides: Overrides = NONE,
@@ -84,45 +116,20 @@ def run(
     out: OutFolder = Path("runs"),
     plugin: Plugins = NONE,
     allow: Allowed = NONE,
-    shard: Annotated[
-        str, Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)
-    ] = "1/1",
-    again: Annotated[
-        Literal["failed", "nothing", "all"],
-        Option(help="What an earlier run has that is asked again; all: it is renamed."),
-    ] = "failed",
+    shard: Shard = "1/1",
+    again: Again = "failed",
     cache: OutCache = None,
     budget: Annotated[
         float | None,
         Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models."),
     ] = None,
-    max_requests: Annotated[
-        int | None, Option(min=1, help="Stop after so many requests.", hidden=True)
-    ] = None,
+    max_requests: MaxRequests = None,
     only_cached: OnlyCached = False,
     table: TableKind = "short",
-    cache_size: Annotated[
-        str | None,
-        Option(
-            metavar="SIZE",
-            help="Prune the reply cache at the end where it is larger than 20GB, say.",
-            hidden=True,
-        ),
-    ] = None,
-    on: Annotated[
-        str,
-        Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.", hidden=True),
-    ] = "",
-    gpus: Annotated[
-        float,
-        Option(
-            min=0, help="The share of a GPU of each actor that holds networks on Ray.", hidden=True
-        ),
-    ] = 0.0,
-    log: Annotated[
-        Literal["words", "json"],
-        Option(help="How progress is told on stderr: in words, or as lines of JSON.", hidden=True),
-    ] = "words",
+    cache_size: CacheSize = None,
+    on: OnRay = "",
+    gpus: SharedGPUs = 0.0,
+    log: ProgressLog = "words",
 ) -> None:
     """Run a configuration and write its report.
 
@@ -133,8 +140,6 @@ def run(
     from rich.console import Console
 
     from looktwice.eval.adaptive.choose import make_steering
-    from looktwice.eval.adaptive.discovery import Discovery
-    from looktwice.eval.commands.winner import finish_discovery
     from looktwice.eval.page.conversations import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.predict import default_workers
@@ -142,36 +147,21 @@ def run(
     from looktwice.pipelines.runtime.stores import Blobs
 
     plan = load_study(config, overrides, plugin, allow)
-    number, _, shards = shard.partition("/")
-    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
-        raise BadParameter(f"--shard {shard}: expected i/n with 1 <= i <= n, such as 2/8")
-    part, threads = (int(number), int(shards)), workers or default_workers(plan.models)
-    options = RunOptions(threads, limit, part, again == "nothing", budget, max_requests)
+    part, kept = _parse_shard(shard), again == "nothing"
+    threads = workers or default_workers(plan.models)
+    options = RunOptions(threads, limit, part, kept, budget, max_requests)
     most = parse_size(cache_size) if cache_size else None
     steering = make_steering(plan.config)
     typed = any(getattr(model, "types", False) for model in plan.models)
     # no bar where somebody types
     console = Console(stderr=True, force_terminal=False if typed else None)
+    fresh, as_json = again == "all", log == "json"
     study = Study(
-        plan,
-        out,
-        options,
-        cache,
-        again == "all",
-        only_cached,
-        console,
-        on,
-        gpus,
-        json_lines=log == "json",
-        steering=steering,
+        plan, out, options, cache, fresh, only_cached, console, on, gpus, as_json, steering
     )
     with early_thumbnails(Blobs(study.folder / "blobs")):
         outcome = study()
-    if isinstance(steering, Discovery) and not outcome.stopped:
-        finish_discovery(study, allow)
-    if outcome.written or outcome.kept or (steering and steering.answers):
-        _print_results(outcome.folder, plan, steering, table)
-        _say_left_out(plan)
+    _print_results(study, outcome, allow, table)
     for line in outcome.sentences:
         say(line)
     for line in keep_within(cache or out / ".cache", out, most):
@@ -180,25 +170,41 @@ def run(
         raise Exit(130 if outcome.stopped and not outcome.why else 1)
 
 
-def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:
-    """Print what a run found and its races, and write its report."""
+def _parse_shard(text: str) -> tuple[int, int]:
+    """The i and n of `i/n`. Raises typer.BadParameter."""
+    number, _, shards = text.partition("/")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
+        raise BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
+    return int(number), int(shards)
+
+
+def _print_results(study: Study, outcome: RunSummary, allow: list[str], kind: str) -> None:
+    """Finish a discovery; print what a run that has answers found and its races, and write its
+    report."""
     from looktwice.eval.adaptive.discovery import Discovery
     from looktwice.eval.adaptive.race import NOTE, race_table, save_races
     from looktwice.eval.adaptive.runs import Races
+    from looktwice.eval.commands.winner import finish_discovery
     from looktwice.eval.display.table import score_table
     from looktwice.eval.page.conversations import sample_images
     from looktwice.eval.report import write_report
 
+    plan, run, steering = study.plan, outcome.folder, study.steering
+    if isinstance(steering, Discovery) and not outcome.stopped:
+        finish_discovery(study, allow)
+    if not (outcome.written or outcome.kept or (steering and steering.answers)):
+        return
     races = save_races(run, steering.results) if isinstance(steering, Races) else None
     scored = score_table([run], plan=plan)
     print_table(scored, kind)
     images = sample_images({arm.task_id: arm.task for arm in plan.points})
     page = write_report(scored, run, images, again=False)
     say(f"report: {page}; with every picture: looktwice view")
-    if races:
+    if isinstance(steering, Races):
         most = 8 * isinstance(steering, Discovery)
         print_text_table(race_table(steering.results, most), "the race", NOTE)
         say(f"race: {races}")
+    _say_left_out(plan)
 
 
 def discover(

@@ -141,7 +141,7 @@ class FromDrawer(pickle.Pickler):
 
     def __init__(self, file: IO[bytes], given: State, parts: list[Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL, buffer_callback=parts.append)
-        self.numbers = {id(thing): number for number, thing in enumerate(parts_of(given))}
+        self.numbers = {id(part): number for number, part in enumerate(parts_of(given))}
 
     def persistent_id(self, thing: Any) -> int | None:
         """The number of what is there already."""

@@ -68,7 +68,7 @@ class CompareRegions:
         """Both crops, and their colours in words. Raises ToolError."""
         from skimage.color import deltaE_ciede2000, rgb2lab
 
-        view, labs, told = state.views[arguments.image - 1], list[Any](), list[str]()
+        view, labs, colours = state.views[arguments.image - 1], list[Any](), list[str]()
         boxes = [Box("first", *arguments.first), Box("second", *arguments.second)]
         for box in boxes:
             left, top, right, bottom = np.array(box.xyxy).astype(int)
@@ -76,11 +76,11 @@ class CompareRegions:
             mean = part.reshape(-1, 3).mean(axis=0)
             labs.append(cast("Any", rgb2lab)(mean / 255))
             red, green, blue = mean.round().astype(int)
-            told.append(
+            colours.append(
                 f"the {box.label} is #{red:02x}{green:02x}{blue:02x} on the mean, lightness"
                 f" {labs[-1][0]:.0f} of 100"
             )
         apart = float(cast("Any", deltaE_ciede2000)(*labs))
         shown = run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, *boxes)
-        words = f"{'; '.join(told)}; they differ by {apart:.1f}, of which 2 are just seen"
+        words = f"{'; '.join(colours)}; they differ by {apart:.1f}, of which 2 are just seen"
         return ToolResult(words, shown.views)

@@ -82,11 +82,11 @@ class MarksFrom(WithoutModel):
     @cached_property
     def _known(self) -> list[tuple[Sample, int, int, Pixels]]:
         """Every picture of the file: its line, its number, its hash and its thumbnail."""
-        known = []
+        pictures = []
         for line in self.lines:
             for number, image in enumerate(line.images):
-                known.append((line, number, perceptual_hash(image), make_thumbnail(image)))
-        return known
+                pictures.append((line, number, perceptual_hash(image), make_thumbnail(image)))
+        return pictures
 
     def __call__(self, state: State, model: Model) -> State:
         """The state whose sample has these marks too."""
@@ -118,8 +118,8 @@ class MarksFrom(WithoutModel):
         """One picture where it is clear which one is meant, none where all are too far, or those
         between which it is not clear."""
         look, small, matches = perceptual_hash(image), make_thumbnail(image), list[Match]()
-        for line, number, known, thumbnail in self._known:
-            bits = hash_distance(look, known)
+        for line, number, hashed, thumbnail in self._known:
+            bits = hash_distance(look, hashed)
             if bits <= MOST_BITS:
                 difference = float(cv2.absdiff(small, thumbnail).mean())
                 matches.append(Match(line, number, bits, difference))

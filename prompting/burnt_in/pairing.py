@@ -273,9 +273,9 @@ def find_clipped_markers(
     released them. A letter is told from what can be seen of it; where nothing can be seen, by being
     the only one left.
     """
-    known = next((marker.ring for marker in (*markers, *like)), None)
-    style = known or Ring(0, 0, EXPECTED, COARSE, color, 0)
-    radii = [style.radius] if known else [EXPECTED - 1, EXPECTED, EXPECTED + 1]
+    pattern = next((marker.ring for marker in (*markers, *like)), None)
+    style = pattern or Ring(0, 0, EXPECTED, COARSE, color, 0)
+    radii = [style.radius] if pattern else [EXPECTED - 1, EXPECTED, EXPECTED + 1]
     near = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).near[style.color]
     layout, rings = LabelLayout.of([*markers, *like]), [marker.ring for marker in markers]
     height, width = scene.gray.shape
@@ -284,16 +284,16 @@ def find_clipped_markers(
         if min(left, top, width - right, height - bottom) >= 0:
             continue  # its label could have been read
         ring = refine_ring(near, ring, scene.radii)
-        plain = ring.score >= (ALONE if known else UNLIKE)
+        plain = ring.score >= (ALONE if pattern else UNLIKE)
         apart = all(ring_distance(ring, taken) > ring.radius for taken in rings)
         if plain and apart and abs(ring.radius - style.radius) <= 1:
             rings.append(ring)
     rings = sorted(rings[len(markers) :], key=lambda ring: -ring.score)
-    if known:
-        rings = [replace(ring, radius=known.radius, stroke=known.stroke) for ring in rings]
+    if pattern:
+        rings = [replace(ring, radius=pattern.radius, stroke=pattern.stroke) for ring in rings]
     else:
         rings = sharpen_rings(scene.gray, rings)
-    return _assign_words(scene.gray, words, rings, layout, known is not None)
+    return _assign_words(scene.gray, words, rings, layout, pattern is not None)
 
 
 def _assign_words(

@@ -41,7 +41,7 @@ INSETS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
 
 def count_overlaps(area: PixelRect, others: Iterable[Rect]) -> int:
     """How many of the others an area overlaps."""
-    return sum(overlaps(area, other) for other in others)
+    return sum(overlaps(area, rect) for rect in others)
 
 
 def choose_area(

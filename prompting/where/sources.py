@@ -235,8 +235,8 @@ class Claimed(Where):
         regions: dict[int, list[Mark]] = {}
         notes = []
         pattern = POINT_OR_IMAGE if self.points else BOX_OR_IMAGE
-        said = strip_thoughts(state.reply)
-        claims = list(islice(_claimed_places(said, pattern), MAX_BOXES + 1))
+        reply = strip_thoughts(state.reply)
+        claims = list(islice(_claimed_places(reply, pattern), MAX_BOXES + 1))
         if len(claims) > MAX_BOXES:
             notes.append(
                 f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"

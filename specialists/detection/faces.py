@@ -179,8 +179,8 @@ class FaceCascade(Checked):
         if self.mirrored:
             flipped = self._find_windows(np.ascontiguousarray(pixels[:, ::-1]))
             flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
-            other = np.column_stack((flipped, np.ones(len(flipped))))
-            windows = np.concatenate((windows, other))
+            reflected = np.column_stack((flipped, np.ones(len(flipped))))
+            windows = np.concatenate((windows, reflected))
         faces = []
         for group in _group_windows(windows):
             count = len(group)

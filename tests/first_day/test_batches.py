@@ -112,6 +112,7 @@ def test_what_expired_is_asked_again_and_nothing_else(tmp_path: Path, dialect: s
         assert dialect != "openai" or server.stats["replies"] == 6
 
 
+@pytest.mark.dear
 def test_each_turn_takes_a_round_and_many_requests_are_several_batches(tmp_path: Path) -> None:
     turns = "stages.ask={use: prompting.turns.CaptionThenAnswer}"
     with chat_server() as server:

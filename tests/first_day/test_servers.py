@@ -228,6 +228,7 @@ def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
     assert "stopped: http://" in output and "cannot be reached" in output and "0 new" in output
 
 
+@pytest.mark.dear
 def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.2") as one, chat_server(None, "--delay", "0.2") as two:
         threading.Timer(0.4, two.kill).start()

@@ -69,6 +69,7 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
             assert server.stats["requests"] == len(records(tmp_path)) == QUESTIONS
 
 
+@pytest.mark.dear
 def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.4") as server:
         words = ("stages.ask={use: prompting.turns.CaptionThenAnswer}", "--workers", 4)

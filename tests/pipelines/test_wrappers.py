@@ -120,6 +120,7 @@ def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> N
         assert first.result().text == "fine" and 0.6 <= time.monotonic() - start < 1.2
 
 
+@pytest.mark.dear
 def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> None:
     with chat_server(None, "--rate", "120", "--retry-after", "0.5", "--delay", "0.02") as server:
         model = wrap(ChatAPI("m", server.url))

@@ -149,8 +149,10 @@ class Certificate:
                     shared |= {name: node.get(name) for name in SETTINGS}
             conditions[role] = dict(zip(shared, map(canonical, shared.values()), strict=True))
         for role, mine in conditions.items():
-            other = [name for name in mine if mine[name] != conditions["full"].get(name)]
-            sentences += [f"{role} differs from full in {', '.join(other)}"] if other else []
+            differing = [name for name in mine if mine[name] != conditions["full"].get(name)]
+            sentences += (
+                [f"{role} differs from full in {', '.join(differing)}"] if differing else []
+            )
         return sentences
 
 

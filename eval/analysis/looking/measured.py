@@ -154,8 +154,8 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
                 continue
             numbers, points = numbers_of(values), []
             parts = measured_parts(scores, name)
-            known = matrix.where(np.array([unit in numbers for unit in matrix.units], bool))
-            for part in known.by(parts.__getitem__).values():
+            measured = matrix.where(np.array([unit in numbers for unit in matrix.units], bool))
+            for part in measured.by(parts.__getitem__).values():
                 if share := part.mean(0):
                     x = fmean(map(numbers.__getitem__, part.units))
                     points.append((x, share.value, share.low, share.high))

@@ -260,6 +260,7 @@ def lines_of(run: Path, plugin: str, cache: Path | None = None) -> list[str]:
     return list(show_sample(ShownRun(run, (plugin,), cache), key[1]))
 
 
+@pytest.mark.dear
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
     found = replay(run)
     assert (found.same, found.different, dict(found.left_out)) == (12 * 10, [], {}) and found.done

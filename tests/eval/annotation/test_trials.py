@@ -83,6 +83,7 @@ def look(browser: Browser) -> list[str]:
     return list(browser.run("seen"))
 
 
+@pytest.mark.dear
 def test_a_trial_shows_a_picture_for_its_time_and_takes_the_answer_from_the_keyboard(
     run: Path, tmp_path: Path, browser: Browser
 ) -> None:

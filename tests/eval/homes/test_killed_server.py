@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs.replay import replay
 from tests.chat_server import chat_server
@@ -51,6 +53,7 @@ def command(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+@pytest.mark.dear
 def test_a_killed_server_loses_no_answer_and_pays_none_twice(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as upstream:
         (tmp_path / "study.yaml").write_text(STUDY.format(url=upstream.url))

@@ -52,6 +52,7 @@ ARMS: dict[str, dict[str, Sequence[str]] | None] = {
 }
 
 
+@pytest.mark.dear
 def test_certify_tells_what_the_zoom_of_a_near_sighted_agent_is_worth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def told(*words: str) -> str:
     return result.output
 
 
+@pytest.mark.dear
 def test_every_command_reads_the_run_while_the_server_writes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -301,6 +301,7 @@ def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[st
     return made.write().path, labels, right
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_judge_of_recorded_replies_gives_the_official_verdicts(
     shared_data: Path, tmp_path: Path, step: int

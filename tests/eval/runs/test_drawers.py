@@ -119,6 +119,7 @@ def run(folder: Path, drawers: int, monkeypatch: pytest.MonkeyPatch) -> list[dic
     return sorted(rows, key=lambda row: (row["point"], row["sample"]))
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("kill", [False, True])
 def test_records_are_as_without_processes(
     kill: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -163,6 +164,7 @@ def test_a_setting_that_names_no_number_decides_nothing(monkeypatch: pytest.Monk
     drawers.close()
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("pays", [True, False])
 def test_processes_are_begun_where_a_run_is_busy_and_kept_where_they_pay(
     pays: bool, monkeypatch: pytest.MonkeyPatch

@@ -424,6 +424,7 @@ def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> N
     assert shares == {("depth", 1.0, 1), ("correspondence", 0.0, 1)}
 
 
+@pytest.mark.dear
 def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path) -> None:
     """Half of val of three tasks; (A) is right of as many as the authors' key, a file of its own,
     says."""

@@ -183,6 +183,7 @@ def watch_but_magenta(messages: Messages) -> str:
     return f"({choices.get('no') or 'A'})"
 
 
+@pytest.mark.dear
 def test_a_model_blind_to_magenta_is_found(tmp_path: Path) -> None:
     halves = Halves(48)
     for color, share in (("red", 1.0), ("magenta", 0.0)):

@@ -181,6 +181,7 @@ class Planted(WithoutModel):
         return stage(state, model)
 
 
+@pytest.mark.dear
 def test_models_that_only_see_only_reason_and_only_guess_are_told_apart(tmp_path: Path) -> None:
     able = {
         "sees": {"perception"},

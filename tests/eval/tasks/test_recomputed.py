@@ -106,6 +106,7 @@ def test_the_val_column_of_blink(
     assert (row.n, row.n_tasks, row.failed) == (1901, 14, 0)
 
 
+@pytest.mark.dear
 def test_the_overlap_of_errors(blink_val: RunScores) -> None:
     """App. C.2 on val: 1,210 mistakes of LLaVA-1.5-7B, 1,096 of 13B, 898 in common."""
     arms = defaultdict[str, list[PointScores]](list)

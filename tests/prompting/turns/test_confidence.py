@@ -102,6 +102,7 @@ class Questions:
         return iter(self.items)
 
 
+@pytest.mark.dear
 def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> None:
     ask = Ask(confidence="choices")
     (run,) = evaluate(Questions(), {"ask": ask}, model, out=tmp_path / "run").scores

@@ -227,6 +227,7 @@ def test_zooming_on_faces_uses_face_recognition_unless_told_otherwise(
     assert [type(zoom.detector).__name__ for zoom in zooms] == [detector] * 3
 
 
+@pytest.mark.dear
 def test_a_users_own_words_are_one_override_and_their_hash_is_kept(tmp_path: Path) -> None:
     said = {
         "CoT-normal.stages.think": "Denk nach.\r\n",

@@ -289,6 +289,7 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
         assert wanted.clusters == 4 * times
 
 
+@pytest.mark.dear
 def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Path) -> None:
     """Two of the eight models on two tasks: the same words are worth anything between nothing and
     half."""
