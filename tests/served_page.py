@@ -12,7 +12,7 @@ from aiohttp import web
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.of_runs import RunPage
-from looktwice.eval.page.serving import PageServer, make_app
+from looktwice.eval.page.serving import PageServer
 from looktwice.eval.report import Report, html_page
 from looktwice.eval.runs.show import sample_page
 from looktwice.eval.studio.server import studio_of_page
@@ -25,7 +25,8 @@ def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
     page = RunPage(table.scores)
     html = "".join(html_page(Report(table), page, served=True))
     guest = studio_of_page(studio, page) if studio else None
-    with serve(make_app(PageServer("known", page, html, sample_page), guest)) as address:
+    server = PageServer(page, html, sample_page, token="known")
+    with serve(server.application(guest)) as address:
         yield address
 
 

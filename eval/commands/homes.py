@@ -21,6 +21,7 @@ from looktwice.eval.commands.options import (
     Workers,
     announce,
     complete_config,
+    refuse,
     say,
 )
 from looktwice.eval.commands.studies import load_study
@@ -88,17 +89,14 @@ def serve(
     OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
     """
     from looktwice.eval.homes.command import ServeOptions, plan_of_pocket, serve_study, serve_tap
-    from looktwice.pipelines.config.classes import ConfigError
     from looktwice.pipelines.config.paths import find_config
 
     options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
     is_there = study == "pocket" or find_config(study).is_file()
     if tap and (study != "pocket" or overrides):
-        raise ConfigError([f"serve {study} --tap: a tap has no study; leave one of them out"])
+        refuse(f"serve {study} --tap: a tap has no study; leave one of them out")
     if not is_there:
-        raise ConfigError(
-            [f"serve {study}: no such model is here; there is pocket, or name a study's file"]
-        )
+        refuse(f"serve {study}: no such model is here; there is pocket, or name a study's file")
     with suppress(KeyboardInterrupt):  # as announced
         if tap:
             serve_tap(tap, options, say)
@@ -142,16 +140,14 @@ def mcp(
     from looktwice.eval.homes.command import ServeOptions
     from looktwice.eval.homes.images import Images
     from looktwice.eval.homes.looking import LookTools, find_agent, make_controls
-    from looktwice.pipelines.config.classes import ConfigError
 
     try:
         from looktwice.eval.homes import mcp as server
     except ModuleNotFoundError as exc:
-        fault = f"mcp: {exc.name} is not installed; type: pip install 'looktwice[mcp]'"
-        raise ConfigError([fault]) from exc
+        refuse(f"mcp: {exc.name} is not installed; type: pip install 'looktwice[mcp]'")
     folders = tuple(Path(folder).expanduser().resolve() for folder in allow or ["."])
     if not allow and folders[0] == Path(folders[0].anchor):
-        raise ConfigError([f"mcp: the working folder is {folders[0]}; name folders with --allow"])
+        refuse(f"mcp: the working folder is {folders[0]}; name folders with --allow")
     place = (out or folders[0] / "looks").expanduser().resolve()
     agent = find_agent(study, contestant, overrides, plugin, allow)
     looks = LookTools(agent, Images(place, folders), make_controls(agent, placebo, black, random))
@@ -191,17 +187,15 @@ def studio(
     It shows the exact bytes and words that a model gets, asks, and gives the study to run. It is
     served on this machine alone, and keys come from the environment.
     """
-    import secrets
     import tempfile
 
-    from looktwice.eval.page.serving import serve_app
+    from looktwice.eval.page.serving import serve_page
     from looktwice.eval.studio.desk import Desk
-    from looktwice.eval.studio.opening import open_draft
-    from looktwice.eval.studio.server import StudioServer, make_app
+    from looktwice.eval.studio.server import StudioServer, open_draft
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         desk = Desk(Path(folder).resolve(), plugins=plugin)
         draft = open_draft(desk, what, model, allow)
-        server = StudioServer(secrets.token_urlsafe(16), desk, lambda _: draft)
+        server = StudioServer(desk, lambda _: draft)
         with suppress(KeyboardInterrupt):  # as announced
-            serve_app(make_app(server), server.token, port, partial(announce, opened), "studio")
+            serve_page(server, port, partial(announce, opened), "studio")

@@ -250,7 +250,7 @@ def view(
     import tempfile
 
     from looktwice.eval.page.of_runs import RunPage
-    from looktwice.eval.page.serving import serve_page
+    from looktwice.eval.page.serving import PageServer, serve_page
     from looktwice.eval.report import Report, html_page
     from looktwice.eval.runs.show import sample_page
     from looktwice.eval.studio.server import studio_of_page
@@ -268,7 +268,7 @@ def view(
         studio = studio_of_page(Path(folder).resolve(), page, plugin)
         with suppress(KeyboardInterrupt):  # as announced
             stages, tell = partial(sample_page, plugins=plugin), partial(announce, opened)
-            serve_page(page, html, stages, port, tell, studio)
+            serve_page(PageServer(page, html, stages), port, tell, "view", studio)
 
 
 def show(

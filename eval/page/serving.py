@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 from aiohttp import web
@@ -34,18 +35,40 @@ HEADERS = {
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MOST_BYTES = 32 << 20  # of what a page sends
-Guest = Callable[[web.Application, str], None]
-"""(application, token) -> adds addresses of its own, guarded as those of the page are."""
+Shows = Callable[[web.Request], web.Response]
 StagePage = Callable[[Path, str, str], str]
 """(run folder, task id, sample id) -> a page with the views after every stage."""
 
 
-@dataclass
-class LocalPage:
-    """A page of this machine under an address that holds a token; without it nothing is told, nor
-    to a page from elsewhere."""
+async def in_thread(show: Shows, request: web.Request) -> web.Response:
+    """What is shown, made beside the loop."""
+    return await asyncio.to_thread(show, request)
 
-    token: str
+
+@dataclass
+class LocalPage(ABC):
+    """A page of this machine under an address that holds a token; without it nothing is told, nor
+    to a page from elsewhere. A subclass says what is shown at which path."""
+
+    token: str = field(default_factory=partial(secrets.token_urlsafe, 16), kw_only=True)
+
+    @property
+    @abstractmethod
+    def shown(self) -> Mapping[str, Shows]:
+        """What a request gets, by its path behind the token; it works beside the loop."""
+
+    def add_routes(self, app: web.Application, below: str = "") -> None:
+        """Let an application, which guards them, answer these addresses too."""
+        for path, show in self.shown.items():
+            app.router.add_get(f"/{{token}}/{below}{path}", partial(in_thread, show))
+
+    def application(self, guest: LocalPage | None = None) -> web.Application:
+        """The page and what it fetches, and a guest below `studio/`, guarded as the page is."""
+        app = web.Application(middlewares=[self.guard], client_max_size=MOST_BYTES)
+        self.add_routes(app)
+        if guest is not None:
+            guest.add_routes(app, "studio/")
+        return app
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -68,11 +91,22 @@ class LocalPage:
 
 @dataclass
 class PageServer(LocalPage):
-    """Answers the requests of a page of runs. Files are read beside the loop that serves them."""
+    """Answers the requests of a page of runs."""
 
     page: RunPage
     html: str
     stages: StagePage
+
+    @property
+    def shown(self) -> Mapping[str, Shows]:
+        """The page and what it fetches."""
+        return {
+            "": self.show_page,
+            "sample": self.show_sample,
+            "search": self.search,
+            "picture/{name}": self.show_picture,
+            "stages": self.show_stages,
+        }
 
     def show_page(self, request: web.Request) -> web.Response:
         """The page itself."""
@@ -143,55 +177,22 @@ class PageServer(LocalPage):
         return {number: "\n".join(words).lower() for number, words in texts.items()}
 
 
-def make_app(server: PageServer, guest: Guest | None = None) -> web.Application:
-    """The page and what it fetches, and what a guest adds below `studio/`."""
-    app = web.Application(middlewares=[server.guard], client_max_size=MOST_BYTES)
-    if guest is not None:
-        guest(app, server.token)
-    for path, answer in {
-        "": server.show_page,
-        "sample": server.show_sample,
-        "search": server.search,
-        "picture/{name}": server.show_picture,
-        "stages": server.show_stages,
-    }.items():
-        app.router.add_get(f"/{{token}}/{path}", in_thread(answer))
-    return app
-
-
-def in_thread(answer: Callable[[web.Request], web.Response]) -> Handler:
-    async def handle(request: web.Request) -> web.Response:
-        return await asyncio.to_thread(answer, request)
-
-    return handle
-
-
 def serve_page(
-    page: RunPage,
-    html: str,
-    stages: StagePage,
+    page: LocalPage,
     port: int,
     announce: Callable[[str], None],
-    guest: Guest | None = None,
+    command: str,
+    guest: LocalPage | None = None,
 ) -> None:
-    """Serve the page on 127.0.0.1 until interrupted, and announce its address. Raises RunError for
-    a port that is taken."""
-    server = PageServer(secrets.token_urlsafe(16), page, html, stages)
-    serve_app(make_app(server, guest), server.token, port, announce, "view")
-
-
-def serve_app(
-    app: web.Application, token: str, port: int, announce: Callable[[str], None], command: str
-) -> None:
-    """Serve on 127.0.0.1 until interrupted, and announce the address with its token. Raises
+    """Serve a page on 127.0.0.1 until interrupted, and announce its address with its token. Raises
     RunError for a port that is taken."""
 
     async def run() -> None:
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(page.application(guest), access_log=None)
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", port).start()
-            announce(f"http://127.0.0.1:{runner.addresses[0][1]}/{token}/")
+            announce(f"http://127.0.0.1:{runner.addresses[0][1]}/{page.token}/")
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()

@@ -1,45 +1,55 @@
 """Renders and asks what stands on the studio's page, in a folder of its own, as a run does it;
-whoever carries what the page asks for, a server or a notebook."""
+whoever carries what the page asks for, a server or a notebook. And what is said beside
+the pictures: every word, what Ask sends, marks that no stage draws, and drawings that are cut."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import cv2
+import numpy as np
 from rich.console import Console
 
 from looktwice.eval.display.printable import printable
 from looktwice.eval.listing import plain
 from looktwice.eval.records.records import RunFolder
-from looktwice.eval.runs.dry_run import DryRun, name_of, try_arm
+from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, name_of, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.studio.draft import FILE, FOLDER, MODELS, Draft, Node
 from looktwice.eval.studio.forms import Catalog
-from looktwice.eval.studio.hints import say_amount, say_cut, say_undrawn, words_of
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import Plan, make_plan
-from looktwice.pipelines.config.spec import Arm, asks_model, digest, spec
+from looktwice.pipelines.config.spec import Arm, asks_model, digest, find_settings, spec
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import dump_yaml, write_file
+from looktwice.pipelines.geometry import bounds
 from looktwice.pipelines.json_input import CLOSED, read_as
-from looktwice.pipelines.model import Model
+from looktwice.pipelines.marks import Box, Mask, Point
+from looktwice.pipelines.model import Model, ModelError
+from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
+from looktwice.pipelines.models.pocket.network import CELLS
 from looktwice.pipelines.picture import Payload, Picture, PictureError
 from looktwice.pipelines.pipeline import models_in
 from looktwice.pipelines.runtime.stores import Memory, use_result_store
 from looktwice.pipelines.sample import Item
-from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.state import Call, Stage, State
+from looktwice.pipelines.view import View
+from looktwice.prompting.markers.base import Marking
+from looktwice.prompting.views.losses import Drawing, drawings
 
 KEPT = 256  # pictures that the page may ask for
 KEPT_STATES = 32  # with the pixels of their views
@@ -155,7 +165,7 @@ class Desk:
             raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
         images = tuple(self.images[name] for name in draft.images)  # decoded once
         row = json.dumps(draft.row([picture.size for picture in images]))
-        file = f"{hashlib.sha256(row.encode()).hexdigest()[:16]}.jsonl"
+        file = f"{digest(row)}.jsonl"
         if not (self.folder / file).exists():
             write_file(self.folder / file, row + "\n")
         task = Folder(self.folder, file)
@@ -287,3 +297,87 @@ def _failure(trial: DryRun) -> ConfigError:
     """Why a stage failed, with its place."""
     slot = trial.state.trace[-1].slot if trial.state.trace else ""
     return ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])
+
+
+# ---- what is said beside the pictures
+
+DRAWS = {
+    Point: "point {}; add Circles",
+    Box: "box {}; add Rectangles",
+    Mask: "region {}; add Contours",
+}
+
+
+def words_of(state: State) -> list[dict[str, Any]]:
+    """What is said, turn by turn: texts, and null for each view in its place."""
+    words = [
+        {"role": turn.role, "parts": [p if isinstance(p, str) else None for p in turn.parts]}
+        for turn in state.messages
+    ]
+    return words or [{"role": "prompt", "parts": [state.prompt]}]
+
+
+def say_amount(trials: Sequence[DryRun]) -> str:
+    """What is sent if all these arms are asked, and how its tokens are counted."""
+    tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
+    amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
+    if not amount.requests:
+        return "no stage asks a model"
+    arms = f" in {counted(len(tried), 'arm')}" if len(tried) > 1 else ""
+    is_pocket = all(isinstance(model, Pocket) for trial in tried for model in trial.arm.models)
+    rule = "as Pocket counts them" if is_pocket else "by a rule of thumb"
+    return f"{amount}{arms}; tokens {rule}"
+
+
+def count_tokens(call: Call, request: Request) -> Request:
+    """The request with the tokens that its model will count, where we have its network."""
+    if isinstance(request.model, Pocket):
+        with suppress(ModelError):  # told where it is asked
+            words, views = network_inputs(call.messages)
+            pictures = CELLS * CELLS * len(views)
+            return replace(request, word_tokens=len(words), picture_tokens=pictures)
+    return request
+
+
+def say_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
+    """The marks that change nothing of what is sent, as it is tried `again` without them, and what
+    would draw them."""
+    sample, markers = trial.item.sample, [*find_settings(trial.arm.stages, Marking)]
+    for mark in sample.marks:
+        if any(marker.selects(mark) for marker in markers):
+            continue
+        rest = tuple(kept for kept in sample.marks if kept is not mark)
+        item = replace(trial.item, sample=replace(sample, marks=rest))
+        if sent_of(again(trial.arm, item)) == sent_of(trial):
+            yield f"no stage draws the {DRAWS[type(mark)].format(mark.label)}"
+
+
+def sent_of(trial: DryRun) -> tuple[object, ...]:
+    """What comes of a trial, whether it asks or answers."""
+    state, views = trial.state, trial.state.shown or trial.state.views
+    return state.prompt, state.answer, [view.picture.payload.sha for view in views]
+
+
+def say_cut(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
+    """Which views end within a mark or a label that a stage drew."""
+    stages = trial.arm.stages
+    for drawing in drawings(trial.state, stages):
+        for number, view in enumerate(views, 1):
+            if isinstance(stages[drawing.slot], Marking) and is_cut(drawing, view):
+                yield f"view {number} ends within what stage {drawing.slot!r} draws"
+
+
+def is_cut(drawing: Drawing, view: View) -> bool:
+    """Whether the edge of a view goes through what was drawn."""
+    drawn, part = drawing.drawn.parts[:1], view.parts[:1]
+    if not (drawn and part and drawn[0].source == part[0].source):
+        return False
+    edges = bounds((drawn[0].affine @ part[0].affine.inverse).polygon(part[0].clip))
+    left, top, right, bottom = (max(0, round(edge)) for edge in edges)
+    seen = np.zeros(drawing.drawn.pixels.shape[:2], bool)
+    seen[top:bottom, left:right] = True
+    if seen.all():
+        return False
+    cover = drawing.cover
+    around = cv2.dilate((cover & ~seen).astype(np.uint8), np.ones((3, 3)))
+    return bool(around[cover & seen].any())

@@ -1,6 +1,7 @@
 """Carries what the studio's page asks for: as a server on loopback, where pictures come in as
 bytes, all else as JSON, and are worked on beside the loop; or as a widget of anywidget in a
-notebook, the same page, which talks through the kernel and no server."""
+notebook, the same page, which talks through the kernel and no server. And the draft that it begins
+with: of a picture, of a sample of a run with a contestant's stages, or of a study."""
 
 from __future__ import annotations
 
@@ -18,10 +19,18 @@ from aiohttp import web
 from looktwice.eval.display.printable import template
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.render import page_file, page_policy
-from looktwice.eval.page.serving import MOST_BYTES, Guest, LocalPage, in_thread
+from looktwice.eval.page.serving import LocalPage, Shows
+from looktwice.eval.records.records import RunError, RunFolder
+from looktwice.eval.runs.show import ShownRun
 from looktwice.eval.studio.desk import FAULTS, Desk
-from looktwice.eval.studio.draft import MODELS, Draft, Node
-from looktwice.eval.studio.opening import FIRST, of_page
+from looktwice.eval.studio.draft import MODELS, POCKET, Draft, Node, Slot
+from looktwice.eval.tasks.base import checked_items
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.load import parse_override
+from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage
@@ -29,6 +38,11 @@ from looktwice.pipelines.state import Stage
 __all__ = ["studio_widget"]
 
 SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
+FIRST = (
+    Slot("mark", {"use": "prompting.markers.Circles"}),
+    Slot("ask", {"use": "prompting.turns.Ask"}),
+)
+STUDIES = (".yaml", ".yml", "")
 HEADER = "X-Looktwice"
 """What our page sends and a form of another page cannot."""
 
@@ -40,6 +54,11 @@ class StudioServer(LocalPage):
 
     desk: Desk
     begin: Callable[[Mapping[str, str]], Draft]
+
+    @property
+    def shown(self) -> Mapping[str, Shows]:
+        """The page, what it begins with, and pictures."""
+        return {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
 
     def show_page(self, request: web.Request) -> web.Response:
         """The page, whose policy names its scripts by sha256 and allows no connection but to this
@@ -80,26 +99,16 @@ class StudioServer(LocalPage):
         return web.json_response(made)
 
     def add_routes(self, app: web.Application, below: str = "") -> None:
-        """Let an application, which guards them, answer the studio's addresses too."""
-        pages = {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
-        for path, show in pages.items():
-            app.router.add_get(f"/{{token}}/{below}{path}", in_thread(show))
+        """Also what the page sends, which is worked on."""
+        super().add_routes(app, below)
         app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
 
 
-def make_app(server: StudioServer) -> web.Application:
-    """The page and what it asks for."""
-    app = web.Application(middlewares=[server.guard], client_max_size=MOST_BYTES)
-    server.add_routes(app)
-    return app
-
-
-def studio_of_page(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> Guest:
+def studio_of_page(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:
     """A studio that works in `folder` and begins with a sample of the page beside which it is
     served."""
     desk = Desk(folder, plugins=plugins)
-    begin = partial(of_page, desk, page)
-    return lambda app, token: StudioServer(token, desk, begin).add_routes(app, "studio/")
+    return StudioServer(desk, partial(of_page, desk, page))
 
 
 def studio_widget(
@@ -166,3 +175,77 @@ class Talk:
         self.sent |= {shown.sha for shown in new}
         reply["pictures"] = [[shown.sha, shown.media_type] for shown in new]
         widget.send(reply, [*(shown.data for shown in new), file])
+
+
+# ---- the first draft: of a picture, of a sample of a run, or of a study and its first question
+
+
+def open_draft(
+    desk: Desk, what: Sequence[Path], models: Sequence[str] = (), allow: Sequence[str] = ()
+) -> Draft:
+    """The draft to begin with, whose pictures the desk takes, with those whom it may ask. Raises
+    ConfigError, RunError, TaskError, PictureError."""
+    for text in models:
+        _, node = parse_override(f"model={text}")
+        if not isinstance(node, dict):
+            example = "'{use: pipelines.models.Pocket}'"
+            raise ConfigError([f"--model {text}: write a node, such as {example}"])
+        desk.admit(build(node, place="--model"))
+    start = Draft(stages=FIRST)
+    if not what:
+        return start
+    first, *more = what
+    if more and not first.is_file():
+        return of_run(desk, first, *map(str, more[:2]))
+    if first.is_dir():
+        ids = [row.id for row in RunFolder(first).samples.values()]
+        raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
+    if not more and first.suffix in STUDIES:
+        return of_study(desk, first, allow)
+    for picture in what:
+        if not picture.is_file():
+            raise RunError(f"{picture}: there is no such picture, run or study here")
+    images = tuple(desk.take(read_file(picture)) for picture in what)
+    return replace(start, images=images)
+
+
+def of_study(desk: Desk, study: Path, allow: Sequence[str] = ()) -> Draft:
+    """The first question of a study, with the stages and the model of its first contestant. The
+    models of all of them may be asked. Raises ConfigError, RunError, TaskError, PictureError."""
+    plan = load_plan(study, (), desk.plugins, allow)
+    if not plan.points:
+        raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
+    arm, names = plan.points[0], {id(model): desk.admit(model) for model in plan.models}
+    item = next(checked_items(arm.task), None)
+    if item is None:
+        raise RunError(f"{study}: its task {arm.task_name!r} has no question")
+    model = names.get(id(arm.model), POCKET)
+    return Draft.of(item, arm.stages, desk.keep, model=model, draws=arm.draws, seed=arm.seed)
+
+
+def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
+    """The sample and the contestant of a page, by the numbers `n` and `who`. Raises RunError,
+    ConfigError, PictureError."""
+    row = page.rows[int(asked["n"])]
+    number, name = [*page.contestants][int(asked["who"])]
+    run = page.runs[number]
+    return of_run(desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task)
+
+
+def of_run(desk: Desk, run: Path, sample: str, contestant: str = "", task: str = "") -> Draft:
+    """A sample of a run, with the stages of a contestant, the first one without a name. `task` is
+    the id of its task where several have a sample of this name. Raises RunError, ConfigError,
+    PictureError."""
+    shown = ShownRun(run, desk.plugins)
+    row, *_ = shown.rows(sample, task)
+    points = shown.points(row)
+    name = contestant or next(iter(points))
+    if name not in points:
+        near = did_you_mean(name, points)
+        raise RunError(f"{run} has no contestant {name!r}{near}; there are {', '.join(points)}")
+    point = points[name]
+    item = Item(shown.sample(point, row), row.answer)
+    asked: Node = {"seed": point.seed, "draws": point.draws}
+    if node := point.spec.get("model"):
+        asked["model"] = desk.admit(build(node, Scope.of_records(run), "model"))
+    return Draft.of(item, shown.stages(point), desk.keep, **asked)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.of_runs import RunPage
-from looktwice.eval.page.serving import PageServer, make_app
+from looktwice.eval.page.serving import PageServer
 from looktwice.eval.records import RunError
 from looktwice.eval.report import Report, html_page
 from looktwice.eval.runs.show import sample_page
@@ -38,7 +38,7 @@ def server(tmp_path: Path) -> PageServer:
     table = score_table(made.write().path)
     page = RunPage(table.scores)
     return PageServer(
-        TOKEN, page, "".join(html_page(Report(table), page, served=True)), sample_page
+        page, "".join(html_page(Report(table), page, served=True)), sample_page, token=TOKEN
     )
 
 
@@ -46,7 +46,7 @@ def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str,
     """Status, type and body of each request."""
 
     async def talk() -> list[tuple[int, str, bytes]]:
-        runner = web.AppRunner(make_app(server))
+        runner = web.AppRunner(server.application())
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         found, url = [], f"http://127.0.0.1:{runner.addresses[0][1]}"
@@ -92,4 +92,4 @@ def test_a_port_that_is_taken_is_told(server: PageServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(RunError, match=rf"port {port} cannot be used .*--port"):
-            serve_page(server.page, "", sample_page, port, lambda _: None)
+            serve_page(server, port, lambda _: None, "view")

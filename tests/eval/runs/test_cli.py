@@ -260,8 +260,8 @@ def test_view_takes_the_newest_run_and_opens_a_browser(
     opened = list[str]()
     monkeypatch.setattr("webbrowser.open", opened.append)
 
-    def serve(page: Any, html: str, stages: Any, port: int, announce: Any, guest: Any) -> None:
-        announce(f"http://{page.runs[0].name}/")
+    def serve(server: Any, port: int, announce: Any, command: str, guest: Any) -> None:
+        announce(f"http://{server.page.runs[0].name}/")
         raise KeyboardInterrupt
 
     monkeypatch.setattr("looktwice.eval.page.serving.serve_page", serve)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.studio.desk import Desk
-from looktwice.eval.studio.opening import open_draft
-from looktwice.eval.studio.server import StudioServer, make_app
+from looktwice.eval.studio.server import StudioServer, open_draft
 from tests.browser import Browser
 from tests.served_page import serve
 
@@ -106,6 +105,6 @@ def opened_studio(
     folder.mkdir()
     desk = Desk(folder)
     draft = open_draft(desk, what)
-    with serve(make_app(StudioServer("known", desk, lambda _: draft))) as address:
+    with serve(StudioServer(desk, lambda _: draft, token="known").application()) as address:
         browser.open(address)
         yield OpenStudio(browser, address, desk)

@@ -21,8 +21,7 @@ import pytest
 from looktwice.eval.records import RunFolder
 from looktwice.eval.studio.desk import FAULTS, Desk
 from looktwice.eval.studio.draft import MODELS, Draft, Slot
-from looktwice.eval.studio.opening import FIRST
-from looktwice.eval.studio.server import StudioServer, make_app
+from looktwice.eval.studio.server import FIRST, StudioServer
 from looktwice.eval.tasks import Folder, TaskError
 from looktwice.pipelines import Picture
 from looktwice.pipelines.config.classes import ConfigError
@@ -235,8 +234,8 @@ def test_a_text_without_stages_takes_none_away(desk: Desk, text: str) -> None:
 
 
 def test_no_more_than_its_share_comes_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("looktwice.eval.studio.server.MOST_BYTES", 1000)
-    with serve(make_app(StudioServer("known", desk, lambda _: Draft()))) as address:
+    monkeypatch.setattr("looktwice.eval.page.serving.MOST_BYTES", 1000)
+    with serve(StudioServer(desk, lambda _: Draft(), token="known").application()) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc)
         connection.putrequest("POST", "/known/upload")
         for name, value in {"X-Looktwice": "studio", "Content-Length": str(2000)}.items():

@@ -14,7 +14,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.studio.desk import Desk
-from looktwice.eval.studio.opening import open_draft
+from looktwice.eval.studio.server import open_draft
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import ConfigError
 from tests.browser import CHROMIUM, open_browser

@@ -13,8 +13,7 @@ from aiohttp import web
 
 from looktwice.eval.studio.desk import Desk
 from looktwice.eval.studio.draft import Draft
-from looktwice.eval.studio.opening import FIRST
-from looktwice.eval.studio.server import Talk, widget_script
+from looktwice.eval.studio.server import FIRST, Talk, widget_script
 from looktwice.eval.tasks import MarkedScenes
 from tests.browser import CHROMIUM, open_browser
 from tests.eval.studio.opened import IDLE, SHAS
