@@ -84,9 +84,9 @@ class LookSummary:
     task: str
     n: int
     looks: float
-    tools: Mapping[str, int]
-    outcomes: Mapping[str, int]
-    ended_by: Mapping[str, int]
+    tools: Counter[str]
+    outcomes: Counter[str]
+    ended_by: Counter[str]
     iou: float | None
     covered: float | None
     first_accuracy: float
@@ -126,8 +126,8 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     verdicts, tokens = [], []
     for place in asked.values():  # the verdict if the reply to this call had been the final answer
         cut = replace(record, calls=record.calls[: place + 1], answer=None, reason="")
-        is_there = place < len(record.calls) and scores.score is not None
-        verdicts.append(scores.score(cut, row).verdict if is_there and scores.score else None)
+        is_there = place < len(record.calls)
+        verdicts.append(scores.score(cut, row).verdict if scores.score and is_there else None)
     for call in record.calls:
         usage = Reply.from_dict(call["reply"]).usage if call.get("reply") else None
         tokens.append(usage.tokens_in + usage.tokens_out if usage else 0)
@@ -138,10 +138,8 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     return AgentRecord(looks, end, tuple(read), value, sum(tokens), first_tokens, overlaps)
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{name} {count}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
-    )
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
 NOT_RUN = ("refused", "failed", "repeated", "bound")
@@ -151,7 +149,7 @@ LOOKS: tuple[Column[LookSummary], ...] = (
     Column("ended by", lambda arm: _counts(arm.ended_by), text),
     Column("n", "n"),
     Column("looks\nper sample", "looks", "{:.2f}".format),
-    Column("not run", lambda arm: sum(arm.outcomes.get(name, 0) for name in NOT_RUN), some),
+    Column("not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN)), some),
     Column("IoU of zoom\nwith mark", "iou", "{:.2f}".format),
     Column("mark shown\n%", "covered", percent),
     Column("first\nanswer %", "first_accuracy", percent),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TypeVar
 
 from looktwice.eval.adaptive.race import saved_races
@@ -15,9 +16,8 @@ from looktwice.eval.analysis import contestants, fragility, published, ranks, st
 from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
 from looktwice.eval.analysis.factors import effect_note, sweep_table
 from looktwice.eval.analysis.gap import factor_table
-from looktwice.eval.analysis.looking import measured, seen_marks, turns
+from looktwice.eval.analysis.looking import measured, turns
 from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
-from looktwice.eval.annotation.ceilings import ceiling_table
 from looktwice.eval.display.score_tables import (
     benchmark_metric_table,
     failure_table,
@@ -100,11 +100,6 @@ def lines(
     return find
 
 
-def _crossed(scored: Table) -> Iterator[ReportTable]:
-    for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
-        yield ReportTable(title, crossed)
-
-
 def _contribution(scored: Table) -> Iterator[ReportTable]:
     for run in scored.scores:
         for certificate in certificates(run):
@@ -161,7 +156,11 @@ ANALYSES = (
         lambda scored: thresholds.threshold_table(scored.scores),
         thresholds.NOTE,
     ),
-    Analysis("crossed", "Two fields crossed, of --by A,B", _crossed),
+    Analysis(
+        "crossed",
+        "Two fields crossed, of --by A,B",
+        lambda scored: starmap(ReportTable, thresholds.crossed_tables(scored.scores, scored.by)),
+    ),
     Analysis(
         "metrics",
         "The benchmark's own metrics",
@@ -199,8 +198,8 @@ ANALYSES = (
     Analysis(
         "seen",
         "Was the mark seen",
-        lines(seen_marks.COLUMNS, seen_marks.seen_marks, empty=False),
-        seen_marks.NOTE,
+        lines(turns.SEEN_COLUMNS, turns.seen_marks, empty=False),
+        turns.SEEN_NOTE,
         needs="a task and `MarkQuestions` of it",
     ),
     Analysis("spread", "Spread over variants", steadiness.spread_table),
@@ -257,7 +256,7 @@ ANALYSES = (
         lines(contestants.SPECIALISTS, contestants.specialist_pairs),
         wrap=False,
     ),
-    Analysis("people", "Beside people on the same items", ceiling_table, wrap=False),
+    Analysis("people", "Beside people on the same items", published.ceiling_table, wrap=False),
     Analysis("published", "Beside what was published", published.published_table, wrap=False),
     Analysis(
         "published-gaps", "Less what was published, points", published.published_gaps, wrap=False

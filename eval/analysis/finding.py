@@ -177,8 +177,12 @@ def _beside(scored: Table) -> Iterator[str]:
 
 def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     """Samples that the largest sure change flips its own way, and how they were chosen."""
-    sure = [(task.base, *line) for task in study.tables for line in task.lines if line[1].sure]
-    sure = [line for line in sure if line[2].arm]  # what is over all tasks has no sample
+    sure = [
+        (task.base, arm, row)
+        for task in study.tables
+        for arm, row in task.lines
+        if row.sure and row.arm  # what is over all tasks has no sample
+    ]
     if not sure:
         return (), ""
     base, arm, row = max(sure, key=lambda line: abs(line[2].change))

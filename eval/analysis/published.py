@@ -1,5 +1,5 @@
 """Contestants beside what others published: the rows of `published:`, and how far a run is from
-them."""
+them; and beside people on the same items."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from looktwice.eval.annotation.ratings import HUMANS, MAJORITY
 from looktwice.eval.display.score_tables import to_people
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import TextTable, percent, points
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, percent, points
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.run_rows import of_another_split, published_names
-from looktwice.eval.statistics.intervals import two_shares
+from looktwice.eval.statistics.intervals import share_interval, two_shares
+from looktwice.eval.tasks.table_files import read_texts
 
 ROUNDED = 0.0101
 """Percent by which a printed share and k/n may differ: papers round, or cut off."""
@@ -96,3 +98,25 @@ def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
             k = round(float(value) * n / 100)
             if abs(100 * k / n - float(value)) < ROUNDED:
                 yield str(task), (k, int(n))
+
+
+def ceiling_table(scored: Table) -> TextTable:
+    """The share right in percent of each contestant on the items of a sheet that lies in the folder
+    of its run and was read, and that of the people, each with its 95 % interval.
+
+    People's answers to one sample are a cluster; of a contestant the first draw counts.
+    """
+    lines = []
+    for run in scored.scores:
+        for file in sorted(run.folder.path.glob(f"*/{HUMANS}")):
+            people = [row for row in read_texts(file) if row["contestant"] != MAJORITY]
+            for arm in run.points:
+                answers = [row for row in people if row["task"] == arm.task]
+                samples = [row["sample"] for row in answers]
+                firsts = filter(None, map(arm.first, dict.fromkeys(samples)))
+                if values := [first.score.value for first in firsts]:
+                    right = share_interval([row["value"] == "right" for row in answers], samples)
+                    shares = estimate_cell(share_interval(values)), estimate_cell(right)
+                    about = file.parts[-3], arm.task, arm.contestant, str(len(values))
+                    lines.append((*about, *shares))
+    return TextTable(("sheet", "task", "contestant", "items", "right %", "people %"), lines, 3)

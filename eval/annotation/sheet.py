@@ -3,11 +3,9 @@ with forms."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import re
-from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +16,7 @@ import numpy as np
 
 from looktwice.eval.display.printable import csv_text, template
 from looktwice.eval.logs.log import Log, letter_or_text, name_apart
-from looktwice.eval.page.render import escape_json
+from looktwice.eval.page.render import escape_json, page_file, page_policy
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.counted import counted
@@ -239,9 +237,6 @@ def _page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequence[st
         "exposure": key.exposure,
     }
     names = ["sheet.js"] if key.exposure is None else ["sheet_trials.js", "sheet.js"]
-    script = "\n".join(str(template(name).render()) for name in names)
-    sha = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = template("sheet.html.j2")
-    return str(
-        page.render(script=script, sha=sha, data=escape_json(data), title=f"Sheet: {key.ask}")
-    )
+    script, title = "\n".join(map(page_file, names)), f"Sheet: {key.ask}"
+    policy, page = page_policy([script], served=False), template("sheet.html.j2")
+    return str(page.render(script=script, policy=policy, data=escape_json(data), title=title))

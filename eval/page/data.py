@@ -11,8 +11,6 @@ from looktwice.eval.statistics.intervals import Estimate
 SPENT = ("seconds", "tokens_in", "tokens_out", "cost")
 """What an answer takes."""
 
-VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
-
 
 @dataclass(frozen=True, slots=True)
 class PagePicture:
@@ -39,10 +37,11 @@ class PageTurn:
 class PageAnswer:
     """What one contestant answered to one sample in one draw.
 
-    `verdict` is one of VERDICTS, `value` the score in 0..1, `reason` why an answer is unreadable or
-    what failed. `reply` is what the model said last and `turns` all that was said, where either is
-    known; the page shows the turns. `seconds`, tokens and `cost` are those of all its calls, None
-    where nobody counted them; `served_by` is what the server said of itself.
+    `verdict` is right, wrong, unreadable, failed or hidden, `value` the score in 0..1, `reason` why
+    an answer is unreadable or what failed. `reply` is what the model said last and `turns` all that
+    was said, where either is known; the page shows the turns. `seconds`, tokens and `cost` are
+    those of all its calls, None where nobody counted them; `served_by` is what the server said of
+    itself.
     """
 
     verdict: str

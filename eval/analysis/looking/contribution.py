@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
@@ -191,7 +191,8 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         return certificate.difference(role, other) if role != other else None
 
     def p_of_more(role: str) -> float | None:
-        return certificate.difference("full", role).p if role != "full" else None
+        more = over("full", role)
+        return more.p if more else None
 
     def overlap(role: str) -> float | None:
         look = looks.get((arms[role].contestant, arms[role].task))
@@ -207,9 +208,7 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
         Column("over without", lambda role: over(role, "without"), _points),
-        Column(
-            "full over it", lambda role: None if role == "full" else over("full", role), _points
-        ),
+        Column("full over it", partial(over, "full"), _points),
         Column("p", p_of_more, format_p),
         Column("of what full\nsolves %", solved.get, percent),
         Column("IoU of look\nwith evidence", overlap, "{:.2f}".format),

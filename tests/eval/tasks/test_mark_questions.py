@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval import evaluate
-from looktwice.eval.analysis.looking.seen_marks import seen_marks
+from looktwice.eval.analysis.looking.turns import seen_marks
 from looktwice.eval.tasks import Facts, MarkQuestions, TaskError
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines import Pipeline
