@@ -23,7 +23,7 @@ from io import StringIO
 from itertools import compress, zip_longest
 from operator import attrgetter
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -33,6 +33,8 @@ from looktwice.eval.display.printable import cell, printable
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
 
+    from looktwice.eval.statistics.intervals import Estimate
+
 Line = TypeVar("Line")
 
 SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
@@ -41,17 +43,6 @@ SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?
 ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 WORD_ENDS = r"\n|(?<=\S) "  # an indent stays
 NARROW, NUMBERS = 12, 36  # columns of a terminal: at least for a text, and for numbers beside texts
-
-
-class Bounded(Protocol):
-    """A number with its 95 % interval."""
-
-    @property
-    def value(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
 
 
 def text(value: object) -> str:
@@ -323,22 +314,22 @@ def with_interval(value: float, low: float | None, high: float | None, sign: boo
     return f"{percent(value, sign=sign)}\n{percent(low, sign=sign)} to {percent(high, sign=sign)}"
 
 
-def estimate_cell(estimate: Bounded, sign: bool = False) -> str:
+def estimate_cell(estimate: Estimate, sign: bool = False) -> str:
     """An estimate in percent with its interval below it."""
     return with_interval(estimate.value, estimate.low, estimate.high, sign)
 
 
-def change_cell(estimate: Bounded) -> str:
+def change_cell(estimate: Estimate) -> str:
     """A difference in percentage points with its interval below it."""
     return estimate_cell(estimate, sign=True)
 
 
-def share_cell(share: Bounded) -> str:
+def share_cell(share: Estimate) -> str:
     """A share in percent with its limits below it, as those of accuracies are written."""
     return f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}"
 
 
-def number_cell(estimate: Bounded) -> str:
+def number_cell(estimate: Estimate) -> str:
     """A number with two decimals, its interval below it."""
     return f"{estimate.value:.2f}\n{estimate.low:.2f} to {estimate.high:.2f}"
 

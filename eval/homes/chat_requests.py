@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, write_json
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall, canonical
+from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import PLACED, Sample, check_marks
 from looktwice.pipelines.view import View
@@ -286,8 +286,7 @@ def make_sample(turns: Sequence[Message], known: Known) -> Sample:
     marks = tuple(map(mark_from_dict, known.marks))
     meta = {**known.meta, PLACED: True} if pictures else known.meta
     sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
-    digest = hashlib.sha256(canonical(sample.to_dict()).encode()).hexdigest()
-    return replace(sample, id=known.id or digest[:16])
+    return replace(sample, id=known.id or digest(sample.to_dict()))
 
 
 UNSENT = {"messages", "model", "stream", "stream_options", "n", "looktwice"}

@@ -8,7 +8,6 @@ a short name of a file.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from collections.abc import Sequence
@@ -18,9 +17,9 @@ from typing import Any
 
 from looktwice.eval.homes.chat_requests import MOST_BYTES, read_data_url
 from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence
+from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as, write_json
-from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import Part, View
 from looktwice.prompting.coordinates import ToolError
@@ -132,8 +131,7 @@ class Images:
         """Write a view as a file, with a note of what it shows. Raises OSError."""
         sent = view.picture.payload
         origin = asdict(Origin(tuple(map(str, sources)), view.parts, apart))
-        facts = canonical([sent.sha, origin])
-        name = f"{stem}-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
+        name = f"{stem}-{digest([sent.sha, origin])[:8]}"
         file = self.out / f"{name}.{sent.media_type.removeprefix('image/')}"
         write_file(file.with_suffix(".json"), write_json(origin))
         write_file(file, sent.data)

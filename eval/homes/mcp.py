@@ -4,7 +4,6 @@ HTTP. Needs the extra `mcp`, the official SDK from version 2."""
 from __future__ import annotations
 
 import asyncio
-import base64
 import hmac
 import socket
 from collections.abc import Awaitable, Callable
@@ -81,8 +80,8 @@ def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.C
             content.append(protocol.TextContent(text=part))
         else:
             sent = part.picture.payload
-            data = base64.b64encode(sent.data).decode()
-            content.append(protocol.ImageContent(data=data, mime_type=sent.media_type))
+            image = protocol.ImageContent(data=sent.text.decode(), mime_type=sent.media_type)
+            content.append(image)
     return protocol.CallToolResult(content=content)
 
 

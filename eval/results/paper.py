@@ -152,12 +152,14 @@ def _curve(curve: PageLines) -> Any:
 # ---- the table
 
 LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
-SIGNS = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-}
+SIGNS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    }
+)
 
 
 def latex_table(table: Table) -> str:
@@ -223,7 +225,7 @@ def _latex_line(cells: Sequence[str]) -> str:
 
 def escape(text: str) -> str:
     """A text as LaTeX prints it."""
-    return re.sub(r"[\\~^&%$#_{}]", lambda found: SIGNS[found[0]], " ".join(text.split()))
+    return " ".join(text.split()).translate(SIGNS)
 
 
 def _caption(rows: Sequence[Row]) -> str:

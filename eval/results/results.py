@@ -19,6 +19,7 @@ from looktwice.eval.analysis.finding import Finding, find
 from looktwice.eval.display.printable import template
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import Record, RunError, SampleRow
+from looktwice.eval.results.paper import latex_table, record_table, save_figures, write_parquet
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Estimate
@@ -258,8 +259,6 @@ class Results:
     def to_pandas(self) -> pandas.DataFrame:
         """A line per record, with the columns of `eval.results.paper.FIELDS`; `table.to_pandas()`
         has the means."""
-        from looktwice.eval.results.paper import record_table
-
         return record_table(self.table.scores).to_pandas()
 
     def flips(self, before: str, after: str, task: str = "") -> Flips:
@@ -301,15 +300,11 @@ class Results:
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the figures of a paper into a folder, each as SVG and PDF; their paths. Needs
         matplotlib."""
-        from looktwice.eval.results.paper import save_figures
-
         return save_figures(self.table, Path(folder))
 
     def to_latex(self) -> str:
         """The accuracies as a LaTeX table with booktabs: the best of a column in bold, and marks of
         significance."""
-        from looktwice.eval.results.paper import latex_table
-
         return latex_table(self.table)
 
     def save_latex(self, path: str | Path) -> Path:
@@ -320,8 +315,6 @@ class Results:
     def save_parquet(self, path: str | Path) -> int:
         """Write a line per record, as `to_pandas` has them, into a Parquet file; how many lines
         there are."""
-        from looktwice.eval.results.paper import write_parquet
-
         return write_parquet(self.table.scores, Path(path))
 
     @property
