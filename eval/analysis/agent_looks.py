@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from looktwice.eval.display.table import once
-from looktwice.eval.display.text_tables import Column, names, percent, some, text
+from looktwice.eval.display.text_tables import Column, Columns, names, percent, some, text
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
@@ -143,7 +143,7 @@ def _counts(counts: Counter[str]) -> str:
 
 
 NOT_RUN = ("refused", "failed", "repeated", "bound")
-LOOKS: tuple[Column[LookSummary], ...] = (
+LOOKS: Columns[LookSummary] = (
     *names("contestant", "task"),
     Column("tools", lambda arm: _counts(arm.tools), text),
     Column("ended by", lambda arm: _counts(arm.ended_by), text),
@@ -172,7 +172,7 @@ class TurnLine(NamedTuple):
     turn: TurnCount
 
 
-TURNS: tuple[Column[TurnLine], ...] = (
+TURNS: Columns[TurnLine] = (
     *names("contestant", "task", of="arm"),
     Column("turns that looked", "turn.turns"),
     Column("n", "turn.n"),

@@ -6,16 +6,15 @@ does Python: `analysis("pairs").tables(score_table(run))[0].table.markdown`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import starmap
 from typing import TypeVar
 
 from looktwice.eval.adaptive.race import saved_races
-from looktwice.eval.analysis import contestants, fragility, published, ranks, steadiness
+from looktwice.eval.analysis import contestants, fragility, gap, ranks, steadiness
 from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
 from looktwice.eval.analysis.factors import effect_note, sweep_table
-from looktwice.eval.analysis.gap import factor_table
 from looktwice.eval.analysis.looking import measured, turns
 from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
 from looktwice.eval.display.score_tables import (
@@ -26,7 +25,7 @@ from looktwice.eval.display.score_tables import (
     token_table,
 )
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import Column, TextTable, table
+from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.judging.summary import judge_table
 from looktwice.eval.psychometrics import thresholds
 from looktwice.eval.records.schema import RunError
@@ -83,7 +82,7 @@ class Analysis:
 
 
 def lines(
-    columns: Sequence[Column[Line]],
+    columns: Columns[Line],
     measure: Callable[[RunScores], Iterable[Line]],
     *,
     empty: bool = True,
@@ -118,7 +117,7 @@ ANALYSES = (
         facts=contestants.comparison_facts,
     ),
     Analysis("effects", "Effect of each factor", sweep_table, effect_note, unchanged=True),
-    Analysis("gap", "Why the numbers differ", factor_table),
+    Analysis("gap", "Why the numbers differ", gap.factor_table),
     Analysis(
         "fragility",
         "How fragile the marker makes it",
@@ -256,11 +255,9 @@ ANALYSES = (
         lines(contestants.SPECIALISTS, contestants.specialist_pairs),
         wrap=False,
     ),
-    Analysis("people", "Beside people on the same items", published.ceiling_table, wrap=False),
-    Analysis("published", "Beside what was published", published.published_table, wrap=False),
-    Analysis(
-        "published-gaps", "Less what was published, points", published.published_gaps, wrap=False
-    ),
+    Analysis("people", "Beside people on the same items", gap.ceiling_table, wrap=False),
+    Analysis("published", "Beside what was published", gap.published_table, wrap=False),
+    Analysis("published-gaps", "Less what was published, points", gap.published_gaps, wrap=False),
     Analysis("cost", "Tokens and cost", lambda scored: token_table(scored.rows), wrap=False),
 )
 

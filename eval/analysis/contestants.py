@@ -18,6 +18,7 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     CORRECTED,
     Column,
+    Columns,
     TextTable,
     change_cell,
     estimate_cell,
@@ -77,7 +78,7 @@ ORACLE_NOTE = (
 )
 
 
-COMPARISON: tuple[Column[Row], ...] = (
+COMPARISON: Columns[Row] = (
     Column("contestant", contestant_of, text),
     *names("task", "metric"),
     Column("against", "baseline", text),
@@ -208,7 +209,7 @@ class RivalPair:
     p_bh: float | None = None
 
 
-PAIRS: tuple[Column[RivalPair], ...] = (
+PAIRS: Columns[RivalPair] = (
     Column("contestant", lambda pair: pair.both.values.arms[0], text),
     Column("other", lambda pair: pair.both.values.arms[1], text),
     Column("difference", "paired", change_cell),
@@ -247,7 +248,7 @@ def pair_table(scored: Table) -> TextTable:
     return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
 
 
-TOGETHER: tuple[Column[Together], ...] = (
+TOGETHER: Columns[Together] = (
     *names("task"),
     Column("contestants", lambda line: len(line.hits)),
     Column("n", "n"),
@@ -329,7 +330,7 @@ def is_specialist(scores: PointScores) -> bool:
     return answered and not random
 
 
-SPECIALISTS: tuple[Column[SpecialistPair], ...] = (
+SPECIALISTS: Columns[SpecialistPair] = (
     Column("task", "specialist.task", text),
     Column("specialist", "specialist.contestant", text),
     Column("MLLM", "mllm.contestant", text),
@@ -357,7 +358,7 @@ class Guesses(NamedTuple):
     others: list[bool]
 
 
-GUESSES: tuple[Column[Guesses], ...] = (
+GUESSES: Columns[Guesses] = (
     *names("contestant", "task", of="scores"),
     Column("n", lambda line: len(line.guesses) + len(line.others)),
     Column("guessed", lambda line: len(line.guesses)),

@@ -19,6 +19,7 @@ from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import (
     CORRECTED,
     Column,
+    Columns,
     TextTable,
     change_cell,
     format_p,
@@ -243,7 +244,7 @@ def _without(changes: Changes, places: Sequence[str]) -> dict[str, Any]:
     return {k: v for k, v in changes.items() if not any(is_within(k, place) for place in places)}
 
 
-EFFECTS: tuple[Column[LevelEffect], ...] = (
+EFFECTS: Columns[LevelEffect] = (
     *names("contestant", "task", "factor", "level", "against", "where"),
     Column("effect", "effect", change_cell),
     Column("p", lambda line: None if line.where else line.effect.p, format_p),

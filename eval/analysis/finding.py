@@ -23,6 +23,7 @@ from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
 from looktwice.eval.display.table import Table, judge_lines
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     change_cell,
     format_cost,
@@ -200,7 +201,7 @@ def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     )
 
 
-CHANGES: tuple[Column[FoundRow], ...] = (
+CHANGES: Columns[FoundRow] = (
     Column("change", "label", text),
     Column("% right", "accuracy", share_cell),
     Column("difference", "difference", change_cell),

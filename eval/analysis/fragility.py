@@ -16,6 +16,7 @@ import numpy as np
 from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     estimate_cell,
     format_p,
@@ -291,7 +292,7 @@ def _ratio_cell(line: Fragility) -> str:
     return number_cell(ratio) if ratio else f"none, default\nalways {percent(line.means[0])}"
 
 
-FRAGILITIES: tuple[Column[Fragility], ...] = (
+FRAGILITIES: Columns[Fragility] = (
     *names("contestant", "task"),
     Column("n", "n"),
     Column("default %", lambda line: line.means[0], percent),
@@ -332,7 +333,7 @@ class StyleLine(NamedTuple):
     shift: StyleShift
 
 
-STYLES: tuple[Column[StyleLine], ...] = (
+STYLES: Columns[StyleLine] = (
     *names("contestant", "task", of="of"),
     Column("style", "shift.name", text),
     Column("accuracy %", "shift.accuracy", percent),

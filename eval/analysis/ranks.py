@@ -23,6 +23,7 @@ from looktwice.eval.analysis.steadiness import whole_draws
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     estimate_cell,
     names,
@@ -65,7 +66,7 @@ class Flip:
     flipped: float
 
 
-FLIPS: tuple[Column[Flip], ...] = (
+FLIPS: Columns[Flip] = (
     *names("task"),
     Column("leads", "first", text),
     Column("over", "second", text),
@@ -127,7 +128,7 @@ class Moves(NamedTuple):
     change: Reordering
 
 
-RANKS: tuple[Column[Moves], ...] = (
+RANKS: Columns[Moves] = (
     *names("whose", "task", "style"),
     Column("models", "models"),
     Column("pairs\nflipped", "change.flipped"),
@@ -199,7 +200,7 @@ class OrderLine(NamedTuple):
         return swaps.swap.n if swaps else 0
 
 
-ORDERS: tuple[Column[OrderLine], ...] = (
+ORDERS: Columns[OrderLine] = (
     *names("contestant", "other"),
     Column("settings", "settings.count"),
     Column(

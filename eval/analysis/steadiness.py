@@ -13,6 +13,7 @@ from typing import NamedTuple
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     estimate_cell,
     format_p,
@@ -92,7 +93,7 @@ class Draws:
         return bootstrap_mean(votes, self.scores.clusters_of(self.whole))
 
 
-DRAWS: tuple[Column[Draws], ...] = (
+DRAWS: Columns[Draws] = (
     *names("contestant", "task", of="scores"),
     Column("n", "split.n"),
     Column("left\nout", "left_out", some),
@@ -210,7 +211,7 @@ class _Spread:
         return (self.ranked[-1].value or 0.0) - (self.ranked[0].value or 0.0)
 
 
-SPREADS: tuple[Column[_Spread], ...] = (
+SPREADS: Columns[_Spread] = (
     *names("contestant", "task"),
     Column("variants", lambda line: len(line.ranked)),
     Column("mean %", "mean", percent),

@@ -11,6 +11,7 @@ from typing import Any
 
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     format_cost,
     format_p,
@@ -112,7 +113,7 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
         first, _, rest = name.partition("_")
         return Column(f"{first}\n{rest.replace('_', ' ')} %".replace("\n %", "\n%"), value, percent)
 
-    columns: tuple[Column[Row], ...] = (
+    columns: Columns[Row] = (
         Column("contestant", lambda row: with_run(contestant_of(row), row.run), text),
         Column("task" if full else "variant", variant, text),
         Column("accuracy %", _value_cell),
@@ -150,7 +151,7 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each
     metric."""
     with_run = _run_namer(rows)
-    columns: tuple[Column[Row], ...] = (
+    columns: Columns[Row] = (
         *names("task", "metric", "slice"),
         Column("contestant", lambda row: with_run(row.contestant, row.run), text),
         Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
@@ -196,7 +197,7 @@ def failure_table(runs: Sequence[RunScores]) -> TextTable:
 def token_table(rows: Sequence[Row]) -> TextTable:
     """Tokens of every contestant, as the server counted them, and their list price; cached replies
     are included."""
-    columns: tuple[Column[Row], ...] = (
+    columns: Columns[Row] = (
         *names("contestant"),
         Column("tokens in", "tokens_in", "{:,}".format),
         Column("tokens out", "tokens_out", "{:,}".format),

@@ -34,6 +34,7 @@ from looktwice.eval.display.score_tables import (
 )
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     ConsoleTable,
     escaped,
     format_cost,
@@ -305,7 +306,7 @@ def console_table(shown: Table) -> ConsoleTable:
     def verdicts(row: Row) -> str | None:
         return None if row.right is None else "/".join(str(getattr(row, name)) for name in counts)
 
-    columns: tuple[Column[Row], ...] = (
+    columns: Columns[Row] = (
         Column("block", _block, text),
         Column("task and contestant", contestant_of, text),
         Column("accuracy", accuracy),

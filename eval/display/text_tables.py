@@ -75,12 +75,16 @@ class Column(Generic[Line]):
         return "" if value is None else self.form(value)
 
 
+Columns = Sequence[Column[Line]]
+"""Those of a table."""
+
+
 def names(*titles: str, of: str = "") -> list[Column[Any]]:
     """Columns of names whose titles are the attributes of a line, or `of` what it holds there."""
     return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
 
 
-def table(columns: Sequence[Column[Line]], lines: Iterable[Line]) -> TextTable:
+def table(columns: Columns[Line], lines: Iterable[Line]) -> TextTable:
     """The lines under the columns."""
     rows = [tuple(column.cell(line) for column in columns) for line in lines]
     titles, forms = map(attrgetter("title"), columns), map(attrgetter("form"), columns)
@@ -360,7 +364,7 @@ def escaped(cell: str) -> str:
     return "<br>".join(plain.split("\n"))
 
 
-CORRECTED: tuple[Column[Any], ...] = (
+CORRECTED: Columns[Any] = (
     Column("p\n(Holm)", "p_holm", format_p),
     Column("p\n(BH)", "p_bh", format_p),
 )

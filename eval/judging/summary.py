@@ -9,7 +9,7 @@ from itertools import combinations
 from operator import attrgetter
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import Column, TextTable, table, text
+from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
 from looktwice.eval.records.judgements import Judgement
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.answers import cohens_kappa
@@ -116,7 +116,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         for (judge, kind, point), lines in by_arm.items():
             label = f"{judge} (counts)" if judge == run.judged.counting.get(kind) else judge
             arms.append(JudgedArm(label, kind, *labels.get(point, (point, "")), lines))
-    columns: tuple[Column[JudgedArm], ...] = (
+    columns: Columns[JudgedArm] = (
         Column("judge", "judge", text),
         Column("pass", "kind", text),
         Column("contestant", "contestant", text),

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import Column, TextTable, table, text
+from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
 from looktwice.eval.logs.compare import place_of
 from looktwice.eval.logs.log import Named
 from looktwice.eval.logs.tables import find_columns, open_columns, read_numbers
@@ -117,7 +117,7 @@ def spread_table(standings: Standings) -> TextTable:
         part = list(spreads)
         mean = fmean(spread.value for spread in part)
         lines += [*part, Spread(task, f"mean of {len(part)}", mean, "", "")]
-    columns: tuple[Column[Spread], ...] = (
+    columns: Columns[Spread] = (
         Column("task", "task", text),
         Column("contestant", "contestant", text),
         Column("best - worst", "value", "{:.2f}".format),
@@ -129,7 +129,7 @@ def spread_table(standings: Standings) -> TextTable:
 
 def rank_table(standings: Standings) -> TextTable:
     """How the order of the contestants changes from the baseline variant to each other one."""
-    columns: tuple[Column[RankChange], ...] = (
+    columns: Columns[RankChange] = (
         Column("task", "task", text),
         Column("variant", "variant", text),
         Column("n", "models"),

@@ -16,6 +16,7 @@ from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.score_tables import LESS_PEOPLE
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     format_p,
     percent,
@@ -96,7 +97,7 @@ PEOPLE: Column[Contrast] = Column(
 
 def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
     """A line per contrast; values in percent, differences in points."""
-    columns: tuple[Column[Contrast], ...] = (
+    columns: Columns[Contrast] = (
         Column("contestant", "contestant", text),
         Column("against", "baseline", text),
         TASK,
@@ -121,7 +122,7 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
 def console_table(contrasts: Sequence[Contrast]) -> TextTable:
     """The same for a terminal of 80 columns: the pair of contestants, and of its tasks what says
     most."""
-    columns: tuple[Column[Contrast], ...] = (
+    columns: Columns[Contrast] = (
         Column("pair", lambda c: f"{c.contestant} against {c.baseline}", text),
         TASK,
         RIGHT,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import Column, names, percent, share_cell
+from looktwice.eval.display.text_tables import Column, Columns, names, percent, share_cell
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import Codes, Estimate, Floats, Z
 from looktwice.eval.statistics.paired import Values
@@ -122,7 +122,7 @@ class ArmPrediction:
     prediction: Prediction
 
 
-COLUMNS: tuple[Column[ArmPrediction], ...] = (
+COLUMNS: Columns[ArmPrediction] = (
     *names("contestant"),
     Column("ability", "prediction.ability", "{:.2f}".format),
     Column("items\nasked", "prediction.total.n"),

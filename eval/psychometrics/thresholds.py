@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import Column, TextTable, format_p, names, percent, table
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    TextTable,
+    format_p,
+    names,
+    percent,
+    table,
+)
 from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
 from looktwice.eval.psychometrics.functions import (
     Direction,
@@ -161,7 +169,7 @@ def _ends(interval: Threshold | FitCheck) -> str:
     return f"{interval.low:.3g}–{interval.high:.3g}"
 
 
-COLUMNS: Sequence[Column[ArmThreshold]] = (
+COLUMNS: Columns[ArmThreshold] = (
     *names("contestant", "task"),
     Column("threshold", "passes"),
     Column("95 % interval", "threshold", _ends),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from looktwice.eval.display.text_tables import Column, TextTable, table, text
+from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
 from looktwice.eval.logs.tell import say_some, write_csv
 from looktwice.eval.sent.factors import FACTORS, Difference, SentComparison
 from looktwice.eval.sent.worth import Worth
@@ -28,7 +28,7 @@ def sent_table(comparison: SentComparison) -> TextTable:
     """A line for each factor that differs: on how many of the pairs, and what most have on either
     side."""
     base, rival = comparison.base.name, comparison.rival.name
-    columns: tuple[Column[Difference], ...] = (
+    columns: Columns[Difference] = (
         Column("what differs", "factor", text),
         Column(base, lambda d: shorten(d.usual[0][0], MOST_WORDS), text),
         Column(rival, lambda d: shorten(d.usual[0][1], MOST_WORDS), text),

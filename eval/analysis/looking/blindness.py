@@ -33,6 +33,7 @@ from looktwice.eval.analysis.steadiness import asked_letters
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     change_cell,
     format_p,
@@ -288,7 +289,7 @@ class ArmLine:
         return None if self.arm == "seen" else measure(self.arm)
 
 
-ARM_COLUMNS: Sequence[Column[ArmLine]] = (
+ARM_COLUMNS: Columns[ArmLine] = (
     *names("contestant", "task", of="scores"),
     Column("what it gets", lambda line: ARMS[line.arm], text),
     Column("n", "accuracy.n"),
@@ -337,7 +338,7 @@ def say_power(audit: Audit) -> str:
     )
 
 
-TASTE_COLUMNS: Sequence[Column[Audit]] = (
+TASTE_COLUMNS: Columns[Audit] = (
     *names("contestant", "task", of="seen"),
     Column("tastes are told by", "tastes.grouping.words", text),
     Column("questions", lambda audit: len(audit.items)),
@@ -375,7 +376,7 @@ def _by_letter(shares: Mapping[str, float]) -> str:
     return " ".join(f"{letter} {100 * share:.0f}" for letter, share in shares.items())
 
 
-LETTER_COLUMNS: Sequence[Column[LetterLine]] = (
+LETTER_COLUMNS: Columns[LetterLine] = (
     *names("contestant", "task", of="scores"),
     Column("answers", "bias.n"),
     Column("said, by letter %", "bias.chosen", _by_letter),

@@ -18,6 +18,7 @@ import numpy as np
 from looktwice.eval.analysis.agent_looks import summarize_looks
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     format_p,
     percent,
@@ -202,7 +203,7 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         entries = [*chain.from_iterable(map(arms[role].asked, samples))]
         return sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries)
 
-    columns: Sequence[Column[str]] = (
+    columns: Columns[str] = (
         Column("arm", lambda role: role, text),
         Column("what it gets", ARMS.get, text),
         Column("n", lambda role: len(samples)),

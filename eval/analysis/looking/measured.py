@@ -17,6 +17,7 @@ from looktwice.eval.analysis.contestants import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     TextTable,
     change_cell,
     format_p,
@@ -89,7 +90,7 @@ class Measured:
         return share_interval(self.right, self.clusters) if self.numbers is None else None
 
 
-MEASURED: Sequence[Column[Measured]] = (
+MEASURED: Columns[Measured] = (
     *names("contestant", "task", of="scores"),
     Column("measured", "name", text),
     Column("n", "n"),
@@ -242,7 +243,7 @@ def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
     return Column(title, lambda risk: risk.accuracies[place], share_cell)
 
 
-RISK_COLUMNS: Sequence[Column[RiskCoverage]] = (
+RISK_COLUMNS: Columns[RiskCoverage] = (
     *names("contestant", "task", of="scores"),
     Column("n", "n"),
     *(_accuracy_at(n, f"right of the\nsurest {share:.0%}") for n, share in enumerate(SHARES)),
@@ -323,7 +324,7 @@ def _routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route
         )
 
 
-ROUTE_COLUMNS: Sequence[Column[Route]] = (
+ROUTE_COLUMNS: Columns[Route] = (
     Column("first asked", "start", text),
     Column("then", "onward", text),
     Column("sent on", lambda route: f"{route.share:.0%}", text),

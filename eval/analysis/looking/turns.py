@@ -5,7 +5,7 @@ tell."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from looktwice.eval.display.text_tables import (
     Column,
+    Columns,
     change_cell,
     format_cost,
     format_p,
@@ -104,7 +105,7 @@ class TurnLine:
         return self.arm.values.mean(self.turn)
 
 
-TURN_COLUMNS: Sequence[Column[TurnLine]] = (
+TURN_COLUMNS: Columns[TurnLine] = (
     *names("contestant", "task", of="arm.scores"),
     Column("turn", "name", text),
     Column("n", lambda line: line.accuracy and line.accuracy.n),
@@ -200,7 +201,7 @@ def stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
             yield StoppingRule(arm, name, stop, mean, unit, *ends, gain)
 
 
-STOPPING_COLUMNS: Sequence[Column[StoppingRule]] = (
+STOPPING_COLUMNS: Columns[StoppingRule] = (
     *names("contestant", "task", of="arm.scores"),
     Column("stop at", "name", text),
     Column("turns", "turns", "{:.2f}".format),
@@ -260,7 +261,7 @@ class SeenMarks:
         return share_interval([*values.values()], [*map(self.clusters.__getitem__, values)])
 
 
-SEEN_COLUMNS: Sequence[Column[SeenMarks]] = (
+SEEN_COLUMNS: Columns[SeenMarks] = (
     *names("contestant", "task", "asked"),
     Column("mark seen\n%", "share", share_cell),
     Column("n", lambda line: len(line.seen) + len(line.unseen)),

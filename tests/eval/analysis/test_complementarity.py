@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from looktwice.eval.analysis.contestants import specialist_pairs
-from looktwice.eval.analysis.published import published_table
+from looktwice.eval.analysis.gap import published_table
 from looktwice.eval.display.table import make_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.published import published_table
+from looktwice.eval.analysis.gap import published_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder

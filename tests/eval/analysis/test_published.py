@@ -13,7 +13,7 @@ import yaml
 from numpy.typing import NDArray
 from scipy.stats import binom, fisher_exact
 
-from looktwice.eval.analysis.published import published_gaps, published_shares
+from looktwice.eval.analysis.gap import published_gaps, published_shares
 from looktwice.eval.display.table import score_table
 from looktwice.eval.statistics.intervals import two_shares
 from tests.eval.analysis.test_people import run
