@@ -46,6 +46,11 @@ class Sample:
         return tuple(ascii_uppercase[: len(self.choices)])
 
     @property
+    def lettered(self) -> dict[str, str | Picture]:
+        """The choices by their letters."""
+        return dict(zip(self.letters, self.choices, strict=True))
+
+    @property
     def bare_question(self) -> str:
         """The question without the places of its images."""
         places = r"<image \d+>" if self.meta.get(PLACED) else r"\Z"

@@ -215,6 +215,11 @@ class DepthMap:
         return values
 
 
+def descending(values: NDArray[Any]) -> NDArray[np.int64]:
+    """The places of values (n,) from the largest on; equal ones stay in their order."""
+    return np.argsort(-values, kind="stable")
+
+
 def patch_around(values: NDArray[Any], x: float, y: float, window: int) -> NDArray[Any]:
     """What lies in the window x window pixels around a point in pixel centres."""
     column, row, half = round(x), round(y), window // 2

@@ -130,7 +130,7 @@ def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
 
 def ask_reasoning(case: JudgeCase) -> Message:
     """The image, the annotated solution, the two criteria, the reply."""
-    choices = dict(zip(case.sample.letters, case.sample.choices, strict=True))
+    choices = case.sample.lettered
     lines = [
         (
             "You grade how a model reasoned about the image, which misleads at first sight. Two"
@@ -323,7 +323,7 @@ def choice_lines(sample: Sample) -> list[str]:
     """A line for each choice, with its letter."""
     return [
         f"({letter}) {'(a picture)' if isinstance(choice, Picture) else choice}"
-        for letter, choice in zip(sample.letters, sample.choices, strict=True)
+        for letter, choice in sample.lettered.items()
     ]
 
 

@@ -355,7 +355,7 @@ class TriedPlan:
         confused: dict[str, dict[str, None]] = {}
         for trial in self.trials:
             sample, task = trial.state.sample, trial.arm.task
-            choices = dict(zip(sample.letters, sample.choices, strict=True))
+            choices = sample.lettered
             for stage in trial.arm.stages.values():
                 if isinstance(task, MadeTask) or not hasattr(stage, "drawn_labels"):
                     continue

@@ -162,7 +162,7 @@ class DryRun:
 
     def unbounded(self) -> Iterator[str]:
         """The stages that may send more views in later turns than a budget of tokens bounds."""
-        budget = "looktwice.prompting.views.budget", "TokenBudget"
+        budget = "looktwice.prompting.views.resize", "TokenBudget"
         if not _holds(self.arm.stages, *budget):
             return
         for slot, stage in self.arm.stages.items():

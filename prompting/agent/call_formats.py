@@ -18,7 +18,7 @@ from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.wording.instructions import Parts, Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import Parts, Text, Worded, text_of
 
 _CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
 _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
@@ -34,8 +34,9 @@ class CallFormat:
         raise NotImplementedError
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """What the system text says about the tools and the format."""
-        raise NotImplementedError
+        """What the system text says about the tools and the format; nothing where the server
+        describes them."""
+        return ""
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
         """The tools that are passed to the server; None if calls are made in the text."""
@@ -85,10 +86,6 @@ class NativeCalls(CallFormat):
 
     images_as: Literal["user", "tool"] = "user"
 
-    def instructions(self, tools: Sequence[Tool]) -> str:
-        """Nothing: the server describes the tools."""
-        return ""
-
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
         """The tools."""
         return tuple(tools) or None
@@ -121,7 +118,7 @@ class NativeCalls(CallFormat):
 
 
 @dataclass(frozen=True)
-class TaggedCalls(CallFormat):
+class TaggedCalls(Worded, CallFormat):
     """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments":
     {...}}</tool_call>`.
 
@@ -140,9 +137,6 @@ class TaggedCalls(CallFormat):
     tool: str = ""
     how: Text | None = None
     then: Text = ""
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     @property
     def pattern(self) -> re.Pattern[str]:

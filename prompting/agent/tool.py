@@ -48,7 +48,7 @@ from looktwice.prompting.coordinates import (
     map_to_sources,
     state_of_view,
 )
-from looktwice.prompting.wording.instructions import Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import Text, Worded, text_of
 
 MAX_REPORTED_ERRORS = 3  # that the model is told at once
 COORDINATES, IMAGE = "coordinates", "image"
@@ -258,7 +258,7 @@ class NoResult:
 
 
 @dataclass(frozen=True)
-class DescribedImages:
+class DescribedImages(Worded):
     """Every image of a result is described in words by `describer`, such as `{ref: chat}`, and not
     shown.
 
@@ -269,9 +269,6 @@ class DescribedImages:
     describer: Model
     prompt: Text = DESCRIBE
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
         """The result with descriptions. Raises ModelError."""

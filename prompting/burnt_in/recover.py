@@ -121,6 +121,8 @@ def _rectangle(
 
 WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
 CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
+Recovered = tuple[Mark, dict[str, Any]]
+"""A mark, and the look of its marker for the record."""
 FAR = 1e9  # what it costs to pair a box with a label that is not beside it
 NEAR = 2  # steps of 8 pixels between a box and its label, at most
 
@@ -177,7 +179,7 @@ class RecoverMarks(WithoutModel):
         PictureError."""
         sample = state.sample
         words = self.letters if self.letters is not None else label_words(sample)
-        markers: list[tuple[Mark, dict[str, Any]]] = []
+        markers: list[Recovered] = []
         if "rings" in self.kinds and words:
             markers += self._rings(sample, words)
         if "boxes" in self.kinds:
@@ -201,7 +203,7 @@ class RecoverMarks(WithoutModel):
             raise ValueError(f"sample {sample.id}: {reason}")
         return state.abstain(reason) if self.on_missing == "abstain" else state.with_notes(reason)
 
-    def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[tuple[Mark, dict[str, Any]]]:
+    def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """The point of each word that was found, and its look."""
         wanted = {color: rgb(color) for color in self.colors}
         scenes = [MarkerScene.of(image.pixels, wanted, self.radii) for image in sample.images]
@@ -234,7 +236,7 @@ class RecoverMarks(WithoutModel):
             more = {"plate": plate, "score": round(ring.score, 3)}
             yield point, {"kind": "ring", **point.to_dict(), **look, **more}
 
-    def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[tuple[Mark, dict[str, Any]]]:
+    def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """The rectangles of each image, one of each colour, with the labels read beside them or
         left for them, and their looks."""
         wanted = {color: rgb(color) for color in self.box_colors}

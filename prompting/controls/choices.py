@@ -22,7 +22,25 @@ Order = Literal["shuffled", "rotated", "reversed"]
 
 
 @dataclass(frozen=True)
-class PermuteChoices(WithoutModel):
+class _Permutation(WithoutModel):
+    """An `order`, the same for every run of one seed, sample and draw; `by` says how far, or which
+    one."""
+
+    order: Order = "shuffled"
+    by: int = 1
+
+    def numbers(self, state: State, count: int) -> list[int]:
+        """The numbers of things in the new order: the first is the one that comes first now."""
+        if self.order == "reversed":
+            return list(range(count))[::-1]
+        if self.order == "rotated":
+            return [(number - self.by) % count for number in range(count)]
+        shuffled: list[int] = state.rng(f"permute {self.by}").permutation(count).tolist()
+        return shuffled
+
+
+@dataclass(frozen=True)
+class PermuteChoices(_Permutation):
     """The choices in another `order`, under the same letters; the answer is mapped back.
 
     `rotated` moves each choice `by` letters down (A to B), so that a sweep over `by: [0, 1, 2, 3]`
@@ -36,9 +54,6 @@ class PermuteChoices(WithoutModel):
     letter, "C" in a reply could mean either. `PermuteLabels` is for them. "None of the above" is
     not noticed.
     """
-
-    order: Order = "shuffled"
-    by: int = 1
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its choices permuted. Raises ValueError, see the class, and where it comes
@@ -59,7 +74,7 @@ class PermuteChoices(WithoutModel):
                 f"sample {sample.id}: the choices are worded already; put this stage before"
                 " that one"
             )
-        numbers = _permutation(state, self.order, self.by, len(sample.choices))
+        numbers = self.numbers(state, len(sample.choices))
         meant = [sample.letters[number] for number in numbers]
         meta = {key: value for key, value in sample.meta.items() if key != "prompt"}
         choices = tuple(sample.choices[number] for number in numbers)
@@ -68,7 +83,7 @@ class PermuteChoices(WithoutModel):
 
 
 @dataclass(frozen=True)
-class PermuteLabels(WithoutModel):
+class PermuteLabels(_Permutation):
     """The labels of the marks permuted among the marks that the choices name; the answer is mapped
     back.
 
@@ -84,16 +99,13 @@ class PermuteLabels(WithoutModel):
     article.
     """
 
-    order: Order = "shuffled"
-    by: int = 1
-
     def __call__(self, state: State, model: Model) -> State:
         """The state with its marks relabelled."""
         sample = state.sample
         _check_position(state)
         named = self._named(state)
         labels = sorted(named)
-        numbers = _permutation(state, self.order, self.by, len(labels))
+        numbers = self.numbers(state, len(labels))
         new = {labels[number]: label for label, number in zip(labels, numbers, strict=True)}
         marks = tuple(replace(mark, label=new.get(mark.label, mark.label)) for mark in sample.marks)
         letters = dict(zip(sample.letters, sample.letters, strict=True))
@@ -106,7 +118,7 @@ class PermuteLabels(WithoutModel):
         sample = state.sample
         mark_labels = sorted({mark.label for mark in sample.marks if mark.label})
         named: dict[str, str] = {}
-        for letter, choice in zip(sample.letters, sample.choices, strict=True):
+        for letter, choice in sample.lettered.items():
             labels = _find_labels(mark_labels, choice) if isinstance(choice, str) else []
             if len(labels) > 1 or not named.keys().isdisjoint(labels):
                 raise ValueError(
@@ -142,16 +154,6 @@ def _check_position(state: State) -> None:
             f"sample {state.sample.id}: letters are permuted before the model is asked or a"
             " specialist answers; put this stage first"
         )
-
-
-def _permutation(state: State, order: Order, by: int, count: int) -> list[int]:
-    """For each place the number of what comes there."""
-    if order == "reversed":
-        return list(range(count))[::-1]
-    if order == "rotated":
-        return [(number - by) % count for number in range(count)]
-    shuffled: list[int] = state.rng(f"permute {by}").permutation(count).tolist()
-    return shuffled
 
 
 def _relettered(state: State, sample: Sample, letters: Mapping[str, str]) -> State:

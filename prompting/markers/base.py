@@ -42,7 +42,6 @@ from looktwice.prompting.drawing.text import (
 )
 from looktwice.prompting.evidence import KEPT
 
-MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
 FEW = 100  # labels, of which the one that has no room is named
 
 

@@ -35,7 +35,7 @@ from looktwice.specialists.protocols import (
     ScalarMap,
     Segmenter,
 )
-from looktwice.specialists.results import Floats, Masks, Matches
+from looktwice.specialists.results import Floats, Masks, Matches, descending
 from looktwice.specialists.sharing import look_once
 
 Layout = Literal["blend", "beside", "extra", "only"]
@@ -347,7 +347,7 @@ def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matche
     """
     side = max(1.0, (size[0] * size[1] / most) ** 0.5)
     cells = np.floor((matches.xy0 + 0.5) / side).astype(int)
-    order = np.argsort(-matches.confidence, kind="stable")
+    order = descending(matches.confidence)
     taken: dict[tuple[int, int], int] = {}
     turn = np.empty(len(matches), int)
     for row in order:

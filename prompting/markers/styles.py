@@ -326,7 +326,7 @@ class VPBenchPrompt(Wording):
             return f"{match['point'] or ''}{name}" if lettered else name
 
         lines, either = [], "|".join(map(re.escape, names)) or r"(?!)"
-        for letter, choice in zip(sample.letters, sample.choices, strict=True):
+        for letter, choice in sample.lettered.items():
             named = re.sub(rf"(?P<point>[Pp]oint )?\b(?P<label>{either})\b", rename, str(choice))
             lines.append(f"({letter}) {named}")
         parts = {

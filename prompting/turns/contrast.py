@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looktwice.pipelines.model import Message, Model
-from looktwice.pipelines.ranges import check_ranges
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.where.attention import LocalEyes
 from looktwice.specialists.results import Floats
@@ -23,7 +23,7 @@ def contrast(image: Floats, changed: Floats, alpha: float, beta: float) -> Float
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastAnswer(LocalEyes):
+class ContrastAnswer(Ranged, LocalEyes):
     """Answers with the letter that the picture makes likelier than a changed one does, by a network
     in this process.
 
@@ -39,8 +39,7 @@ class ContrastAnswer(LocalEyes):
     alpha: float = 1.0
     beta: float = 0.0
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "alpha, beta >= 0", "beta <= 1")
+    ranges = ("alpha, beta >= 0", "beta <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the answer, and its share of the choices as confidence."""

@@ -13,10 +13,9 @@ from looktwice.pipelines.pipeline import RecordingModel, calls_made
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.state import Call, Stage, State
 from looktwice.prompting.coordinates import UNITS
-from looktwice.prompting.evidence import Missing
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.views.zoom import zoom_views
+from looktwice.prompting.views.zoom import Zooming
 from looktwice.prompting.where.sources import Claimed
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
@@ -94,7 +93,7 @@ answer.
 
 
 @dataclass(frozen=True)
-class ZoomOnClaim(Claimed):
+class ZoomOnClaim(Zooming, Claimed):
     """Zooms on the boxes in the model's last reply: `prompting.views.Look` at
     `prompting.where.Claimed`.
 
@@ -102,11 +101,6 @@ class ZoomOnClaim(Claimed):
     """
 
     crop: Crop = field(default_factory=lambda: Crop(upscale=768))
-    missing: Missing = "keep"
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the zoomed views."""
-        return zoom_views(state, self.places(state, model), self.crop, self.missing)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,3 @@
-from .budget import TokenBudget as TokenBudget
 from .crop import Crop as Crop
 from .dimmed import Dimmed as Dimmed
 from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
@@ -12,6 +11,7 @@ from .resize import (
     OpenAIPatches as OpenAIPatches,
     OpenAITiles as OpenAITiles,
     QwenPatches as QwenPatches,
+    TokenBudget as TokenBudget,
 )
 from .retrieved import RetrievedCrops as RetrievedCrops
 from .seen import AsSeen as AsSeen

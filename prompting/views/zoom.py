@@ -9,7 +9,7 @@ from statistics import fmean
 
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.ranges import check_ranges
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
@@ -41,14 +41,15 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
             why = "; ".join(places.reasons[n] for n in sources if n in places.reasons)
             lacking += [f"view {number}: {why or f'no {places.sought} is seen'}"] if sources else []
     state = state.measured("crop_share", fmean(shares)) if shares else state
-    if lacking and missing != "keep":
-        return handle_missing(state, missing, lacking).with_notes(*places.notes)
-    state = state.replace(views=tuple(views)).with_notes(*notes)
-    return handle_missing(state, "keep", lacking).with_notes(*places.notes)
+    if not lacking or missing == "keep":
+        state = state.replace(views=tuple(views)).with_notes(*notes)
+    if lacking:
+        state = handle_missing(state, missing, lacking)
+    return state.with_notes(*places.notes)
 
 
 @dataclass(frozen=True)
-class _Zoom(Where):
+class Zooming(Where):
     """A zoom on regions that its own settings name.
 
     `crop` says how it is cropped and shown. `missing` says what is done for a view that shows none:
@@ -64,7 +65,7 @@ class _Zoom(Where):
 
 
 @dataclass(frozen=True)
-class ZoomOnMarks(_Zoom, OnMarks):
+class ZoomOnMarks(Zooming, OnMarks):
     """Zooms on the sample's marks, or on those in `labels`, in place of the whole view, which
     `crop.show` keeps: `Look` at `prompting.where.OnMarks`.
 
@@ -76,12 +77,12 @@ class ZoomOnMarks(_Zoom, OnMarks):
 
 
 @dataclass(frozen=True)
-class ZoomOnDetections(_Zoom, Detected):
+class ZoomOnDetections(Zooming, Detected):
     """Zooms on what a detector finds in the source images: `Look` at `prompting.where.Detected`."""
 
 
 @dataclass(frozen=True)
-class ZoomOnCells(_Zoom, InCells):
+class ZoomOnCells(Zooming, InCells):
     """Zooms on cells of a grid, by default without padding: `Look` at `prompting.where.InCells`."""
 
     crop: Crop = field(default_factory=lambda: Crop(padding=0, min_px=0))
@@ -108,7 +109,7 @@ class Look(AsksAsWhere):
 
 
 @dataclass(frozen=True)
-class Show(AsksAsWhere):
+class Show(Ranged, AsksAsWhere):
     """Draws what any source of `prompting.where` says is worth looking at, whole views kept:
     `marker` is any stage that draws on marks, which the regions are for it alone.
 
@@ -123,8 +124,7 @@ class Show(AsksAsWhere):
     most: int = 6
     missing: Missing = "keep"
 
-    def __post_init__(self) -> None:
-        check_ranges(self, "most >= 1")
+    ranges = ("most >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the regions drawn on its views; the sample's own marks are as before."""

@@ -25,7 +25,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import InImages
 from looktwice.prompting.where.windows import window_sums
-from looktwice.prompting.wording.instructions import Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import Text, Worded, text_of
 from looktwice.specialists.features.question_attention import token_places
 from looktwice.specialists.results import Floats
 
@@ -137,7 +137,7 @@ class LocalEyes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViCrop(LocalEyes, InImages):
+class ViCrop(Worded, LocalEyes, InImages):
     """ViCrop's window (arXiv 2502.17422): where a network in this process looks as it begins to
     answer the question.
 
@@ -156,9 +156,6 @@ class ViCrop(LocalEyes, InImages):
     general: Text = GENERAL
     tiled: bool = False
     sought = "window"
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
         """The window of one image. Raises WeightsError."""

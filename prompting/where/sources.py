@@ -22,6 +22,7 @@ from looktwice.prompting.evidence import shown_sources
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
 from looktwice.prompting.where.places import Places, Where
 from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.results import descending
 from looktwice.specialists.sharing import look_once
 
 
@@ -128,7 +129,7 @@ class Detected(Where):
         boxes = look_once(self.detector, sample.images[number].pixels, words or None)
         x0, y0, x1, y1 = boxes.xyxy.T
         area = (x1 - x0) * (y1 - y0)
-        order = np.argsort(-(area if self.order == "size" else boxes.scores), kind="stable")
+        order = descending(area if self.order == "size" else boxes.scores)
         sure = boxes.scores >= (-np.inf if self.min_score is None else self.min_score)
         kept = order[(sure & (area > 0))[order]]
         if not len(kept):

@@ -18,7 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.where.places import AsksAsWhere, InImages, Places, Where
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
-from looktwice.specialists.results import DepthMap, Floats
+from looktwice.specialists.results import DepthMap, Floats, descending
 from looktwice.specialists.sharing import look_once
 
 
@@ -46,7 +46,7 @@ class Segmented(InImages):
         """The segments, as the class says."""
         masks = look_once(self.segmenter, state.sample.images[number].pixels)
         areas = masks.masks.sum((1, 2))
-        order = np.argsort(-(areas if self.order == "size" else masks.scores), kind="stable")
+        order = descending(areas if self.order == "size" else masks.scores)
         return [
             Mask(str(masks.labels[row]), masks.masks[row], number) for row in order if areas[row]
         ]

@@ -48,11 +48,15 @@ def read_texts(stage: Any) -> None:
             object.__setattr__(stage, setting.name, _read_file(setting.name, value.file))
 
 
-class Wording(WithoutModel):
-    """A stage whose settings may be texts in files."""
+class Worded:
+    """Settings of which some may be files of text."""
 
     def __post_init__(self) -> None:
         read_texts(self)
+
+
+class Wording(Worded, WithoutModel):
+    """A stage whose settings may be texts in files."""
 
 
 def text_of(text: Text) -> str:

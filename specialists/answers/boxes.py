@@ -26,7 +26,7 @@ from looktwice.specialists.answers.choices import (
     true_or_false,
 )
 from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
-from looktwice.specialists.results import Boxes, Floats
+from looktwice.specialists.results import Boxes, Floats, descending
 from looktwice.specialists.sharing import look_once
 
 
@@ -154,7 +154,7 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
     if not sample.choices:
         return str(number), 0
     differences = {}
-    for letter, choice in zip(sample.letters, sample.choices, strict=True):
+    for letter, choice in sample.lettered.items():
         text = str(choice).strip().lower()
         numbers = [NAMES.index(text)] if text in NAMES else re.findall(r"\d+", text)
         if len(numbers) != 1:
@@ -242,7 +242,7 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
 
 def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
     """The surest box of each; of two things of one name the two surest. Raises NoEvidence."""
-    surest = detected[np.argsort(-detected.scores, kind="stable")]
+    surest = detected[descending(detected.scores)]
     first, second = (surest.xyxy[surest.labels == word] for word in (subject, object_))
     missing = [word for word, boxes in ((subject, first), (object_, second)) if not len(boxes)]
     if missing or (subject == object_ and len(first) < 2):

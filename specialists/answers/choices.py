@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.specialists.protocols import Checked, NoEvidence
@@ -99,6 +99,13 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
     return dict(zip(sample.letters, [sample.images[place] for place in places], strict=True))
 
 
+def only_pixels(sample: Sample, what: str) -> Pixels:
+    """The pixels of the only image, HxWx3. Raises NoEvidence that begins with `what`."""
+    if len(sample.images) != 1:
+        raise NoEvidence(f"{what}, found {len(sample.images)}")
+    return sample.images[0].pixels
+
+
 def find_choice(sample: Sample, pattern: str) -> str | None:
     """The letter of the only choice whose text matches a pattern (ignoring case); None where none
     or several do."""
@@ -145,7 +152,7 @@ def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) 
 
 def choice_texts(sample: Sample) -> dict[str, str]:
     """The choices that are texts, by letter."""
-    choices = zip(sample.letters, sample.choices, strict=True)
+    choices = sample.lettered.items()
     return {letter: choice for letter, choice in choices if isinstance(choice, str)}
 
 

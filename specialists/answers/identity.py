@@ -185,7 +185,7 @@ class GroupIdentities(IdentityRule):
 
     def decide(self, sample: Sample) -> Decision:
         groups = {}
-        for letter, choice in zip(sample.letters, sample.choices, strict=True):
+        for letter, choice in sample.lettered.items():
             numbers = {int(number) - 1 for number in re.findall(r"\d+", str(choice))}
             none = not numbers and "none" not in str(choice).lower()
             if none or not numbers <= set(range(len(sample.images))):

@@ -56,7 +56,7 @@ class ColorAtMark(AnswerRule):
         seen = np.median(patch.reshape(-1, 3), axis=0).astype(np.uint8)
         distances = {}
         lab, distance = cast("Any", rgb2lab), cast("Any", deltaE_ciede2000)
-        for letter, choice in zip(sample.letters, sample.choices, strict=True):
+        for letter, choice in sample.lettered.items():
             try:
                 named = ImageColor.getrgb(str(choice).strip(" .").replace(" ", ""))[:3]
                 color = np.array(named, np.uint8)

@@ -23,7 +23,7 @@ from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import normalize, resize, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, require_numbers
 from looktwice.specialists.protocols import NoEvidence, Segmenter
-from looktwice.specialists.results import Boxes
+from looktwice.specialists.results import Boxes, descending
 from looktwice.specialists.sharing import look_once
 
 Words = tuple[str, ...]
@@ -41,7 +41,7 @@ def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
     first."""
     height, width = image.shape[:2]
     edges = np.clip(xyxy, 0, [width, height, width, height])
-    order = np.argsort(-scores, kind="stable")
+    order = descending(scores)
     kept = order[(edges[:, 2:] > edges[:, :2]).all(1)[order]][:most]
     return Boxes(edges[kept], scores[kept], np.array(labels, str)[kept])
 

@@ -20,7 +20,7 @@ from looktwice.specialists.networks.checkpoints import say_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import PackageFile, open_onnx
 from looktwice.specialists.protocols import Checked, NoEvidence
-from looktwice.specialists.results import Faces
+from looktwice.specialists.results import Faces, descending
 
 # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
 Rows = NDArray[np.float64]
@@ -146,7 +146,7 @@ def _moved(rows: Rows) -> Rows:
 def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
     """The surest windows, of which no two share more than `most` of their union or of the smaller
     one, sorted."""
-    rows, kept = rows[np.argsort(-rows[:, 4], kind="stable")], list[Rows]()
+    rows, kept = rows[descending(rows[:, 4])], list[Rows]()
     while len(rows):
         row, rows = rows[0], rows[1:]
         kept.append(row)
@@ -189,7 +189,7 @@ class YuNet(Checked):
         small = shrink(pixels, self.longest)
         network = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model))
         rows = network.find(small, self)
-        rows = rows[np.argsort(-rows[:, 14], kind="stable")]
+        rows = rows[descending(rows[:, 14])]
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
         return _faces(edges, rows[:, 14], small, pixels)
 

@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.specialists.answers.choices import AnswerRule, Decision
+from looktwice.specialists.answers.choices import AnswerRule, Decision, only_pixels
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Floats
 
@@ -131,6 +131,7 @@ COLORS["green"] = (0, 255, 0)  # brighter than that of CSS
 # shares of ink from which on a pixel belongs to a line, to a filled shape
 LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
 SMALLEST = 25.0  # square pixels; what is smaller is a speck
+ONE_IMAGE = "shapes are counted in one image"
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class MarkAskedShapes(WithoutModel):
 
 def _outlines(sample: Sample) -> list[DrawnShape]:
     """Every outline that closes by itself. Raises NoEvidence where lines cross."""
-    outlines = _shapes(_picture(sample), LINE_LEVEL)
+    outlines = _shapes(only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
     if crossing := sum(1 for shape in outlines if shape.holes > 1):
         raise NoEvidence(
             f"lines cross at {crossing} places, and contours cannot be told apart there"
@@ -206,7 +207,7 @@ def _outlines(sample: Sample) -> list[DrawnShape]:
 
 def _filled(sample: Sample, color: str) -> list[DrawnShape]:
     """The filled shapes of a colour. Raises NoEvidence."""
-    pixels = _picture(sample)
+    pixels = only_pixels(sample, ONE_IMAGE)
     shapes = _shapes(pixels, FILL_LEVEL)
     return [shape for shape in shapes if inner_color(pixels, shape) == color]
 
@@ -214,12 +215,6 @@ def _filled(sample: Sample, color: str) -> list[DrawnShape]:
 def _shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
     shapes = find_shapes(color_distance(pixels), level)
     return [shape for shape in shapes if shape.area >= SMALLEST]
-
-
-def _picture(sample: Sample) -> Pixels:
-    if len(sample.images) != 1:
-        raise NoEvidence(f"shapes are counted in one image, found {len(sample.images)}")
-    return sample.images[0].pixels
 
 
 def _count(shapes: list[DrawnShape], asked: str) -> Decision:

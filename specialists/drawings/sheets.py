@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, Decision, nearest_choice
+from looktwice.specialists.answers.choices import AnswerRule, Decision, nearest_choice, only_pixels
 from looktwice.specialists.drawings.shapes import background_color, color_distance
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Floats
@@ -162,9 +162,7 @@ class PatternMatcher(AnswerRule):
 
     def decide(self, sample: Sample) -> Decision:
         """The number of the option, and the confidence. Raises NoEvidence."""
-        if len(sample.images) != 1:
-            raise NoEvidence(f"target and options are on one image, found {len(sample.images)}")
-        far = self.distances(sample.images[0].pixels)
+        far = self.distances(only_pixels(sample, "target and options are on one image"))
         numbers = {str(number): distance for number, distance in enumerate(far, 1)}
         return nearest_choice(numbers, "the distances of options")
 
@@ -284,9 +282,7 @@ class DotLetterReader(AnswerRule):
 
     def decide(self, sample: Sample) -> Decision:
         """The letters and the confidence. Raises NoEvidence."""
-        if len(sample.images) != 1:
-            raise NoEvidence(f"letters are read in one image, found {len(sample.images)}")
-        ink = find_ink(sample.images[0].pixels)
+        ink = find_ink(only_pixels(sample, "letters are read in one image"))
         # a line of letters, each in one part of its columns
         rows = np.flatnonzero(ink.any(1))
         line = ink[rows[0] : rows[-1] + 1]

@@ -75,8 +75,15 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         return self.predict((pixels,))
 
     def open_file(self, path: str) -> HubModel:
-        """An original checkpoint. Raises WeightsError."""
-        return open_dinov2(path)
+        """DINOv2, with or without registers, from a file such as `dinov2_vits14_pretrain.pth`.
+        Raises WeightsError."""
+        transformers, tensors = import_transformers(), open_tensors(path, "DINOv2")
+        kind = "Dinov2WithRegisters" if "register_tokens" in tensors else "Dinov2"
+        config = getattr(transformers, f"{kind}Config")(**dinov2_settings(tensors))
+        network = open_converted(f"{kind}Model", config, dinov2_names(tensors), path)
+        if kind == "Dinov2":
+            keep_positions(network.embeddings)
+        return HubModel(network, transformers.BitImageProcessorPil(image_mean=MEAN, image_std=STD))
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
@@ -161,18 +168,6 @@ def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
 HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
 # of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
 OFFSET = 0.1
-
-
-def open_dinov2(path: str) -> HubModel:
-    """DINOv2, with or without registers, from a file such as `dinov2_vits14_pretrain.pth`. Raises
-    WeightsError."""
-    transformers, tensors = import_transformers(), open_tensors(path, "DINOv2")
-    kind = "Dinov2WithRegisters" if "register_tokens" in tensors else "Dinov2"
-    config = getattr(transformers, f"{kind}Config")(**dinov2_settings(tensors))
-    network = open_converted(f"{kind}Model", config, dinov2_names(tensors), path)
-    if kind == "Dinov2":
-        keep_positions(network.embeddings)
-    return HubModel(network, transformers.BitImageProcessorPil(image_mean=MEAN, image_std=STD))
 
 
 def dinov2_names(tensors: Tensors) -> Tensors:

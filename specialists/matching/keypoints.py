@@ -17,7 +17,7 @@ from looktwice.specialists.matching.pair_network import MatchingNetwork, Pair
 from looktwice.specialists.networks.checkpoints import count, open_converted, open_tensors, rename
 from looktwice.specialists.networks.image_size import InputSize, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork
-from looktwice.specialists.results import Matches
+from looktwice.specialists.results import Matches, descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
@@ -133,7 +133,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
                 xy.append(looked_at.to_image(places * (columns, rows) - corner))
                 inside &= (xy[side] <= np.array(pixels.shape[1::-1]) - 0.5).all(1)
             kept = np.flatnonzero(inside)
-            kept = kept[np.argsort(-scores[kept], kind="stable")]
+            kept = kept[descending(scores[kept])]
             matched.append(Matches(xy[0][kept], xy[1][kept], scores[kept].clip(0, 1)))
         return matched
 

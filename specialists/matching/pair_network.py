@@ -25,9 +25,11 @@ from looktwice.specialists.networks.packages import (
     import_kornia,
     import_package,
 )
-from looktwice.specialists.results import Matches
+from looktwice.specialists.results import Matches, descending
 
 Pair = tuple[Pixels, Pixels]
+WeightFiles = Sequence[tuple[str | Path, str]]
+"""Each with the name of what is fetched where it is empty."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class PairNetwork(MatchingNetwork):
             self.size(pixels)
         return item
 
-    def files(self) -> Sequence[tuple[str | Path, str]]:
+    def files(self) -> WeightFiles:
         """Each file of its weights, or a name of what is fetched where there is none."""
         raise NotImplementedError
 
@@ -142,13 +144,13 @@ class LoFTR(PairNetwork):
         matches = []
         for number, size0, size1 in zip(range(len(items)), *sizes, strict=True):
             rows = np.flatnonzero(pair == number)
-            rows = rows[np.argsort(-confidence[rows], kind="stable")]
+            rows = rows[descending(confidence[rows])]
             matches.append(
                 Matches(size0.to_image(xy0[rows]), size1.to_image(xy1[rows]), confidence[rows])
             )
         return matches
 
-    def files(self) -> Sequence[tuple[str | Path, str]]:
+    def files(self) -> WeightFiles:
         """The file, or the preset."""
         return [(self.model, self.preset)]
 
@@ -228,11 +230,11 @@ class RoMa(PairNetwork):
         # edges of pixels, as the package has them; ours are pixel centres
         xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
         confidence = to_numbers(sure).clip(0, 1)
-        order = np.argsort(-confidence, kind="stable")
+        order = descending(confidence)
         xy0, xy1 = (to_numbers(places)[order] - 0.5 for places in xy)
         return Matches(xy0, xy1, confidence[order])
 
-    def files(self) -> Sequence[tuple[str | Path, str]]:
+    def files(self) -> WeightFiles:
         """The files; what the package fetches, by the preset."""
         return [(self.model, self.preset), (self.dinov2, self.preset)]
 

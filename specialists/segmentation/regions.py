@@ -16,7 +16,7 @@ from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, shrink
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
 from looktwice.specialists.protocols import Checked
-from looktwice.specialists.results import Masks
+from looktwice.specialists.results import Masks, descending
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
     )
     numbers, counts = np.unique(full, return_counts=True)
-    kept = numbers[np.argsort(-counts, kind="stable")][:most]
+    kept = numbers[descending(counts)][:most]
     masks = full == kept[:, None, None]
     return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
 
@@ -124,7 +124,7 @@ class U2Net(Checked):
         mask = np.asarray(stretched.resize(size, Image.Resampling.LANCZOS)) > 255 * self.threshold
         _, parts, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
         areas = stats[1:, cv2.CC_STAT_AREA]
-        order = np.argsort(-areas, kind="stable")
+        order = descending(areas)
         kept = order[areas[order] >= self.smallest * mask.size]
         masks = parts == kept[:, None, None] + 1
         full = cv2.resize(likely, size, interpolation=cv2.INTER_LINEAR)

@@ -30,7 +30,7 @@ from looktwice.specialists.networks.checkpoints import (
 )
 from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.protocols import Checked
-from looktwice.specialists.results import Floats, Masks
+from looktwice.specialists.results import Floats, Masks, descending
 
 HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
 PERCEPTRON = re.compile(
@@ -312,7 +312,7 @@ def largest_first(masks: list[NDArray[np.bool_]], scores: list[float], pixels: P
     rows = Masks(
         np.reshape(masks, (-1, *pixels.shape[:2])), np.array(scores), np.full(len(masks), "")
     )
-    return rows[np.argsort(-rows.masks.sum((1, 2)), kind="stable")]
+    return rows[descending(rows.masks.sum((1, 2)))]
 
 
 def open_sam_package(model: str, place: Place) -> SamPackage:
