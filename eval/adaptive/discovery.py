@@ -1,5 +1,5 @@
 """The search for the best arm of a sweep on a budget of answers, confirmed on samples that did not
-choose it."""
+choose it; and what chooses the questions of a run, made from the entry `choose` of its study."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from looktwice.eval.adaptive.race import Race, RaceResult
-from looktwice.eval.adaptive.runs import Races, Split, by_label
+from looktwice.eval.adaptive.runs import Races, Split, Staircases, by_label
+from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.steering import Pool, Round, Steering
@@ -160,3 +161,31 @@ class Only(Steering):
     def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
         """One round."""
         yield [(sample, arms) for sample in self.samples]
+
+
+def make_steering(config: Mapping[str, Any]) -> Steering | None:
+    """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
+    RunError for a staircase that goes along nothing, and for styles that a search cannot try."""
+    choose = dict(config.get("choose") or {})
+    if not choose:
+        return None
+    by = choose.pop("by")
+    if by == "race":
+        return Races(**choose)
+    if by == "discovery":
+        from looktwice.prompting.markers.styles import DRAWINGS
+
+        styles = choose.get("styles", [])
+        if len(styles) == 1 or not DRAWINGS.keys() >= {*styles}:
+            raise RunError(
+                f"choose.styles are two or more of {', '.join(DRAWINGS)}, or [] for none; found"
+                f" {styles}"
+            )
+        return Discovery(**choose)
+    along = Along.of(config.get("thresholds") or {})
+    if along is None:
+        raise RunError(
+            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
+            " was named"
+        )
+    return Staircases(along, **choose)

@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import with_config
 from typing_extensions import TypedDict
 
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.intervals import LEVEL, Estimate, Floats
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import OPEN, read_as
 
-Floats = NDArray[np.float64]
 STAKES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)])
 """Shares of the capital that are bet at once; the capital is the mean over all of them."""
 HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
@@ -71,14 +69,14 @@ class PairwiseBets:
         self.capital[pairs] = np.exp(_log_mean(logs))
 
 
-def confidence_sequence(gaps: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """An interval of the mean of paired differences in -1..1 that holds at all times together, not
-    only at the end.
+def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
+    """A 95 % interval of the mean of paired differences in -1..1 that holds at all times together,
+    not only at the end.
 
-    It has the means against which neither bet, that it is more or that it is less, has won 2 / (1 -
-    level).
+    It has the means against which neither bet, that it is more or that it is less, has won 2 /
+    0.05.
     """
-    differences, bar = np.asarray(gaps, float), np.log(2 / (1 - level))
+    differences, bar = np.asarray(gaps, float), np.log(2 / (1 - LEVEL))
 
     def wins(mean: float, sign: int) -> bool:
         away = sign * (differences - mean)

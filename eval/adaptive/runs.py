@@ -12,7 +12,6 @@ from itertools import accumulate, groupby
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.eval.adaptive.race import Race, RaceResult
 from looktwice.eval.psychometrics.functions import COARSE, Psychometric, Threshold
@@ -21,11 +20,9 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.steering import Pool, Round, Steering
 from looktwice.eval.scoring.labels import as_number, label_with_changes
 from looktwice.eval.scoring.metrics import chance_levels
-from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.intervals import Estimate, Floats
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.pipelines.config.spec import Arm
-
-Floats = NDArray[np.float64]
 
 make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
 """The same psychometric functions on a coarser grid, which is enough to choose by."""

@@ -241,7 +241,7 @@ def spread_by_chance(values: Floats, clusters: Clusters | None = None) -> Chance
     times each cluster takes one at random, always the same. The p is the share of these spreads
     that reach the measured one.
     """
-    sums, _ = cluster_sums(values.T, cluster_codes(clusters, values.shape[1]))
+    sums, _ = cluster_sums(values.T, clusters)
     moved = sums[np.ptp(sums, axis=1) > 1e-9]
     random, fixed = np.random.default_rng(0), sums.sum(axis=0)
     spreads = np.array(
@@ -253,7 +253,7 @@ def spread_by_chance(values: Floats, clusters: Clusters | None = None) -> Chance
 
 def draw_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
     """The means of rows of numbers by sample over resampled clusters, (resamples, rows)."""
-    sums, sizes = cluster_sums(rows.T, cluster_codes(clusters, rows.shape[1]))
+    sums, sizes = cluster_sums(rows.T, clusters)
     return resampled_means(sums, sizes, resamples=resamples)
 
 

@@ -139,7 +139,7 @@ def run(
     """
     from rich.console import Console
 
-    from looktwice.eval.adaptive.choose import make_steering
+    from looktwice.eval.adaptive.discovery import make_steering
     from looktwice.eval.page.conversations import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.predict import default_workers

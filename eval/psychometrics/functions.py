@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from looktwice.eval.statistics.intervals import Codes, Floats, cluster_codes, cluster_sums
+from looktwice.eval.statistics.intervals import Codes, Floats, cluster_sums, student
 
 Direction = Literal["rising", "falling"]
 
@@ -209,12 +209,10 @@ class Psychometric:
         return self._limits(self.weigh(asked, right)[0], float(asked.sum()))
 
     def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
-        from scipy.special import stdtrit
-
         # all thresholds weigh alike beforehand, so this is their likelihood
         marginal = weights.sum(axis=(1, 2))
         # F with one degree is the square of Student's t
-        bar = float(stdtrit(max(1, n - 3), 0.975)) ** 2
+        bar = student(max(1, n - 3)) ** 2
         lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
         kept = np.flatnonzero(lacking <= 0)
         low, high = (
@@ -293,8 +291,7 @@ def _dispersion(
     steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)
     info = (steep**2 / (curve * (1 - curve)))[number].sum()
     sums, _ = cluster_sums(
-        (steep / (curve * (1 - curve)))[number] * (values - curve[number]),
-        cluster_codes(clusters, len(values)),
+        (steep / (curve * (1 - curve)))[number] * (values - curve[number]), clusters
     )
     count = len(sums)
     return max(1.0, float((sums**2).sum() / max(float(info), 1e-12) * count / (count - 1)))

@@ -19,7 +19,6 @@ from looktwice.eval.statistics.intervals import (
     Estimate,
     Floats,
     bootstrap_statistic,
-    cluster_codes,
     cluster_sums,
 )
 
@@ -233,7 +232,7 @@ def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estim
     units.
     """
     data = np.asarray(gaps, float)
-    sums, sizes = cluster_sums(data, cluster_codes(clusters, len(data)))
+    sums, sizes = cluster_sums(data, clusters)
     mean, m = float(data.mean()), len(sizes)
     error = sqrt(float(np.square(sums - sizes * mean).sum()) * m / max(1, m - 1)) / len(data)
     if error == 0:

@@ -65,12 +65,13 @@ def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
     return np.fromiter(map(places.__getitem__, clusters), np.int64, n)
 
 
-def cluster_sums(values: Floats, codes: Codes) -> tuple[Floats, Floats]:
+def cluster_sums(values: Floats, clusters: Clusters | None) -> tuple[Floats, Floats]:
     """The sum of the values of each cluster, along the first axis, and the sizes of the clusters.
 
     Sums are rounded to 12 digits: in what order values were added must not make two kinds of
-    clusters of one.
+    clusters of one. Raises ValueError as `cluster_codes` does.
     """
+    codes = cluster_codes(clusters, len(values))
     columns = values.astype(float).reshape(len(values), -1).T
     sums: Floats = np.column_stack([np.bincount(codes, column) for column in columns])
     return sums.reshape(-1, *values.shape[1:]).round(12), np.bincount(codes).astype(float)
@@ -105,6 +106,13 @@ def resampled_means(
     return np.asarray(totals[:, :-1] / totals[:, -1:])
 
 
+def student(freedom: float) -> float:
+    """Student's quantile for a 95 % interval, with so many degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 + LEVEL / 2))
+
+
 def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
     """The percentiles of resampled means, widened for few clusters (Hesterberg 2015, "expanded
     percentile interval").
@@ -112,9 +120,9 @@ def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
     The plain percentiles are too narrow for m clusters by sqrt((m - 1) / m) and by normal for
     Student's quantiles.
     """
-    from scipy.special import ndtr, stdtrit
+    from scipy.special import ndtr
 
-    reach = sqrt(clusters / (clusters - 1)) * float(stdtrit(clusters - 1, 0.5 + LEVEL / 2))
+    reach = sqrt(clusters / (clusters - 1)) * student(clusters - 1)
     tail = float(ndtr(-reach))
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
@@ -129,7 +137,7 @@ def bootstrap_statistic(
     `statistic` gives a number for each row of means. Of one cluster the interval is the whole
     range.
     """
-    sums, sizes = cluster_sums(columns, cluster_codes(clusters, len(columns)))
+    sums, sizes = cluster_sums(columns, clusters)
     value = float(statistic(columns.mean(axis=0)[None])[0])
     low, high = least, 1.0
     if len(sizes) > 1:
@@ -156,7 +164,7 @@ def bootstrap_mean(
     values.
     """
     data = np.asarray(values, float)
-    sums, sizes = cluster_sums(data, cluster_codes(clusters, len(data)))
+    sums, sizes = cluster_sums(data, clusters)
     mean = fsum(data.tolist()) / len(data)
     sums = np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
     shift = mean - fsum(sums.tolist()) / len(data)
@@ -275,15 +283,13 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
     It stays within 0..1 where all values lie there, as shares do.
     """
     mean = fmean(values)
-    off, sizes = cluster_sums(np.array(values) - mean, cluster_codes(clusters, len(values)))
+    off, sizes = cluster_sums(np.array(values) - mean, clusters)
     spread = float(np.square(off).sum())
     if len(sizes) < 2 or spread < 1e-24:
         return None, None
-    from scipy.special import stdtrit
-
     freedom = max(1.0, len(values) ** 2 / float(np.square(sizes).sum()) - 1)
     error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
-    half = float(stdtrit(freedom, 0.975)) * error
+    half = student(freedom) * error
     if min(values) >= 0 and max(values) <= 1:
         return max(0.0, mean - half), min(1.0, mean + half)
     return mean - half, mean + half
@@ -300,11 +306,11 @@ def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | N
     counts = np.array([*map(len, sides)])
     if counts.min() < 2:
         return None
-    from scipy.special import stdtr, stdtrit
+    from scipy.special import stdtr
 
     n = int(counts.sum())
     off = [(side - fmean(side)) / len(side) for side in sides]
-    sums, sizes = cluster_sums(np.concatenate([off[0], -off[1]]), cluster_codes(clusters, n))
+    sums, sizes = cluster_sums(np.concatenate([off[0], -off[1]]), clusters)
     m = len(sizes)
     parts = np.array([side.var(ddof=1) for side in sides]) / counts
     variance = parts.sum() if m == n else float(np.square(sums).sum()) * m / max(1, m - 1)
@@ -316,7 +322,7 @@ def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | N
     else:
         freedom = max(1.0, n**2 / float(np.square(sizes).sum()) - 1)
     gap = fmean(values) - fmean(others)
-    half, p = float(stdtrit(freedom, 0.975)) * error, 2 * stdtr(freedom, -abs(gap) / error)
+    half, p = student(freedom) * error, 2 * stdtr(freedom, -abs(gap) / error)
     return Estimate(gap, gap - half, gap + half, n, m, float(p))
 
 
@@ -368,11 +374,9 @@ def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -
     room, total = n * n * mean * (1 - mean), float(off.sum())
     if total < 1e-12 or room / squares < fewest + 1e-9:
         return fewest
-    from scipy.special import stdtrit
-
     uneven = float(np.square(off).sum()) - total * total / len(sizes)
     freedom = min(fewest - 1, 2 * total * total / max(uneven, 1e-12 * total * total))
-    quantiles = Z / float(stdtrit(max(1.0, freedom), 0.5 + LEVEL / 2))
+    quantiles = Z / student(max(1.0, freedom))
     variance = float((off / np.square(1 - sizes / n)).sum())
     return max(fewest, min(room / squares, room / variance * quantiles**2))
 

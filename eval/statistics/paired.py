@@ -69,9 +69,8 @@ def mean_difference(gaps: ArrayLike, clusters: Clusters | None = None) -> Estima
     interactions do. Raises ValueError for none.
     """
     data = np.asarray(gaps, float)
-    codes = cluster_codes(clusters, len(data))
-    sums, _ = cluster_sums(data, codes)
-    return replace(bootstrap_mean(data, codes, floor=-1.0), p=sign_flip_p(sums.tolist()))
+    sums, _ = cluster_sums(data, clusters)
+    return replace(bootstrap_mean(data, clusters, floor=-1.0), p=sign_flip_p(sums.tolist()))
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:
@@ -101,7 +100,7 @@ def holm(ps: Sequence[float] | Floats) -> list[float]:
     """Holm's step-down correction (Holm 1979) of a family of p-values, in their order."""
     order = np.argsort(ps)
     stepped = np.maximum.accumulate(np.asarray(ps, float)[order] * np.arange(len(ps), 0, -1))
-    return list(map(float, np.minimum(stepped, 1.0)[np.argsort(order)]))
+    return _put_back(stepped, order)
 
 
 def benjamini_hochberg(ps: Sequence[float] | Floats) -> list[float]:
@@ -114,6 +113,10 @@ def benjamini_hochberg(ps: Sequence[float] | Floats) -> list[float]:
     order = np.argsort(ps)[::-1]
     ranks = np.arange(len(ps), 0, -1)
     stepped = np.minimum.accumulate(np.asarray(ps, float)[order] * len(ps) / ranks)
+    return _put_back(stepped, order)
+
+
+def _put_back(stepped: Floats, order: Codes) -> list[float]:
     return list(map(float, np.minimum(stepped, 1.0)[np.argsort(order)]))
 
 
@@ -178,10 +181,10 @@ def compare_paired(
             f"a paired test needs the same samples on both sides, found {len(mine)} and"
             f" {len(theirs)}"
         )
-    gaps, codes = mine - theirs, cluster_codes(clusters, len(mine))
+    gaps = mine - theirs
     better, worse = (int(np.count_nonzero(sign * gaps > 1e-9)) for sign in (1, -1))
-    mean = bootstrap_mean(gaps, codes, floor=-1.0)
-    sums, _ = cluster_sums(gaps, codes)
+    mean = bootstrap_mean(gaps, clusters, floor=-1.0)
+    sums, _ = cluster_sums(gaps, clusters)
     exact = mean.clusters == mean.n and set(np.unique([mine, theirs])) <= {0.0, 1.0}
     return replace(
         mean,

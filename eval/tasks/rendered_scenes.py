@@ -31,8 +31,20 @@ from looktwice.eval.tasks.photos.correspondence import (
     make_marks,
     near_and_far,
 )
-from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, SPREAD, XYZ, Floats, Solid, linear
-from looktwice.eval.tasks.scenes3d.view import SKY, Camera, View, World, random_grain
+from looktwice.eval.tasks.scenes3d import (
+    COLORS,
+    SHAPES,
+    SKY,
+    SPREAD,
+    XYZ,
+    Camera,
+    Floats,
+    Solid,
+    View,
+    World,
+    linear,
+    random_grain,
+)
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample

@@ -23,8 +23,16 @@ from looktwice.eval.tasks.generated.scene import (
     number_labels,
 )
 from looktwice.eval.tasks.generated.stage import GROUNDS, SIZE, Stage
-from looktwice.eval.tasks.scenes3d.solids import COLORS, SHAPES, SPREAD, Floats, Solid
-from looktwice.eval.tasks.scenes3d.view import Camera, lies_within, visible_shares
+from looktwice.eval.tasks.scenes3d import (
+    COLORS,
+    SHAPES,
+    SPREAD,
+    Camera,
+    Floats,
+    Solid,
+    lies_within,
+    visible_shares,
+)
 
 # ---- solids that are counted
 

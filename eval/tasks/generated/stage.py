@@ -16,8 +16,7 @@ import numpy as np
 from looktwice.eval.tasks.generated.canvas import RGB
 from looktwice.eval.tasks.generated.scene import Scene, SceneParameters, number_labels
 from looktwice.eval.tasks.photographs import seeded_rng
-from looktwice.eval.tasks.scenes3d.solids import Floats, Solid, linear
-from looktwice.eval.tasks.scenes3d.view import Camera, View, World, random_grain
+from looktwice.eval.tasks.scenes3d import Camera, Floats, Solid, View, World, linear, random_grain
 from looktwice.pipelines.marks import Box
 
 GROUNDS: Mapping[str, RGB] = {

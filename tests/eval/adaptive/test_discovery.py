@@ -15,8 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bench.bench_discover import BLANK, planted, search
-from looktwice.eval.adaptive.choose import make_steering
-from looktwice.eval.adaptive.discovery import Discovery, first_round
+from looktwice.eval.adaptive.discovery import Discovery, first_round, make_steering
 from looktwice.eval.cli import app
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study

@@ -12,7 +12,7 @@ import pytest
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import BenchmarkScorer, Scorer
-from looktwice.eval.scoring.reply_rules import (
+from looktwice.eval.scoring.benchmark import (
     RULES,
     braced,
     first_letter,

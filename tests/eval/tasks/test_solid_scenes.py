@@ -23,8 +23,17 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, read_controls
 from looktwice.eval.tasks.generated.scene import Scene
 from looktwice.eval.tasks.generated.solid_scenes import SOLID_SCENES
 from looktwice.eval.tasks.photographs import deal_evenly
-from looktwice.eval.tasks.scenes3d.solids import GAMMA, SHAPES, Solid
-from looktwice.eval.tasks.scenes3d.view import GROUND, SKY, Camera, View, World, random_grain
+from looktwice.eval.tasks.scenes3d import (
+    GAMMA,
+    GROUND,
+    SHAPES,
+    SKY,
+    Camera,
+    Solid,
+    View,
+    World,
+    random_grain,
+)
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Stage, State
