@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -96,7 +96,7 @@ class RecordedQuestions:
     path: Path
     name: str
     key: str = "val_answers.json"
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     def __post_init__(self) -> None:
         if self.name not in CHOICES:

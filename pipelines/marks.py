@@ -141,6 +141,7 @@ class Mask:
 
 
 Mark = Point | Box | Mask
+Marks = tuple[Mark, ...]
 
 
 def mark_from_dict(data: Mapping[str, Any]) -> Mark:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from looktwice.eval.adaptive.race import Race, RaceResult
 from looktwice.eval.adaptive.runs import Races, Split, Staircases, by_label
@@ -80,7 +80,7 @@ class Discovery(Races):
     is a race in which the worse half falls out after every round as well.
     """
 
-    kind: ClassVar[str] = "discovery"
+    kind = "discovery"
     budget: int = 0
     styles: Sequence[str] = STYLES
     winners: list[Winner] = field(default_factory=list, init=False)
@@ -151,7 +151,7 @@ class Discovery(Races):
 class Only(Steering):
     """These samples for all arms, and no others."""
 
-    kind: ClassVar[str] = "discovery"
+    kind = "discovery"
     samples: Sequence[str] = ()
 
     def count(self, arms: Sequence[Arm], samples: int) -> int:

@@ -169,7 +169,7 @@ class Race:
     def answers(self, name: str) -> Floats:
         """The values of one arm on the samples that it was asked."""
         column = self.values[:, self.names.index(name)]
-        return np.asarray(column[np.isfinite(column)])
+        return column[np.isfinite(column)]
 
     def gaps(self, name: str, rival: str) -> list[float]:
         """The differences of two arms on the samples that both were asked."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import accumulate, groupby
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class Staircases(Steering):
     once. Without a direction accuracy is taken to rise with the level.
     """
 
-    kind: ClassVar[str] = "staircase"
+    kind = "staircase"
     along: Along
     questions: int = 60
     width: float = 0.0
@@ -200,7 +200,7 @@ class Races(Steering):
     held out from the others.
     """
 
-    kind: ClassVar[str] = "race"
+    kind = "race"
     level: float = 0.05
     held_out: float = 0.3
     step: int = 10

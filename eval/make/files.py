@@ -16,9 +16,9 @@ from typing import Any, ClassVar, TypeVar
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_some
 from looktwice.eval.tasks.files import file_inside
-from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import QuestionImages, Size, deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.task import JIGSAW_CHOICES, JIGSAW_QUESTION, cut_jigsaw
-from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
@@ -73,9 +73,13 @@ def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
     return kept
 
 
-def image_size(file: Path) -> tuple[int, int]:
+def image_size(file: Path) -> Size:
     """(width, height) as a person sees it. Raises PictureError."""
     return Picture.open(file).size
+
+
+Source = tuple[str, Iterable[object]]
+"""The remark of the facts, and what names the sources and gives the truth."""
 
 
 class MadeFromFiles(ABC):
@@ -95,8 +99,8 @@ class MadeFromFiles(ABC):
 
     @property
     @abstractmethod
-    def _source(self) -> tuple[str, Iterable[object]]:
-        """The remark of the facts, and what names the sources and gives the truth."""
+    def _source(self) -> Source:
+        """That of these questions."""
 
     @property
     def scorer(self) -> Scorer | None:
@@ -142,7 +146,7 @@ def make_item(
     images: Sequence[Path | Pixels],
     choices: tuple[str, ...],
     answer: str,
-    marks: tuple[Mark, ...] = (),
+    marks: Marks = (),
     **meta: Any,
 ) -> Item:
     """An item whose pictures are files as they are, or pixels; `prompt` has the choices in lettered
@@ -191,7 +195,7 @@ class Jigsaw(MadeFromFiles):
         require_some(self.n)
 
     @property
-    def _source(self) -> tuple[str, Iterable[object]]:
+    def _source(self) -> Source:
         names = [file.name for file in self._used]
         return f"jigsaws of {len(names)} images", names
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import add
@@ -14,10 +14,10 @@ from typing import Any
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import MadeFromFiles, image_size, make_item
+from looktwice.eval.make.files import MadeFromFiles, Source, image_size, make_item
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.files import file_inside
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import Size, deal_evenly, seeded_rng
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.json_input import read_json
@@ -69,7 +69,7 @@ class Localization(MadeFromFiles):
             )
 
     @property
-    def _source(self) -> tuple[str, Iterable[object]]:
+    def _source(self) -> Source:
         noise = f"Gaussian noise of {self.noise:g} of their sides"
         sources = (f"{item.sample.meta['source']} {item.sample.marks}" for item in self._items)
         return f"boxes of {Path(self.path).name} with {noise}", sources
@@ -168,7 +168,7 @@ class Localization(MadeFromFiles):
         title = f"localization_{number:04}"
         return make_item(title, words, (file,), CHOICES, letter, marks, **meta)
 
-    def _noisy(self, rng: Generator, true: Rect, size: tuple[int, int], others: list[Rect]) -> Rect:
+    def _noisy(self, rng: Generator, true: Rect, size: Size, others: list[Rect]) -> Rect:
         """The true box with noise on its edges; not so that it fits another object of the same
         kind."""
         sigma = self.noise * (true[2] - true[0]), self.noise * (true[3] - true[1])

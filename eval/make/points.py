@@ -4,11 +4,11 @@ by depth or disparity maps."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.make.files import (
     MadeFromFiles,
+    Source,
     image_size,
     list_images,
     make_item,
@@ -40,7 +41,7 @@ from looktwice.eval.tasks.photos.correspondence import (
 )
 from looktwice.eval.tasks.photos.task import KINDS
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 
@@ -63,7 +64,7 @@ class HomographyScene:
 
     def between(self, start: int, end: int) -> Matrix:
         """The map from one view to another."""
-        return np.asarray(self.maps[end] @ np.linalg.inv(self.maps[start]))
+        return self.maps[end] @ np.linalg.inv(self.maps[start])
 
 
 def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
@@ -144,13 +145,13 @@ class Correspondence(MadeFromFiles):
     seed: int = 0
     pairs: tuple[Mapping[str, str], ...] = ()
 
-    units: ClassVar[str] = "views and scenes"
+    units = "views and scenes"
 
     def __post_init__(self) -> None:
         require_some(self.n)
 
     @property
-    def _source(self) -> tuple[str, Iterable[object]]:
+    def _source(self) -> Source:
         sources = []
         for scene in self._scenes:
             maps = [matrix.tolist() for matrix in scene.maps]
@@ -208,7 +209,7 @@ def _choose_marks(
     letter: str,
     rank: int,
     asked: set[tuple[Path, float, float]],
-) -> tuple[Mark, ...]:
+) -> Marks:
     """REF and the candidates, none where no four points fit; the true one is noted in `asked`."""
     here, there = (scene.views[number] for number in pair)
     points, matrix = _interest_points(here), scene.between(*pair)
@@ -281,7 +282,7 @@ class RelativeDepth(MadeFromFiles):
             )
 
     @property
-    def _source(self) -> tuple[str, Iterable[object]]:
+    def _source(self) -> Source:
         note = f"{len(self._pairs)} images: questions on one image are not independent"
         return note, (f"{image.name} {file.name}" for image, file in self._pairs)
 

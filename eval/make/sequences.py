@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
+from collections.abc import Callable, Iterator, Mapping, Sequence as Many
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 from operator import ge
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from looktwice.eval.make.files import (
     MadeFromFiles,
+    Source,
     keep_readable,
     list_images,
     make_item,
@@ -147,7 +148,7 @@ class Sequences(MadeFromFiles):
     thing: str = "object"
     nearest: FeatureExtractor | None = None
 
-    units: ClassVar[str] = "images and sequences"
+    units = "images and sequences"
 
     def __post_init__(self) -> None:
         for pattern in self.patterns or ():
@@ -161,7 +162,7 @@ class Sequences(MadeFromFiles):
             )
 
     @property
-    def _source(self) -> tuple[str, Iterable[object]]:
+    def _source(self) -> Source:
         sources = [f"{item.sample.id} {item.sample.meta['sources']}" for item in self._items]
         things = sum(len(kind.things) for kind in self._kinds)
         note = f"{things} things of {len(self._kinds)} kinds"

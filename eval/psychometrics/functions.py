@@ -129,7 +129,7 @@ class Psychometric:
         steep = away[..., None, None] * self.slopes[:, None] + logit(
             (self.target - self.guess) / span
         )
-        return np.asarray(np.clip(self.guess + span * expit(steep), 1e-6, 1 - 1e-6))
+        return np.clip(self.guess + span * expit(steep), 1e-6, 1 - 1e-6)
 
     @cached_property
     def _logs(self) -> tuple[Floats, Floats]:
@@ -177,7 +177,7 @@ class Psychometric:
     def best(self, asked: Floats, right: Floats) -> Floats:
         """The accuracy at each level by the function that makes the answers most likely."""
         place = self._likely(asked, right[None])[0].argmax()
-        return np.asarray(self.accuracy.reshape(len(asked), -1)[:, place])
+        return self.accuracy.reshape(len(asked), -1)[:, place]
 
     def deviance(self, asked: Floats, right: Floats) -> Floats:
         """How far answers, (sets, levels), are from the function that fits each best: twice a
@@ -194,7 +194,7 @@ class Psychometric:
         """The log-likelihood of each set of answers, (sets, levels), under each function: (sets,
         functions)."""
         hit, miss = (part.reshape(len(asked), -1) for part in self._logs)
-        return np.asarray(right @ hit + (asked - right) @ miss)
+        return right @ hit + (asked - right) @ miss
 
     def limits(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
         """The interval of the threshold and, between its ends, the median of what the answers leave

@@ -36,13 +36,13 @@ class Items:
     @property
     def difficulty(self) -> Floats:
         """The mean difficulty of each item, in logits."""
-        return np.asarray(self.likely @ DIFFICULTIES)
+        return self.likely @ DIFFICULTIES
 
     @property
     def error(self) -> Floats:
         """Its standard deviation."""
         squares = self.likely @ np.square(DIFFICULTIES)
-        return np.asarray(np.sqrt(squares - np.square(self.difficulty)))
+        return np.sqrt(squares - np.square(self.difficulty))
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,9 @@ class Claim:
     against: bool = False
 
 
+Claims = Iterator[Claim]
+
+
 @lru_cache(maxsize=16)  # several rules ask for the sentences of one reply
 def split_sentences(text: str) -> Texts:
     """The sentences of a text; a line that ends with a colon goes with the next one, unless that
@@ -80,7 +83,7 @@ def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
     return tuple(_claims(sentence, letters, answer_words(subtask)))
 
 
-def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
+def _claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
     forced = bool(phrases.FORCED.search(sentence))
     text = sentence if forced else phrases.SUBORDINATE.sub("", sentence)
     if phrases.NO_SINGLE_CHOICE.search(text) and not forced:
@@ -111,7 +114,7 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
         yield Claim(Weight.CONCLUDED, mentioned.pop())
 
 
-def _claims_by_phrase(text: str, pattern: Pattern, weight: Weight) -> Iterator[Claim]:
+def _claims_by_phrase(text: str, pattern: Pattern, weight: Weight) -> Claims:
     for match in pattern.finditer(text):
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
         if first and phrases.BREAKS_LINK.search(phrase):
@@ -138,9 +141,7 @@ def _names_another(text: str, end: int, letter: str) -> bool:
     return bool(neighbour and neighbour[1] != letter)
 
 
-def _claims_by_predicate(
-    text: str, pattern: Pattern, weight: Weight, words: AnswerWords
-) -> Iterator[Claim]:
+def _claims_by_predicate(text: str, pattern: Pattern, weight: Weight, words: AnswerWords) -> Claims:
     """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject,
     "closest to X"."""
     for match in pattern.finditer(text):
@@ -214,9 +215,7 @@ def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Cla
     return Claim(weight, choice["letter"], bool(NEGATED.search(text[:end])))
 
 
-def _claims_by_comparison(
-    text: str, pattern: Pattern, letters: str, equal: bool
-) -> Iterator[Claim]:
+def _claims_by_comparison(text: str, pattern: Pattern, letters: str, equal: bool) -> Claims:
     """What something without a name is "darker than" is not the answer, and the two are not the
     same."""
     for match in pattern.finditer(text):
@@ -225,7 +224,7 @@ def _claims_by_comparison(
             yield from _ruled_out(than[1] + letters[-1] * equal)
 
 
-def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) -> Iterator[Claim]:
+def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) -> Claims:
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
@@ -241,5 +240,5 @@ def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) 
             yield from _ruled_out(claim.letter + letters[-1] * equal)
 
 
-def _ruled_out(letters: Iterable[str]) -> Iterator[Claim]:
+def _ruled_out(letters: Iterable[str]) -> Claims:
     return (Claim(Weight.DESCRIBED, letter, against=True) for letter in letters)

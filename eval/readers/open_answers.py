@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from looktwice.eval.readers.clean import clean_text, in_english
 from looktwice.eval.readers.phrases import second_thoughts
@@ -105,16 +106,10 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
     if kind in ("yes_no", "integer"):
         text, _ = in_english(text)
         if tail := second_thoughts(text):
-            reading = _read_kind(tail, kind, question)
+            reading = KINDS[kind](tail, question)
             if reading.answer is not None:
                 return reading
-    return _read_kind(text, kind, question)
-
-
-def _read_kind(text: str, kind: str, question: str) -> Reading:
-    if kind == "integer":
-        return _read_integer(text, question)
-    return KINDS[kind](text)
+    return KINDS[kind](text, question)
 
 
 _NONE = (
@@ -156,7 +151,7 @@ def number_of_asked(text: str, question: str) -> str | None:
     return "1" if re.search(single, text, re.I) else None
 
 
-def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
+def _read_two_words(words: Mapping[str, str], text: str, question: str) -> Reading:
     """One of two words: what is declared last, what the reply begins with, or the only one that it
     names."""
     first, second = words
@@ -180,16 +175,16 @@ def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
     return Reading(None, "unread: it names both answers or neither")
 
 
-def _read_yes_no(text: str) -> Reading:
+def _read_yes_no(text: str, question: str) -> Reading:
     text = re.sub(
         r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I
     )
     for word, others in (("yes", AGREED), ("no", DENIED)):
         text = re.sub(rf"\A\W*{any_word(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
-    return _read_two_words(text, {"yes": any_word(YES), "no": any_word(NO)})
+    return _read_two_words({"yes": any_word(YES), "no": any_word(NO)}, text, question)
 
 
-def _read_integer(text: str, question: str = "") -> Reading:
+def _read_integer(text: str, question: str) -> Reading:
     """The number that is declared last, or that of what is asked for, or the only one of the reply
     or of its last sentence that has any.
     """
@@ -225,7 +220,7 @@ def _digits(word: str) -> str:
     return NUMBERS.get(word.casefold(), word).replace(",", "").split(".")[0].lstrip("0") or "0"
 
 
-def _read_letters(text: str) -> Reading:
+def _read_letters(text: str, question: str) -> Reading:
     """The capitals after the last declaration, else the longest run of capitals, where no other is
     as long."""
     if len(listed := _EACH.findall(text)) > 1 and len(listed) == len(text.splitlines()):
@@ -243,11 +238,11 @@ def _read_letters(text: str) -> Reading:
     return Reading(None, "unread: it names no letters, or several words of them")
 
 
-KINDS: Mapping[str, Callable[[str], Reading]] = {
+KINDS: Mapping[str, Callable[[str, str], Reading]] = {
     "yes_no": _read_yes_no,
-    "true_false": lambda text: _read_two_words(text, {"T": any_word(TRUE), "F": any_word(FALSE)}),
+    "true_false": partial(_read_two_words, {"T": any_word(TRUE), "F": any_word(FALSE)}),
     "integer": _read_integer,
     "letters": _read_letters,
-    "text": lambda text: Reading(text),
+    "text": lambda text, question: Reading(text),
 }
-"""How each kind of open answer is read, from cleaned text."""
+"""How each kind of open answer is read, from cleaned text and the question."""

@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from string import ascii_uppercase
 from typing import ClassVar, Literal
 
-from looktwice.eval.readers.claims import Claim, Weight, find_claims, split_sentences
+from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text, in_english, strip_echo
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
@@ -199,7 +199,7 @@ def _read_choice(text: str, choices: Texts, subtask: str, question: str | None) 
     return reading
 
 
-def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Iterator[Claim]:
+def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Claims:
     for sentence in split_sentences(tagged):
         yield from find_claims(sentence, letters, subtask)
     yield from _claim_of_opening(text, tagged)
@@ -214,7 +214,7 @@ def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Itera
     yield from _claim_of_only_mention(tagged, letters)
 
 
-def _claim_of_opening(text: str, tagged: str) -> Iterator[Claim]:
+def _claim_of_opening(text: str, tagged: str) -> Claims:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
     opening = _OPENS.match(tagged)
     items = set()
@@ -226,7 +226,7 @@ def _claim_of_opening(text: str, tagged: str) -> Iterator[Claim]:
         yield Claim(Weight.OPENED, opening[1])
 
 
-def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
+def _claim_of_own_line(text: str, tagged: str) -> Claims:
     """A line, or the last sentence, that is a choice and nothing more, where no other line is
     another one."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
@@ -240,7 +240,7 @@ def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
         yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
 
 
-def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
+def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
     """The only choice that the reply names, where the last sentence that names it neither negates
     nor asks."""
     if any(may_hold(tagged, word) for word in ("not", "than", "instead")):

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import accuracy, group_by, group_metric
-from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Verdict
+from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Score, Scorer
 from looktwice.pipelines.geometry import iou
 
 KEYS = {"1": "yes", "0": "no"}
@@ -178,8 +178,7 @@ class BenchmarkScorer(Scorer):
         """By the rule, where there is one."""
         if not self.rule:
             return None
-        right = RULES[self.rule](answer, row)
-        return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
+        return Score.of(RULES[self.rule](answer, row))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Those that the settings name, of the fields that the samples have."""
@@ -194,7 +193,7 @@ class BenchmarkScorer(Scorer):
             metrics += [Metric("box_iou", units, clusters=scores.clusters)] if units else []
         return metrics
 
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """Of guesses among the choices; nothing where a question has none."""
         if not samples or not all(row.n_choices for row in samples.values()):
             return {}
@@ -222,7 +221,7 @@ class BenchmarkScorer(Scorer):
             worth = {name: values[name] for name in members}
             yield _mean_metric(worth, scores, inner, f"{outer}={part}")
 
-    def _counted(self, samples: Mapping[str, SampleRow]) -> set[str]:
+    def _counted(self, samples: Samples) -> set[str]:
         """The samples that have every field of the mean."""
         return {*chain.from_iterable(group_by(samples, *self.mean_of).values())}
 
@@ -244,9 +243,7 @@ def _mean_metric(
     return Metric(MEAN, values, "sample", failed, own, part, clusters=scores.clusters)
 
 
-def mean_of_means(
-    values: Mapping[str, float], samples: Mapping[str, SampleRow], fields: Sequence[str]
-) -> float:
+def mean_of_means(values: Mapping[str, float], samples: Samples, fields: Sequence[str]) -> float:
     """The mean over the values of the first field of the mean over those of the second, and so on.
 
     Every sample has every field."""

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.records.records import Record
 from looktwice.eval.scoring.verdict import (
+    Levels,
     Metric,
     PointScores,
     RunScores,
+    Samples,
     ScoredRecord,
     Scorer,
     Verdict,
@@ -88,7 +90,7 @@ here gets its rows in report.csv, with macro and micro, and its column in the pr
 # ---- groups of samples, and levels
 
 
-def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
+def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
     """The samples by the values of these meta fields; a sample that lacks one of them is in no
     group."""
     groups = defaultdict[str, list[str]](list)
@@ -162,7 +164,7 @@ class AllRight(Scorer):
         groups = group_by(scores.keyed, self.by)
         return [group_metric(self.metric, self.by, scores, groups)] if groups else []
 
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """The mean over groups of the product of one over the number of choices."""
         levels = []
         for members in group_by(samples, self.by).values():
@@ -173,7 +175,7 @@ class AllRight(Scorer):
         return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}
 
 
-def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
+def chance_levels(samples: Samples, scorer: Scorer | None) -> Levels:
     """What guessing reaches, by metric: one over the number of choices, else what the benchmark's
     scorer says."""
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
@@ -181,26 +183,31 @@ def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Ma
     return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
 
 
-def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]:
-    """For every control that has several levels its test, and the accuracy at each of its
-    levels."""
-    values, metrics = accuracy(scores), list[Metric]()
-    for control in controls:
-        levels = defaultdict[Any, dict[str, float]](dict)
-        for name, row in scores.keyed.items():
-            if control in row.meta and name in values:
-                levels[row.meta[control]][name] = values[name]
-        if len(levels) < 2:
-            continue
-        ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
-        units = dict(chain.from_iterable(levels[level].items() for level in ordered))
-        effect, p = kruskal([list(levels[level].values()) for level in ordered])
-        name = f"kruskal_{control}"
-        metrics.append(Metric(name, units, value=effect, groups=len(ordered), p=p))
-        for level in ordered:
-            part = f"{control}={level}"
-            metrics.append(Metric("accuracy_along", levels[level], slice=part))
-    return metrics
+class AlongControls(Scorer):
+    """What the scorers share whose tasks have `controls`, the meta fields of their levels."""
+
+    controls: tuple[str, ...]
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """For every control that has several levels its test, and the accuracy at each of its
+        levels."""
+        values, metrics = accuracy(scores), list[Metric]()
+        for control in self.controls:
+            levels = defaultdict[Any, dict[str, float]](dict)
+            for name, row in scores.keyed.items():
+                if control in row.meta and name in values:
+                    levels[row.meta[control]][name] = values[name]
+            if len(levels) < 2:
+                continue
+            ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
+            units = dict(chain.from_iterable(levels[level].items() for level in ordered))
+            effect, p = kruskal([list(levels[level].values()) for level in ordered])
+            name = f"kruskal_{control}"
+            metrics.append(Metric(name, units, value=effect, groups=len(ordered), p=p))
+            for level in ordered:
+                part = f"{control}={level}"
+                metrics.append(Metric("accuracy_along", levels[level], slice=part))
+        return metrics
 
 
 # ---- what stages measured

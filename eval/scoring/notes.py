@@ -78,6 +78,11 @@ def _compared(run: RunScores) -> Iterator[str]:
     yield f"delta: {'; '.join(parts)}"
 
 
+def _earlier_arms(names: Sequence[str]) -> str:
+    arms = counted(len(names), "arm of an earlier plan", "arms of earlier plans")
+    return f"{arms}, {_listed(names)}"
+
+
 def _nearest(names: Sequence[str]) -> str:
     return names[0] if len({*names}) == 1 else f"the nearest in setting of {_listed(names)}"
 
@@ -111,12 +116,10 @@ def _left_out(run: RunScores) -> Iterator[str]:
         yield f"unreadable: {counted(len(unreadable), 'answer')}, {commonest_reason(unreadable)}"
     yield from _parts(run)
     if earlier:
-        arms = counted(len(earlier), "arm of an earlier plan", "arms of earlier plans")
-        yield f"also shown, and counted by Holm's correction: {arms}, {_listed(earlier)}"
+        yield f"also shown, and counted by Holm's correction: {_earlier_arms(earlier)}"
     older, draws = list[str](), counted(run.older_draws, "answer")
     if run.older:
-        arms = counted(len(run.older), "arm of an earlier plan", "arms of earlier plans")
-        older.append(f"{arms}, {_listed(run.older)}")
+        older.append(_earlier_arms(run.older))
     older += [f"{draws} of an earlier plan with more draws"] if run.older_draws else []
     if older:
         yield (
@@ -199,6 +202,9 @@ class SentByArm:
         return Counter(why for name in samples for why in self.kept[name]).most_common(1)[0][0]
 
 
+Arms = Sequence[SentByArm]
+
+
 def unchanged(run: RunScores) -> list[str]:
     """Which stages changed no request, or few, by the first draw of every sample; what explains a
     delta of zero."""
@@ -217,7 +223,7 @@ def unchanged(run: RunScores) -> list[str]:
     return say_unchanged(arms)
 
 
-def say_unchanged(arms: Sequence[SentByArm]) -> list[str]:
+def say_unchanged(arms: Arms) -> list[str]:
     """A sentence for each slot whose settings changed no request, or few, and for stages that
     mostly found nothing."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
@@ -239,7 +245,7 @@ def say_unchanged(arms: Sequence[SentByArm]) -> list[str]:
     return [*sentences, *_found_nothing(arms)]
 
 
-def _by_slot(arms: Sequence[SentByArm]) -> Iterator[tuple[str, Sequence[SentByArm]]]:
+def _by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
     """For every slot the arms that are the same but for it."""
     alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[SentByArm]](list)
     every = dict.fromkeys(slot for arm in arms for slot in arm.stages)
@@ -253,7 +259,7 @@ def _by_slot(arms: Sequence[SentByArm]) -> Iterator[tuple[str, Sequence[SentByAr
             yield slot, variants
 
 
-def _against_rivals(arms: Sequence[SentByArm]) -> Iterator[tuple[str, Sequence[SentByArm]]]:
+def _against_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
     """Each arm that differs in several slots from the one that its delta is against."""
     by_id = {arm.point.id: arm for arm in arms}
     for arm in arms:
@@ -266,7 +272,7 @@ def _against_rivals(arms: Sequence[SentByArm]) -> Iterator[tuple[str, Sequence[S
             yield BESIDE.join(slots), [rival, arm]
 
 
-def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
+def _alike(arms: Arms) -> list[list[SentByArm]]:
     """The arms in classes of those that sent the same for every sample that both know of."""
     classes = list[list[SentByArm]]()
     for arm in arms:
@@ -280,9 +286,7 @@ def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
     return classes
 
 
-def _sentences(
-    slots: str, arms: Sequence[SentByArm], classes: Sequence[Sequence[SentByArm]]
-) -> Iterator[tuple[str, str]]:
+def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tuple[str, str]]:
     """What is said before and after the names of the tasks."""
     largest = max(classes, key=len)
     # fewer may be alike on purpose, as controls are
@@ -301,7 +305,7 @@ def _sentences(
             yield f"changed little: {slots}: {equal} on {_samples(same)}", reason
 
 
-def _found_nothing(arms: Sequence[SentByArm]) -> Iterator[str]:
+def _found_nothing(arms: Arms) -> Iterator[str]:
     """The arms of which a stage left most samples of a task as they were, with its commonest
     reason."""
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
@@ -322,7 +326,7 @@ def _samples(same: Sequence[bool]) -> str:
     return f"all {compared}" if all(same) else f"{sum(same)} of {compared}"
 
 
-def _names(arms: Sequence[SentByArm]) -> str:
+def _names(arms: Arms) -> str:
     return _listed([arm.contestant for arm in arms])
 
 

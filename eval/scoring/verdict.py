@@ -23,6 +23,12 @@ LETTERS = frozenset(ascii_uppercase)
 """Also those beyond a question's choices: they are wrong answers, and other texts are none."""
 
 
+Samples = Mapping[str, SampleRow]
+"""Samples by their id."""
+Levels = Mapping[str, float]
+"""What guessing reaches, by metric."""
+
+
 class Verdict(StrEnum):
     """The outcome of one sample; each kind is counted separately everywhere.
 
@@ -57,6 +63,11 @@ class Score:
     verdict: Verdict
     value: float = 0.0
     group: str = ""
+
+    @classmethod
+    def of(cls, right: bool, group: str = "") -> Score:
+        """That of an answer that is right or wrong."""
+        return cls(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.value <= 1.0:
@@ -116,7 +127,7 @@ class PointScores:
     """
 
     point: PointRow
-    samples: Mapping[str, SampleRow]
+    samples: Samples
     scored: Mapping[str, Mapping[int, ScoredRecord]]
     reader: str = ""
     contestant: str = ""
@@ -142,7 +153,7 @@ class PointScores:
         return [by_draw.get(draw) for draw in range(count)]
 
     @cached_property
-    def keyed(self) -> Mapping[str, SampleRow]:
+    def keyed(self) -> Samples:
         """The samples that have a key; metrics are computed over these."""
         return {name: row for name, row in self.samples.items() if row.answer is not None}
 
@@ -361,11 +372,11 @@ class Scorer(Protocol):
         """The metrics of one arm, or of a slice of it."""
         return ()
 
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """The chance level on these samples, by metric."""
         return {}
 
-    def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
+    def guesser(self, samples: Samples) -> float | None:
         """The accuracy of the best guesser who sees what these images show, but not what is marked
         or asked for.
 
@@ -406,7 +417,7 @@ def compare_with_key(
         right = answer.strip() == row.answer
     else:
         right = answer.casefold().split() == row.answer.casefold().split()
-    return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
+    return Score.of(right, group)
 
 
 def commonest_failure(details: Sequence[str]) -> str:

@@ -103,7 +103,7 @@ def resampled_means(
         rows = np.repeat(kinds, np.round(2 * counts).astype(int), axis=0)
         picks = (random.integers(0, len(rows), drawn) for _ in range(min(resamples, FEW)))
         totals = np.array([rows[pick].sum(axis=0) for pick in picks])
-    return np.asarray(totals[:, :-1] / totals[:, -1:])
+    return totals[:, :-1] / totals[:, -1:]
 
 
 def student(freedom: float) -> float:

@@ -23,6 +23,9 @@ from typing import Any, Protocol
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.sample import Item, say_item_fault
 
+Fields = Mapping[str, Any]
+"""What is known of a question, by name."""
+
 
 class TaskError(ValueError):
     """A task whose data cannot be used; the message names the file and row, what was found and what
@@ -72,10 +75,7 @@ class Subset:
             )
 
     def choose(
-        self,
-        rows: Sequence[tuple[str, Mapping[str, Any]]],
-        where: object = "",
-        names: Sequence[str] = (),
+        self, rows: Sequence[tuple[str, Fields]], where: object = "", names: Sequence[str] = ()
     ) -> list[int]:
         """The numbers of the chosen rows in their order; a row is (id, its fields), `names` are its
         samples' ids if these are others.
@@ -102,9 +102,7 @@ class Subset:
             )
         return chosen
 
-    def _chosen(
-        self, rows: Sequence[tuple[str, Mapping[str, Any]]], numbers: Sequence[int]
-    ) -> Iterator[int]:
+    def _chosen(self, rows: Sequence[tuple[str, Fields]], numbers: Sequence[int]) -> Iterator[int]:
         groups: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for number in numbers:
             identifier, fields = rows[number]
@@ -174,7 +172,7 @@ class MadeTask(ABC):
     @abstractmethod
     def _item(self, number: int) -> Item: ...
 
-    def _known(self, number: int) -> Mapping[str, Any]:
+    def _known(self, number: int) -> Fields:
         """The fields of a question by which a subset may choose it."""
         return {}
 

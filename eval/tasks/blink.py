@@ -4,18 +4,16 @@ tasks, and totals."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, ClassVar
 
 from looktwice.eval.scoring.verdict import Scorer, Total
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among, suggest_name
-from looktwice.eval.tasks.files import DataLocation, broken_picture, locate_data
+from looktwice.eval.tasks.files import DataLocation, Row, broken_picture, locate_data
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
-from looktwice.eval.tasks.table_task import TableQuestion, TableTask
+from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
 from looktwice.pipelines.picture import Picture
 
 NAMES = (
@@ -47,15 +45,15 @@ class BlinkScorer(Scorer):
 
     name: str
 
-    suite: ClassVar[str] = "BLINK"
-    totals: ClassVar[tuple[Total, ...]] = (
+    suite = "BLINK"
+    totals = (
         Total("blink_macro", ALL),
         Total("blink_micro", ALL, pooled=True),
         Total("blink_macro_without_reflectance", WITHOUT_REFLECTANCE),
         Total("blink_micro_without_reflectance", WITHOUT_REFLECTANCE, pooled=True),
     )
 
-    headlines: ClassVar[tuple[str, ...]] = ("blink_macro",)
+    headlines = ("blink_macro",)
 
 
 WORDS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
@@ -89,11 +87,11 @@ class Blink(TableTask):
     path: Path | None = None
     name: str = ""
     split: str = "val"
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
     hub: str = ""
     revision: str = ""
 
-    whole: ClassVar[bool] = True
+    whole = True
 
     def __post_init__(self) -> None:
         if self.path is None:
@@ -163,7 +161,7 @@ class Blink(TableTask):
         files = self._table.files
         return RowErrors(files[0] if len(files) == 1 else files[0].parent)
 
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Row) -> Questions:
         texts = ("idx", "question", "sub_task", "prompt")
         if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
             raise ValueError(f"{', '.join(wrong)}: no text, but every question needs one")
@@ -180,7 +178,7 @@ class Blink(TableTask):
         question, key = cells["question"], keys.get(answer)
         return [TableQuestion(number, identifier, question, tuple(choices), key, meta)]
 
-    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         """The columns up to the last image, at least the first: one that is missing before another
         must fail."""
         end = max((end for end, name in enumerate(IMAGES, 1) if cells[name] is not None), default=1)

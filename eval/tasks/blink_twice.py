@@ -12,15 +12,15 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import group_by, group_metric
-from looktwice.eval.scoring.verdict import Metric, PointScores, Scorer
+from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.files import (
     HIDDEN,
     DataLocation,
+    Row,
     as_list,
     as_text,
     image_cells,
@@ -79,7 +79,7 @@ class TwiceScorer(Scorer):
     per_image: int = 2
     per_group: int = 4
 
-    headlines: ClassVar[tuple[str, ...]] = ("g_acc",)
+    headlines = ("g_acc",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Every accuracy that the files' fields allow."""
@@ -104,7 +104,7 @@ class TwiceScorer(Scorer):
         ]
         return list(filter(attrgetter("units"), metrics))
 
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """Of a fair coin for every question."""
         return {
             "no_acc": 0.5,
@@ -168,7 +168,7 @@ class BlinkTwice(MappedTask):
     file: str = ""
     split: str = "all"
     label_version: str = ""
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
     hub: str = ""
     revision: str = ""
 
@@ -216,7 +216,7 @@ class BlinkTwice(MappedTask):
         _, first = next(iter(self._table.rows_at([0], [column])), (0, {column: None}))
         return next(iter(self._map["image_id"]), column if is_path(first[column]) else None)
 
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> Iterator[TableQuestion]:
+    def _questions(self, number: int, cells: Row) -> Iterator[TableQuestion]:
         """The one question of a row, or all of a row that lists several with as many answers."""
         row = self._row(cells)
         questions, answers = as_list(row["question"]), as_list(row["answer"])
@@ -237,7 +237,7 @@ class BlinkTwice(MappedTask):
             identifier = base if len(questions) == 1 else f"{base}_q{place}"
             yield TableQuestion(number, identifier, words, CHOICES, _key(answer), meta)
 
-    def _pixel_hash(self, cells: Mapping[str, Any]) -> str:
+    def _pixel_hash(self, cells: Row) -> str:
         """The sha256 of the decoded images of a row; empty where one cannot be read, which then
         stands alone."""
         digest = hashlib.sha256()

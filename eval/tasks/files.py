@@ -29,6 +29,8 @@ from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.picture import Picture, PictureError
 
+Row = Mapping[str, Any]
+"""The cells of a row of a table, by column."""
 LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no list of questions
 
 
@@ -255,7 +257,7 @@ def as_list(cell: Any) -> list[Any]:
     return list(cell) if isinstance(cell, list | tuple) else [cell]
 
 
-def image_cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
+def image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
     """Every image of a row, column by column."""
     return [cell for name in columns for cell in as_list(row.get(name)) if not is_empty(cell)]
 
@@ -301,7 +303,7 @@ def broken_picture(name: str, why: str) -> Picture:
     return Picture.lazy(fetch, name)
 
 
-def choice_texts(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     """The choices of a row, from one column with a list or one column each; empty cells at the end
     are dropped."""
     texts = [as_text(cell) for name in columns for cell in as_list(row.get(name)) or [""]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_uppercase
 
@@ -57,7 +57,7 @@ class LettersAndShapes(MadeTask):
     smallest: int = 9
     largest: int = 60
     leak: float = 0.0
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     def __post_init__(self) -> None:
         if self.n < 1 or not 6 <= self.smallest <= self.largest:

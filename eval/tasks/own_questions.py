@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, ClassVar
+from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.files import (
     FolderFiles,
+    Row,
     answer_key,
     as_text,
     choice_texts,
@@ -23,9 +24,16 @@ from looktwice.eval.tasks.files import (
     split_lettered,
 )
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
-from looktwice.eval.tasks.table_task import MappedTask, TableQuestion, TableTask, require_known
+from looktwice.eval.tasks.table_task import (
+    MappedTask,
+    Pictures,
+    Questions,
+    TableQuestion,
+    TableTask,
+    require_known,
+)
 from looktwice.pipelines.config.spec import NOT_IDENTITY
-from looktwice.pipelines.marks import Mark, mark_from_dict
+from looktwice.pipelines.marks import Marks, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
 
@@ -54,10 +62,10 @@ class Folder(TableTask):
     label_version: str = ""
     note: str = field(default="", metadata=NOT_IDENTITY)
     scorer: Scorer | None = None
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
-    units: ClassVar[str] = "lines"
-    whole: ClassVar[bool] = True
+    units = "lines"
+    whole = True
 
     @property
     def facts(self) -> Facts:
@@ -80,7 +88,7 @@ class Folder(TableTask):
     def _cells(self) -> Iterator[tuple[int, bytes]]:
         return json_lines(self._table.data or b"")
 
-    def _questions(self, number: int, line: bytes) -> list[TableQuestion]:
+    def _questions(self, number: int, line: bytes) -> Questions:
         row, root = json_object(line, parse_constant=_refuse), self._files.root
         if unknown := [key for key in row if key not in KEYS]:
             raise ValueError(
@@ -124,7 +132,7 @@ class Folder(TableTask):
             )
         return super().__iter__()
 
-    def _pictures(self, question: TableQuestion, cells: Any) -> tuple[Picture, ...]:
+    def _pictures(self, question: TableQuestion, cells: Any) -> Pictures:
         return tuple(Picture.open(self._files.root / name) for name in question.images)
 
 
@@ -137,7 +145,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
-def _read_images(row: dict[str, Any]) -> tuple[str, ...]:
+def _read_images(row: Row) -> tuple[str, ...]:
     if "image" in row and "images" in row:
         raise ValueError("`image` and `images` are both there; keep one of them")
     images = row.get("images", [row["image"]] if row.get("image") is not None else []) or []
@@ -164,7 +172,7 @@ def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
     return tuple(choices)
 
 
-def _read_marks(listed: Any, images: int) -> tuple[Mark, ...]:
+def _read_marks(listed: Any, images: int) -> Marks:
     if not isinstance(listed, list) or not all(isinstance(mark, dict) for mark in listed):
         raise ValueError(f"`marks` must be a list of objects, found {listed!r}")
     try:
@@ -221,7 +229,7 @@ class Columns(MappedTask):
     errata: tuple[str, ...] = ()
     note: str = ""
     scorer: Scorer | None = None
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
     hub: str = ""
     revision: str = ""
     file: str = ""
@@ -250,7 +258,7 @@ class Columns(MappedTask):
             numbered = re.compile(r"image_\d+")
             mapping["images"] = tuple(filter(numbered.fullmatch, names))
 
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Row) -> Questions:
         row = self._row(cells)
         question = as_text(row["question"])
         if not question.strip():
@@ -277,7 +285,7 @@ class Columns(MappedTask):
         identifier = as_text(row.get("id")) or f"row {number}"
         return [TableQuestion(number, identifier, question, choices, answer, meta)]
 
-    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         if self.image_name:
             texts = {name: as_text(cell) for name, cell in cells.items()}
             cells = {name: self.image_name.replace("{}", text) for name, text in texts.items()}
@@ -312,7 +320,7 @@ class Tsv(TableTask):
     errata: tuple[str, ...] = ()
     note: str = ""
     scorer: Scorer | None = None
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
     numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
     truth: tuple[str, ...] = ()
 
@@ -324,7 +332,7 @@ class Tsv(TableTask):
     def _image_columns(self) -> tuple[str, ...]:
         return tuple(name for name in IMAGES if name in self._table.columns)
 
-    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         shared = as_text(cells.get("image")).strip()
         if shared in self._by_index and len(shared) <= SHORT:
             cells = self._table.row_at(self._by_index[shared])
@@ -346,7 +354,7 @@ class Tsv(TableTask):
         rows = enumerate(self._table.rows(["index"]))
         return {as_text(row["index"]): number for number, row in rows}
 
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Row) -> Questions:
         texts = {name: as_text(cell) for name, cell in cells.items()}
         identifier = texts["index"]
         if not identifier or not texts["question"].strip():

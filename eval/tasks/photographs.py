@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Pixels, decode
 
 PHOTOGRAPHS = (
@@ -40,6 +40,8 @@ FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
 FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
 FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
 
+Size = tuple[int, int]
+"""Width and height in pixels."""
 LARGEST = 1000  # pixels; a larger photograph is halved
 DISPARITY = "motorcycle_disp.npz"
 
@@ -50,7 +52,7 @@ class QuestionImages:
     made."""
 
     images: tuple[Pixels, ...]
-    marks: tuple[Mark, ...] = ()
+    marks: Marks = ()
     meta: dict[str, Any] = field(default_factory=dict)
 
 
@@ -153,17 +155,13 @@ def deal_evenly(number: int, cards: Sequence[Any], *words: str | int) -> Any:
     return cards[int(seeded_rng("deal", hand, *words).permutation(len(cards))[place])]
 
 
-def random_corner(
-    rng: Generator, size: tuple[int, int], window: tuple[int, int]
-) -> tuple[int, int]:
+def random_corner(rng: Generator, size: Size, window: Size) -> tuple[int, int]:
     """The left and top edge of a random window (width, height) inside a frame of `size` (width,
     height)."""
     return int(rng.integers(size[0] - window[0] + 1)), int(rng.integers(size[1] - window[1] + 1))
 
 
-def cut_window(
-    pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: tuple[int, int]
-) -> Pixels:
+def cut_window(pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: Size) -> Pixels:
     """The part of a picture with this upper left `corner` (left, top) and `size` (width,
     height)."""
     left, top = (int(edge) for edge in corner)

@@ -10,10 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.base import Facts, Subset
+from looktwice.eval.tasks.base import Facts, Fields, Subset
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
 from looktwice.eval.tasks.generated.canvas import SQUARE, blank, stroke, write
-from looktwice.eval.tasks.generated.scene import Control, SceneParameters, SweptTask, first_kept
+from looktwice.eval.tasks.generated.scene import (
+    Control,
+    SceneParameters,
+    Sort,
+    SweptTask,
+    first_kept,
+)
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
@@ -125,7 +131,7 @@ class Puzzles(SweptTask):
     n: int = 54
     seed: int = 0
     controls: Mapping[str, Any] = field(default_factory=dict)
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     @property
     def facts(self) -> Facts:
@@ -133,7 +139,7 @@ class Puzzles(SweptTask):
         return Facts("made", "by construction", note="made images", scorer=JointScorer())
 
     @property
-    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+    def _sort(self) -> Sort:
         return "puzzle", CONTROLS
 
     def puzzle(self, number: int) -> Puzzle:
@@ -152,7 +158,7 @@ class Puzzles(SweptTask):
     def _id(self, number: int) -> str:
         return f"{super()._id(number // 2)}/{ROLES[number % 2]}"
 
-    def _known(self, number: int) -> Mapping[str, Any]:
+    def _known(self, number: int) -> Fields:
         image, role = self._id(number).split("/")
         return {"image": image, "role": role, **self._plan(number // 2)}
 

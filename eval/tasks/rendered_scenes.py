@@ -18,6 +18,7 @@ from looktwice.eval.tasks.generated.scene import (
     Control,
     Level,
     SceneParameters,
+    Sort,
     SweptTask,
     first_kept,
 )
@@ -45,7 +46,7 @@ from looktwice.eval.tasks.scenes3d import (
     linear,
     random_grain,
 )
-from looktwice.pipelines.marks import Mark, Point
+from looktwice.pipelines.marks import Marks, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
@@ -65,7 +66,7 @@ class AskedViews:
     question: str
     choices: tuple[str, ...]
     answer: str
-    marks: tuple[Mark, ...] = ()
+    marks: Marks = ()
 
 
 def orbit(degrees: float, height: float) -> Camera:
@@ -296,7 +297,7 @@ class RenderedScenes(SweptTask):
     n: int = 100
     seed: int = 0
     controls: Mapping[str, Any] = field(default_factory=dict)
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -312,7 +313,7 @@ class RenderedScenes(SweptTask):
         return Facts("made", "by construction", note="rendered images", scorer=scorer)
 
     @property
-    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+    def _sort(self) -> Sort:
         return self.kind, (KINDS[self.kind].control,)
 
     def asked(self, number: int) -> AskedViews:

@@ -292,7 +292,7 @@ class World:
         """The texture at places (n, 2) in its cells, bilinear."""
         from scipy.ndimage import map_coordinates
 
-        return np.asarray(map_coordinates(self.grain, places.T, order=1, mode="grid-wrap"))
+        return map_coordinates(self.grain, places.T, order=1, mode="grid-wrap")
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +314,7 @@ class View:
         """The spot in space that each pixel shows, (height, width, 3); of sky it is a million units
         away."""
         far = np.minimum(self.hits.distance, BACKDROP)[..., None]
-        return np.asarray(self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3))
+        return self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3)
 
     @cached_property
     def pixels(self) -> Pixels:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.files import as_text
+from looktwice.eval.tasks.files import Row, as_text
 from looktwice.pipelines.disk import MOST_LINE, open_file, open_unpacked, read_lines
 from looktwice.pipelines.json_input import read_json, read_json_lines
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-Row = dict[str, Any]
+NumberedRows = Iterator[tuple[int, Row]]
 BATCH = 8  # rows with their images in memory at a time
 WORDS_BATCH = 1024
 BUFFER = 1 << 20
@@ -71,7 +71,7 @@ class ParquetTable:
                 for batch in parquet.iter_batches(size, columns=list(columns), use_threads=False):
                     yield from batch.to_pylist()
 
-    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
         """These cells of the wanted rows; row groups without any are not read. Raises TaskError."""
         number, wanted = 0, set(numbers)
         for file in self.files:
@@ -135,7 +135,7 @@ class TextTable:
         for _, row in self._placed():
             yield {name: row.get(name) for name in columns}
 
-    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
         """These cells of the wanted rows. Raises TaskError."""
         for number in numbers:
             row = self.row_at(number)
@@ -163,7 +163,7 @@ class TextTable:
             raise TaskError(f"{self.file}: a column comes twice in {', '.join(names)}")
         return [name.removeprefix("\ufeff") for name in names]
 
-    def _placed(self, place: int = 0) -> Iterator[tuple[int, Row]]:
+    def _placed(self, place: int = 0) -> NumberedRows:
         """Every row from a place on, with the place where it begins."""
         header = self._header
         for start, number, record in self._records(place):
@@ -269,7 +269,7 @@ def require_columns(source: object, needed: Sequence[str], available: Sequence[s
         )
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, Row]]:
+def read_objects(path: Path) -> NumberedRows:
     """The objects of a file of JSON lines, plain or `.gz`, with the numbers of their lines. Raises
     TaskError."""
     try:
@@ -278,7 +278,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, Row]]:
         raise TaskError(str(exc)) from exc
 
 
-def read_texts(path: Path) -> Iterator[dict[str, str]]:
+def read_texts(path: Path) -> Iterator[Mapping[str, str]]:
     """The rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as texts.
     Raises TaskError."""
     if path.suffix == ".xlsx":

@@ -16,15 +16,16 @@ from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError
 from looktwice.eval.tasks.files import (
     DataLocation,
     Files,
+    Row,
     as_text,
     image_cells,
     locate_data,
     open_files,
     picture_from_cell,
 )
-from looktwice.eval.tasks.table_files import Row, TableFile, open_table
+from looktwice.eval.tasks.table_files import TableFile, open_table
 from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
@@ -45,7 +46,11 @@ class TableQuestion:
     answer: str | None
     meta: Mapping[str, Any]
     images: tuple[str, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: Marks = ()
+
+
+Questions = list[TableQuestion]
+Pictures = tuple[Picture, ...]
 
 
 class TableTask:
@@ -131,13 +136,13 @@ class TableTask:
         if not self._image_columns:
             yield from (self._item(question, {}) for question in self._chosen)
             return
-        wanted: dict[int, list[TableQuestion]] = {}
+        wanted: dict[int, Questions] = {}
         for question in self._chosen:
             wanted.setdefault(question.number, []).append(question)
         for number, cells in self._table.rows_at(sorted(wanted), self._image_columns):
             yield from (self._item(question, cells) for question in wanted[number])
 
-    def _item(self, question: TableQuestion, cells: Mapping[str, Any]) -> Item:
+    def _item(self, question: TableQuestion, cells: Row) -> Item:
         choices = tuple(Picture.open(c) if isinstance(c, Path) else c for c in question.choices)
         sample = Sample(
             question.id,
@@ -150,7 +155,7 @@ class TableTask:
         truth = {name: question.meta[name] for name in self.truth if name in question.meta}
         return Item(sample, question.answer, truth)
 
-    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         # without an image the question must fail, not be asked blindly
         images = image_cells(cells, self._image_columns) or [None]
         return tuple(
@@ -196,12 +201,12 @@ class TableTask:
                 yield number, cells
 
     @cached_property
-    def _rows(self) -> list[TableQuestion]:
+    def _rows(self) -> Questions:
         """Every usable question; a row with an id that came before is left out."""
         faults, total = self._left_out, 0
         faults.clear()
         self._times.clear()
-        questions: list[TableQuestion] = []
+        questions: Questions = []
         for total, (number, cells) in enumerate(self._cells(), 1):  # noqa: B007
             try:
                 asked = list(self._questions(number, cells))
@@ -213,7 +218,7 @@ class TableTask:
                 questions += (replace(q, meta={**q.meta, **places}) for q in asked)
         return self._usable(questions, total)
 
-    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
+    def _usable(self, questions: Questions, total: int) -> Questions:
         """The questions that can be asked. Raises TaskError where too many of the rows cannot be
         used."""
         if self.whole:
@@ -222,7 +227,7 @@ class TableTask:
         return questions
 
     @cached_property
-    def _chosen(self) -> list[TableQuestion]:
+    def _chosen(self) -> Questions:
         rows = [(asked.id, {**asked.meta, "answer": asked.answer}) for asked in self._rows]
         return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
 
@@ -248,7 +253,7 @@ class MappedTask(TableTask):
     def _image_columns(self) -> tuple[str, ...]:
         return self._map[self._image_field]
 
-    def _row(self, cells: Mapping[str, Any]) -> Row:
+    def _row(self, cells: Row) -> Row:
         """The first cell of each of our fields, less those without a column and the images."""
         first = {name: columns[0] for name, columns in self._map.items() if columns}
         return {name: cells[column] for name, column in first.items() if column in cells}

@@ -9,11 +9,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.metrics import accuracy_along, group_metric, right_by_draw
-from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Total, Verdict
+from looktwice.eval.scoring.metrics import AlongControls, group_metric, right_by_draw
+from looktwice.eval.scoring.verdict import (
+    Levels,
+    Metric,
+    PointScores,
+    Samples,
+    Score,
+    Scorer,
+    Total,
+    Verdict,
+)
 
 Form = Literal["integer", "option", "letters", "yes_no"]
 
@@ -241,7 +250,7 @@ def standard_answer(answer: str, form: Form) -> str | None:
 
 
 @dataclass(frozen=True)
-class SweepScorer(Scorer):
+class SweepScorer(AlongControls):
     """The subtask `name` of `kind` 2D or 3D: exact match in its `form`, and by levels of its
     `controls`.
 
@@ -253,9 +262,9 @@ class SweepScorer(Scorer):
     form: Form
     controls: tuple[str, ...] = ()
 
-    suite: ClassVar[str] = "Do You See Me"
-    totals: ClassVar[tuple[Total, ...]] = TOTALS
-    headlines: ClassVar[tuple[str, ...]] = ("mean_2d", "mean_3d")
+    suite = "Do You See Me"
+    totals = TOTALS
+    headlines = ("mean_2d", "mean_3d")
 
     @property
     def part(self) -> str:
@@ -270,14 +279,9 @@ class SweepScorer(Scorer):
         )
         if given is None:
             return Score(Verdict.UNREADABLE)
-        right = given == wanted
-        return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
+        return Score.of(given == wanted)
 
-    def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """A test and a row per level, for every control that has several levels."""
-        return accuracy_along(self.controls, scores)
-
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """One in four options, one in two for yes and no, one in 26 per letter; none for counts,
         which are open."""
         if self.form == "letters":
@@ -301,7 +305,7 @@ class JointScorer(Scorer):
     wants both.
     """
 
-    headlines: ClassVar[tuple[str, ...]] = ("both",)
+    headlines = ("both",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Both accuracies, both together, and how often the right conclusion was drawn from a wrong

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.do_you_see_me.subtasks import (
@@ -21,6 +21,7 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import (
 )
 from looktwice.eval.tasks.files import (
     Files,
+    Row,
     answer_key,
     as_text,
     choice_texts,
@@ -28,8 +29,13 @@ from looktwice.eval.tasks.files import (
     open_picture,
 )
 from looktwice.eval.tasks.table_files import TextTable, require_columns
-from looktwice.eval.tasks.table_task import MappedTask, TableQuestion, TableTask
-from looktwice.pipelines.picture import Picture
+from looktwice.eval.tasks.table_task import (
+    MappedTask,
+    Pictures,
+    Questions,
+    TableQuestion,
+    TableTask,
+)
 
 FILE = "dataset_info.csv"
 COUNTED = "Rows and columns are counted from 0."
@@ -55,9 +61,9 @@ class DoYouSeeMe(TableTask):
     missing: Literal["fail", "leave_out"] = "fail"
     blind: bool = False
     coordinates: Literal["as_published", "said"] = "as_published"
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
-    units: ClassVar[str] = "lines"
+    units = "lines"
 
     def __post_init__(self) -> None:
         if self.kind not in SUBTASKS:
@@ -137,7 +143,7 @@ class DoYouSeeMe(TableTask):
     def _cells(self) -> Iterator[tuple[int, Any]]:
         return ((number + 2, cells) for number, cells in super()._cells())  # as lines of the file
 
-    def _questions(self, number: int, cells: Mapping[str, str]) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Mapping[str, str]) -> Questions:
         texts = {name: cell.strip() for name, cell in cells.items()}
         filename, subtask = texts["filename"], self.subtask
         answer = standard_answer(texts["answer"], subtask.form)
@@ -165,7 +171,7 @@ class DoYouSeeMe(TableTask):
         images = () if self.blind else (f"{self._folder}{image}",)
         return [TableQuestion(number, identifier, question, (), answer, meta, images)]
 
-    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
+    def _usable(self, questions: Questions, total: int) -> Questions:
         """Those whose images are there, or all where a missing one shall fail."""
         questions = super()._usable(questions, total)
         if self.missing == "fail":
@@ -184,7 +190,7 @@ class DoYouSeeMe(TableTask):
             )
         return present
 
-    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         return tuple(open_picture(self._files, name) for name in question.images)
 
 
@@ -207,13 +213,13 @@ class JointQuestions(MappedTask):
     images: Path | None = None
     split: str = ""
     label_version: str = ""
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     scorer = JointScorer()
     _needed = NEEDED
     _usual = USUAL
 
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> Iterator[TableQuestion]:
+    def _questions(self, number: int, cells: Row) -> Iterator[TableQuestion]:
         """Both questions of an image, one after the other."""
         row = self._row(cells)
         identifier = as_text(row["id"])

@@ -3,7 +3,7 @@ bent corners."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import permutations, product
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.generated.canvas import XY, blank, regular_polygon, star, stroke, write
-from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType
+from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType, Tries
 from looktwice.eval.tasks.generated.sheets import CORNERS, NAMES, shuffle_options
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -55,7 +55,7 @@ def outline(shape: str, official: bool = False) -> XY:
     return np.concatenate([points, points[:1]]) if official else points
 
 
-def draw_closure(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_closure(params: SceneParameters) -> Tries:
     """Sheets. Official: the target is the plain shape and the only option without bent corners;
     every panel is scaled to its own height.
 
@@ -149,7 +149,7 @@ def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
     def ink(segments: Sequence[XY]) -> XY:
         pixels = blank(300, 160)
         _draw_segments(pixels, segments, outline(shape), (150, 80))
-        return np.asarray(1 - pixels[:, :, 0] / 255, np.float64)
+        return 1 - pixels[:, :, 0] / 255
 
     inks = [(ink(_segments(points, gaps)), ink(_segments(points))) for points in choices]
     pairs = permutations(inks, 2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -35,6 +35,7 @@ from looktwice.eval.tasks.generated.scene import (
     Scene,
     SceneParameters,
     SceneType,
+    Tries,
     number_labels,
 )
 from looktwice.pipelines.geometry import grow, overlaps
@@ -190,7 +191,7 @@ def are_apart(first: Figure, second: Figure, distance: float) -> bool:
     return False
 
 
-def draw_shapes(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_shapes(params: SceneParameters) -> Tries:
     """Scenes; the shape that is asked for is a random one of those that are there."""
     while True:
         figures = _place_outlines(params)
@@ -253,7 +254,7 @@ APART = 6.0
 SPACE = 4
 
 
-def draw_colors(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_colors(params: SceneParameters) -> Tries:
     """Scenes. Official: whatever found room, and a question about a pair that is there; sizes come
     from a count of figures that is drawn apart from the figures themselves.
 
@@ -342,7 +343,7 @@ TRIED = 200  # places for all rectangles of a picture
 SHORTER = 0.8  # of a rectangle's longer edge
 
 
-def draw_rotation(params: SceneParameters) -> Iterator[Scene]:
+def draw_rotation(params: SceneParameters) -> Tries:
     """Two filled squares beside each other, the right one turned to either side by `rotation`
     degrees.
 
@@ -359,7 +360,7 @@ def draw_rotation(params: SceneParameters) -> Iterator[Scene]:
     yield _black_scene(question, "Yes" if turn else "No", truth, outlines, labels, size)
 
 
-def draw_counting(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_counting(params: SceneParameters) -> Tries:
     """Filled upright rectangles of one size, which do not touch, at random places."""
     size, number = float(params.levels["size"]), params.levels["instances"]
     shape = np.array([size, SHORTER * size])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import colorsys
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from string import ascii_uppercase
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from looktwice.eval.tasks.generated.canvas import (
     rounded_square,
     stroke,
 )
-from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType
+from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType, Tries
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -78,7 +78,7 @@ class Asked(NamedTuple):
         )
 
 
-def draw_grids(params: SceneParameters) -> Iterator[Scene]:
+def draw_grids(params: SceneParameters) -> Tries:
     """A scene. Official: a random question, of which two in five have the answer 0.
 
     Otherwise first the answer is drawn, among those that these grids allow, and then a question
@@ -261,7 +261,7 @@ def _rgb(parts: Iterable[float]) -> RGB:
     return red, green, blue
 
 
-def draw_letters(params: SceneParameters) -> Iterator[Scene]:
+def draw_letters(params: SceneParameters) -> Tries:
     """Random letters, which may repeat, on one of five grounds."""
     letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(GROUNDS)

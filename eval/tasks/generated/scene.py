@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import MadeTask, TaskError, require_some, suggest_name
+from looktwice.eval.tasks.base import Fields, MadeTask, TaskError, require_some, suggest_name
 from looktwice.eval.tasks.photographs import deal_evenly
-from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Pixels
 
 Level = int | float | str
@@ -38,15 +38,19 @@ class Scene:
     answer: str
     truth: Mapping[str, Any]
     paint: Callable[[], Pixels]
-    marks: tuple[Mark, ...] = ()
+    marks: Marks = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     asked: str = ""
 
     @property
-    def asked_marks(self) -> tuple[Mark, ...]:
+    def asked_marks(self) -> Marks:
         """The marks of what the question asks for."""
         names = ((mark, mark.label.rpartition(" ")[0]) for mark in self.marks)
         return tuple(mark for mark, name in names if self.asked and name == self.asked)
+
+
+Tries = Iterator[Scene | None]
+"""Scenes, until one keeps every promise; None for a try that breaks one."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,9 @@ class Control:
         return f"{self.name} is {wanted}, found {value!r}" if wanted else ""
 
 
+Controls = tuple[Control, ...]
+
+
 @dataclass(frozen=True)
 class SceneType:
     """A subtask: how scenes are drawn, its controls in the official order, and the form of its
@@ -114,10 +121,14 @@ class SceneType:
 
     name: str
     form: Literal["integer", "option", "letters", "yes_no"]
-    controls: tuple[Control, ...]
-    draw: Callable[[SceneParameters], Iterable[Scene | None]]
+    controls: Controls
+    draw: Callable[[SceneParameters], Tries]
     flaws: tuple[str, ...] = ()
     group: str = "2D"
+
+
+Sort = tuple[str, Controls]
+"""The name of a sort of questions, and its controls."""
 
 
 class SweptTask(MadeTask):
@@ -136,8 +147,8 @@ class SweptTask(MadeTask):
 
     @property
     @abstractmethod
-    def _sort(self) -> tuple[str, tuple[Control, ...]]:
-        """The name of this sort of questions, and its controls."""
+    def _sort(self) -> Sort:
+        """That of these questions."""
 
     @cached_property
     def levels(self) -> dict[str, tuple[Level, ...]]:
@@ -174,7 +185,7 @@ class SweptTask(MadeTask):
         """The card of question `number`, apart from its levels."""
         return deal_evenly(number, cards, "answer", self._sort[0], self.seed)
 
-    def _known(self, number: int) -> Mapping[str, Any]:
+    def _known(self, number: int) -> Fields:
         return self._plan(number)
 
     def _id(self, number: int) -> str:

@@ -5,7 +5,7 @@ Patterns are circles, squares, triangles and lines; a sheet shows the target abo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -27,8 +27,15 @@ from looktwice.eval.tasks.generated.canvas import (
     translate,
     write,
 )
-from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType, T
-from looktwice.pipelines.marks import Box, Mark
+from looktwice.eval.tasks.generated.scene import (
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    T,
+    Tries,
+)
+from looktwice.pipelines.marks import Box, Marks
 from looktwice.pipelines.picture import Pixels
 
 ELEMENTS = ("circle", "square", "triangle", "line")
@@ -147,7 +154,7 @@ def draw_sheet(
     return Scene(question, str(place + 1), truth, paint, SHEET_MARKS, meta)
 
 
-SHEET_MARKS: tuple[Mark, ...] = tuple(
+SHEET_MARKS: Marks = tuple(
     Box(name, x - 30.0, y - 14.0, x + 220.0, y + 222.0)
     for name, (x, y) in zip(NAMES, FRAMES, strict=True)
 )
@@ -171,7 +178,7 @@ Change = Callable[[int, Element, int], Element]
 """An element, with its number in the pattern, changed so many times over."""
 
 
-def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_constancy(params: SceneParameters) -> Tries:
     """Sheets. Official: the target itself and three copies with all changes, which only the jitter
     tells apart.
 
@@ -261,7 +268,7 @@ FRAME = 200  # pixels of the square that the noise fills
 FARTHER = 20.0  # pixels by which a moved element has moved, at least
 
 
-def draw_ground(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_ground(params: SceneParameters) -> Tries:
     """Sheets. Official: noise on the options alone; two wrong ones are the target turned, one is
     moved or both.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -17,9 +17,11 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.generated.grids import DOTS, STEPS, Asked, Place, contrast
 from looktwice.eval.tasks.generated.scene import (
     Control,
+    Controls,
     Scene,
     SceneParameters,
     SceneType,
+    Tries,
     number_labels,
 )
 from looktwice.eval.tasks.generated.stage import GROUNDS, SIZE, Stage
@@ -63,7 +65,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
     return placed
 
 
-def draw_counted(colored: bool, params: SceneParameters) -> Iterator[Scene | None]:
+def draw_counted(colored: bool, params: SceneParameters) -> Tries:
     """Scenes in which one shape is counted, or one shape of one colour.
 
     Official: one ground and light for all, whatever found room, and a question about what is there.
@@ -136,7 +138,7 @@ VISIBLE = 2.0  # times lighter or darker than the ground, at least (WCAG 2)
 LEVEL = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), SIZE)
 
 
-def draw_letters(params: SceneParameters) -> Iterator[Scene]:
+def draw_letters(params: SceneParameters) -> Tries:
     """Random letters of 7 x 5 dots, which may repeat. Official: of any of eight colours on any
     ground; otherwise of one that contrasts with it."""
     levels, stage = params.levels, Stage.draw(params, LEVEL)
@@ -174,7 +176,7 @@ GROUPS = (-4.0, 4.0)  # x of their middles
 SEEN = 0.02  # of a tilted solid's coarse pixels are others than before, at least
 
 
-def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_constancy(params: SceneParameters) -> Tries:
     """Two groups of the same solids, of which the right one is tilted, or not.
 
     Official: always tilted. Otherwise half of them are, no solid is a sphere, whose turn nobody
@@ -236,7 +238,7 @@ COUNTED_FROM = (
 )
 
 
-def draw_grids(params: SceneParameters) -> Iterator[Scene | None]:
+def draw_grids(params: SceneParameters) -> Tries:
     """A grid of solids in rows away from the camera.
 
     Official: rows and columns count from 0, column 0 stands on the right and keys count as if it
@@ -294,8 +296,8 @@ def _ask_grid(
 def _kind(
     name: str,
     form: Literal["integer", "letters", "yes_no"],
-    draw: Callable[[SceneParameters], Iterable[Scene | None]],
-    controls: tuple[Control, ...],
+    draw: Callable[[SceneParameters], Tries],
+    controls: Controls,
     *flaws: str,
 ) -> SceneType:
     return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")

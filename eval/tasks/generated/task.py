@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
+from looktwice.eval.tasks.base import Facts, Fields, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
 from looktwice.eval.tasks.generated import closure, counting, grids, sheets
 from looktwice.eval.tasks.generated.scene import (
-    Control,
     Scene,
     SceneParameters,
     SceneType,
+    Sort,
     SweptTask,
     first_kept,
 )
@@ -68,7 +68,7 @@ class GeneratedDoYouSeeMe(SweptTask):
     official: bool = False
     controls: Mapping[str, Any] = field(default_factory=dict)
     marks: bool | Literal["asked"] = False
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:
@@ -91,7 +91,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         return KINDS[self.name]
 
     @property
-    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+    def _sort(self) -> Sort:
         return self.name, self.kind.controls
 
     @property
@@ -134,7 +134,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         sample = Sample(name, scene.question, images, (), marks, meta)
         return Item(sample, scene.answer, scene.truth)
 
-    def _known(self, number: int) -> Mapping[str, Any]:
+    def _known(self, number: int) -> Fields:
         """The fields by which a subset may choose; scenes are drawn only where it asks for more
         than the levels."""
         plan = self._plan(number)

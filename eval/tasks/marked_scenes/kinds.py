@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, permutations, product
 from operator import attrgetter
@@ -15,7 +15,7 @@ from string import ascii_uppercase
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Controls, SceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
     MARGIN,
@@ -23,6 +23,7 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     SYMBOLS,
     Style,
     Thing,
+    Things,
     no_room,
     place,
     random_thing,
@@ -65,9 +66,7 @@ class Question:
         return ascii_uppercase[self.choices.index(self.answer)] if self.choices else self.answer
 
 
-def ask_attribute(
-    rng: Generator, name: str, thing: Thing, among: Sequence[Thing], at: int
-) -> Question:
+def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: int) -> Question:
     """What a marked thing has; the right choice is number `at`, the wrong ones those of things
     `among` others.
 
@@ -94,14 +93,14 @@ def _ask_compared(how: str, lead: float, same: str) -> Question:
     return Question(f"Which of the two marked things is {how}, A or B?", answer, ("A", "B", same))
 
 
-def ask_count(things: Sequence[Thing], color: str = "", shape: str = "") -> Question:
+def ask_count(things: Things, color: str = "", shape: str = "") -> Question:
     """How many things have a colour, a shape, or both."""
     count = sum(color in ("", thing.color) and shape in ("", thing.shape) for thing in things)
     noun = {"": "things", "cross": "crosses"}.get(shape, f"{shape}s")
     return Question(f"How many {f'{color} {noun}'.strip()} are in the image?", str(count))
 
 
-def ask_cell(rng: Generator, thing: Thing, among: Sequence[Thing], side: int, at: int) -> Question:
+def ask_cell(rng: Generator, thing: Thing, among: Things, side: int, at: int) -> Question:
     """In which cell of a grid of three by three a thing lies that is the only one of its name."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
     there = [cell_of(peer, side) for peer in among]
@@ -146,7 +145,7 @@ def _choose(
 class MarkedSceneParameters(SceneParameters):
     """What a scene is drawn from, and how it looks."""
 
-    style: Style = field(default_factory=Style)
+    style: Style = Style()
 
     def size(self) -> float:
         """A random height in pixels, any factor being as likely as any other."""
@@ -199,12 +198,12 @@ class Kind:
     """A kind of question: how its scenes are made, and its control parameters with their levels."""
 
     make: Callable[[MarkedSceneParameters], AskedScene]
-    controls: tuple[Control, ...]
+    controls: Controls
 
 
 def _place_all(
     params: MarkedSceneParameters,
-    things: Sequence[Thing],
+    things: Things,
     fits: Callable[[int, Thing], bool] = lambda number, thing: True,
 ) -> list[Thing]:
     """All things at places of their own where the one of this number `fits`.
@@ -260,9 +259,9 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
 
 def _compared(
     params: MarkedSceneParameters,
-    placed: Sequence[Thing],
-    more: Sequence[Thing],
-    less: Sequence[Thing],
+    placed: Things,
+    more: Things,
+    less: Things,
     ask: Callable[[Thing, Thing], Question],
 ) -> AskedScene:
     """A and B are marked: the dealt one is of the two that have `more`, or both are equal."""

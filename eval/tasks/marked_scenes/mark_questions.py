@@ -131,7 +131,9 @@ class MarkQuestions:
         views = self._draw(self.mark, marked)
         if self.aspect == "present" and dealt == "no":
             views = State.start(sample).views
-        answers = {"where": _quarter(sample, marks[0]), "shape": self._shape}
+        (x, y), (width, height) = marks[0].center, sample.images[marks[0].image].size
+        quarter = f"{'top' if y < height / 2 else 'bottom'} {'left' if x < width / 2 else 'right'}"
+        answers = {"where": quarter, "shape": self._shape}
         if self.aspect == "color":
             answers["color"] = self._color(marked)
         answer = answers.get(self.aspect, dealt)
@@ -190,9 +192,3 @@ class MarkQuestions:
                 yield Box(label, x - half[0], y - half[1], x + half[0], y + half[1], mark.image)
             else:
                 yield Point(label, float(x), float(y), mark.image)
-
-
-def _quarter(sample: Sample, mark: Mark) -> str:
-    width, height = sample.images[mark.image].size
-    x, y = mark.center
-    return f"{'top' if y < height / 2 else 'bottom'} {'left' if x < width / 2 else 'right'}"

@@ -122,7 +122,7 @@ class Thing:
             bright = sum(COLORS[self.color]) > 330
             there[:] = np.rint(there * (1 - ink) + (0 if bright else 255) * ink)
 
-    def is_apart(self, others: Sequence[Thing]) -> bool:
+    def is_apart(self, others: Things) -> bool:
         """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of
         them."""
         for neighbour in others:
@@ -131,6 +131,9 @@ class Thing:
             if math.hypot(across, down) < 0.62 * sizes or max(across, down) < sizes / 2:
                 return False
         return True
+
+
+Things = Sequence[Thing]
 
 
 @lru_cache(maxsize=2048)
@@ -154,7 +157,7 @@ class Style:
     photos: tuple[str, ...] = ()
 
 
-def draw_things(rng: Generator, things: Sequence[Thing], style: Style) -> Pixels:
+def draw_things(rng: Generator, things: Things, style: Style) -> Pixels:
     """HxWx3 RGB uint8: the things, one over the other, on a random ground."""
     pixels = draw_ground(rng, style)
     for thing in things:
@@ -189,7 +192,7 @@ def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
 def place(
     rng: Generator,
     thing: Thing,
-    others: Sequence[Thing],
+    others: Things,
     style: Style,
     fits: Callable[[Thing], bool] = lambda thing: True,
     over: Thing | None = None,

@@ -4,17 +4,17 @@ of each."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.metrics import accuracy_along
-from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Verdict
+from looktwice.eval.scoring.metrics import AlongControls
+from looktwice.eval.scoring.verdict import Samples, Score, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.generated.scene import Control, SweptTask
+from looktwice.eval.tasks.generated.scene import Sort, SweptTask
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, seeded_rng
@@ -59,7 +59,7 @@ class MarkedScenes(SweptTask):
     controls: Mapping[str, Any] = field(default_factory=dict)
     ground: Ground = "both"
     mark: Literal["point", "box"] = "point"
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     version: ClassVar[int] = 3
 
@@ -77,7 +77,7 @@ class MarkedScenes(SweptTask):
         return Facts("made", "by construction", note="made images", scorer=scorer)
 
     @property
-    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+    def _sort(self) -> Sort:
         return self.kind, KINDS[self.kind].controls
 
     def _item(self, number: int) -> Item:
@@ -101,7 +101,7 @@ class MarkedScenes(SweptTask):
 
 
 @dataclass(frozen=True)
-class SceneScorer(Scorer):
+class SceneScorer(AlongControls):
     """Scores `MarkedScenes` of one `kind`: a place is right within the thing's box, and accuracy
     goes by `controls`.
 
@@ -121,14 +121,9 @@ class SceneScorer(Scorer):
             return Score(Verdict.UNREADABLE)
         left, top, right, bottom = map(float, (row.answer or "").split())
         x, y = map(float, pairs[-1])
-        inside = left <= x <= right and top <= y <= bottom
-        return Score(Verdict.RIGHT if inside else Verdict.WRONG, float(inside))
+        return Score.of(left <= x <= right and top <= y <= bottom)
 
-    def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """A test and a row per level, for every control that has several levels."""
-        return accuracy_along(self.controls, scores)
-
-    def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
+    def guesser(self, samples: Samples) -> float | None:
         """One over the number of answers that fit what is drawn; None for scenes before version 3,
         which told more."""
         shares = []

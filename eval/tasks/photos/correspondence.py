@@ -16,12 +16,13 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.photographs import (
     Light,
     QuestionImages,
+    Size,
     cut_window,
     photograph,
     random_corner,
     stereo_pair,
 )
-from looktwice.pipelines.marks import Mark, Point
+from looktwice.pipelines.marks import Marks, Point
 from looktwice.pipelines.picture import Pixels
 
 XY = NDArray[np.float64]
@@ -35,7 +36,7 @@ APART = 32.0
 MARGIN = 16.0  # pixels between a mark and the rim of its image
 
 
-def two_windows(rng: Generator, frame: tuple[int, int]) -> tuple[XY, XY, tuple[int, int]]:
+def two_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
     """The upper left corners of two windows on a frame (width, height), and their common size.
 
     Their shift is uniform over what the frame allows, short ones left out: otherwise most true
@@ -57,14 +58,12 @@ def find_corners(pixels: Pixels, most: int = 400) -> XY:
     return np.zeros((0, 2)) if corners is None else corners.reshape(-1, 2).astype(np.float64)
 
 
-def are_inside(place: XY, size: tuple[int, int]) -> NDArray[np.bool_]:
+def are_inside(place: XY, size: Size) -> NDArray[np.bool_]:
     """Which points (n, 2) are in an image of this (width, height), and not at its rim."""
     return np.asarray(((place >= MARGIN) & (place <= np.array(size) - 1 - MARGIN)).all(1))
 
 
-def choose_points(
-    rng: Generator, places: list[XY], size: tuple[int, int], rank: int
-) -> list[int] | None:
+def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> list[int] | None:
     """Numbers of the true point and three others; `places` are theirs in the first view and in
     second views.
 
@@ -90,7 +89,7 @@ def choose_points(
     return None
 
 
-def make_marks(reference: XY, candidates: XY, letter: str) -> tuple[Mark, ...]:
+def make_marks(reference: XY, candidates: XY, letter: str) -> Marks:
     """REF on image 0, and on image 1 the candidates, of which the first is the true one and gets
     `letter`."""
     labels = [letter, *LETTERS.replace(letter, "")]
@@ -117,20 +116,15 @@ class Viewpoint:
     below 0, and `skew` (4, 2) are the shifts of the corners in -1..1.
     """
 
-    frame: tuple[int, int]
-    size: tuple[int, int]
+    frame: Size
+    size: Size
     center: tuple[float, float]
     turn: float
     skew: XY
 
     @classmethod
     def draw(
-        cls,
-        rng: Generator,
-        frame: tuple[int, int],
-        corner: XY,
-        size: tuple[int, int],
-        turn: float = 40.0,
+        cls, rng: Generator, frame: Size, corner: XY, size: Size, turn: float = 40.0
     ) -> Viewpoint:
         """One that at strength 0 is the window of this `size` with this upper left `corner`; turned
         either way."""
@@ -204,7 +198,7 @@ def draw_correspondence(
 
 def _project(matrix: XY, points: XY) -> XY:
     moved = np.column_stack([points, np.ones(len(points))]) @ matrix.T
-    return np.asarray(moved[:, :2] / moved[:, 2:])
+    return moved[:, :2] / moved[:, 2:]
 
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
@@ -277,7 +271,7 @@ def draw_depth(
     return QuestionImages(images, depth_marks(places, letter), meta)
 
 
-def depth_marks(places: list[list[float]], letter: str) -> tuple[Mark, ...]:
+def depth_marks(places: list[list[float]], letter: str) -> Marks:
     """The nearer point, which gets `letter`, and the other, as A and B."""
     labels = (letter, "B" if letter == "A" else "A")
     return tuple(Point(label, x, y) for label, (x, y) in sorted(zip(labels, places, strict=True)))
@@ -287,7 +281,7 @@ def near_and_far(
     rng: Generator,
     points: XY,
     value: NDArray[np.float64],
-    size: tuple[int, int],
+    size: Size,
     lower: bool,
     outer: bool,
     ratio: float = RATIO,
@@ -336,7 +330,7 @@ def known_surface() -> NDArray[np.bool_]:
         np.maximum.at(nearest, (rows, landed + shift), depth)
     visible = np.zeros(disparity.shape, bool)
     visible[rows, columns] = nearest[rows, landed + 1] <= depth + 1
-    return np.asarray(smooth & visible)
+    return smooth & visible
 
 
 @cache

@@ -4,7 +4,7 @@ any number."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError, require_some
+from looktwice.eval.tasks.base import Facts, Fields, MadeTask, Subset, TaskError, require_some
 from looktwice.eval.tasks.photographs import (
     PHOTOGRAPHS,
     Light,
@@ -99,7 +99,7 @@ class Photos(MadeTask):
     source: Literal["photos", "stereo", "both"] = "both"
     pair: bool = True
     turn: float = 40.0
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -126,7 +126,7 @@ class Photos(MadeTask):
     def _id(self, number: int) -> str:
         return f"{self.kind}_{number:04}"
 
-    def _known(self, number: int) -> Mapping[str, Any]:
+    def _known(self, number: int) -> Fields:
         """What is known of a question before it is made."""
         kind, words = KINDS[self.kind], (self.kind, self.seed)
         stereo = self.kind == "depth" or self.source == "stereo"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import ClassVar
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import clusters_of, group_by, group_metric, right_by_draw
-from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Total, Verdict
+from looktwice.eval.scoring.verdict import (
+    Levels,
+    Metric,
+    PointScores,
+    Samples,
+    Score,
+    Scorer,
+    Total,
+    Verdict,
+)
 
 HEADLINE = {
     "GC-Mat": "pair_accuracy",
@@ -30,9 +38,9 @@ HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid
 class SubtaskScorer(Scorer):
     """What the scorers of all subtasks share."""
 
-    suite: ClassVar[str] = "VLM2-Bench"
-    totals: ClassVar[tuple[Total, ...]] = TOTALS
-    headlines: ClassVar[tuple[str, ...]] = HEADLINES
+    suite = "VLM2-Bench"
+    totals = TOTALS
+    headlines = HEADLINES
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ class PairScorer(SubtaskScorer):
         units |= dict.fromkeys(units.keys() - complete, 0.0)
         return [official, *metrics, replace(every, units=units)]
 
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies
         the other."""
         return {"pair_accuracy": 0.5 if self.name.endswith("Cpr") else 0.25, "accuracy": 0.5}
@@ -101,8 +109,7 @@ class CountScorer(SubtaskScorer):
         count = _number(answer)
         if count is None:
             return Score(Verdict.UNREADABLE)
-        right = count == int(row.answer or 0)
-        return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
+        return Score.of(count == int(row.answer or 0))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The two means; of several draws the mean over those that count."""
@@ -126,7 +133,7 @@ class CountScorer(SubtaskScorer):
             Metric("numeric_vlmevalkit", toolkit, failed=failed),
         ]
 
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """The mean score and the share of exact hits of even draws from 1 to the number of
         images."""
         levels, exact = list[float](), list[float]()
@@ -144,7 +151,7 @@ class GroupScorer(SubtaskScorer):
 
     name: str
 
-    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+    def chance(self, samples: Samples) -> Levels:
         """One over the number of choices; of questions whose choices could not be told apart,
         four."""
         return {
@@ -162,9 +169,9 @@ class VideoScorer(SubtaskScorer):
     officially.
     """
 
-    name: ClassVar[str] = "PC-VID"
-    key_is_answer: ClassVar[bool] = False  # it is the highest score
-    needs_judge: ClassVar[bool] = True
+    name = "PC-VID"
+    key_is_answer = False  # it is the highest score
+    needs_judge = True
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """The judged score over the highest one, which is the key; RIGHT is the full score."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from string import ascii_uppercase
@@ -18,6 +18,7 @@ from looktwice.eval.tasks.files import (
     DataLocation,
     Files,
     FolderFiles,
+    Row,
     as_list,
     as_text,
     image_cells,
@@ -26,10 +27,9 @@ from looktwice.eval.tasks.files import (
     open_picture,
 )
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
-from looktwice.eval.tasks.table_task import TableQuestion, TableTask
+from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
 from looktwice.eval.tasks.vlm2.video import VideoFrames
-from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
 
 SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -106,7 +106,7 @@ class Vlm2Bench(TableTask):
     path: Path | None = None
     frames: int | None = 8
     fps: float | None = None
-    subset: Subset = field(default_factory=Subset)
+    subset: Subset = Subset()
     hub: str = ""
     revision: str = ""
 
@@ -227,13 +227,13 @@ class Vlm2Bench(TableTask):
                 f"{self._table.file} has no category {name}; it has {', '.join(sorted(categories))}"
             )
 
-    def _questions(self, number: int, cells: Any) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Any) -> Questions:
         if self._is_tsv:
             images = image_cells(cells, self._image_columns)
             names = {"q_id": "index", "question": "question", "gt_answer": "answer"}
-            row = {key: cells[name] for key, name in names.items()} | {"image_seq": images}
-            row["q_id"] = as_text(row["q_id"])
-            return [self._question(number, row)]
+            named = {key: cells[name] for key, name in names.items()}
+            named |= {"q_id": as_text(named["q_id"]), "image_seq": images}
+            return [self._question(number, named)]
         row = json_object(cells)
         video = self._sort == "VID"
         needed = ("vid", "question") if video else ("q_id", "question", "gt_answer", "images")
@@ -241,7 +241,7 @@ class Vlm2Bench(TableTask):
             raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
         return [self._video(number, row) if video else self._question(number, row)]
 
-    def _video(self, number: int, row: Mapping[str, Any]) -> TableQuestion:
+    def _video(self, number: int, row: Row) -> TableQuestion:
         vid, words = str(row["vid"]), str(row["question"])
         if not vid or "/" in vid or "\\" in vid or ".." in vid:
             raise ValueError(f"`vid` names a file of the video folder, found {vid!r}")
@@ -249,7 +249,7 @@ class Vlm2Bench(TableTask):
         meta = {"subtask": self.name, "prompt": f"\n{words}", "type": kind, "pair": vid}
         return TableQuestion(number, vid, words, (), FULL[kind], meta)
 
-    def _question(self, number: int, row: Mapping[str, Any]) -> TableQuestion:
+    def _question(self, number: int, row: Row) -> TableQuestion:
         """The question of a line, or of a row of the TSV, which has no field `images`."""
         identifier, words, sort = str(row["q_id"]), str(row["question"]), self._sort
         images = tuple(map(str, as_list(row.get("images"))))
@@ -287,7 +287,7 @@ class Vlm2Bench(TableTask):
         question = words.rpartition("Choices:")[0].strip() if choices else words
         return TableQuestion(number, identifier, question, choices, answer, meta, images)
 
-    def _item(self, question: TableQuestion, cells: Mapping[str, Any]) -> Item:
+    def _item(self, question: TableQuestion, cells: Row) -> Item:
         if self._sort != "VID":
             return super()._item(question, cells)
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
@@ -304,7 +304,7 @@ class Vlm2Bench(TableTask):
         )
         return replace(item, sample=replace(item.sample, images=video.pictures))
 
-    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         if self._is_tsv:
             return super()._pictures(question, cells)
         return tuple(open_picture(self._files, self._find(name)) for name in question.images)
