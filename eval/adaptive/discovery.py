@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from looktwice.eval.adaptive.race import Race, RaceResult
-from looktwice.eval.adaptive.runs import Races, Split, Staircases, by_label
+from looktwice.eval.adaptive.runs import Arms, Races, Split, Staircases, by_label
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import Run
@@ -92,11 +92,11 @@ class Discovery(Races):
         self.share = min(1.0, self.budget / sum(grids)) if self.budget else SHARE
         super().begin(run, scorers)
 
-    def count(self, arms: Sequence[Arm], samples: int) -> int:
+    def count(self, arms: Arms, samples: int) -> int:
         """The task's part of the budget."""
         return int(self.share * len(arms) * samples)
 
-    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Halving, and then what was held out for the winner and the baseline. Raises RunError for
         a budget with which nothing can be told."""
         named, allowance = by_label(arms), self.count(arms, len(pool.rows))
@@ -137,7 +137,7 @@ class Discovery(Races):
             for unit in units:
                 self._add(race, arms, unit)
 
-    def _say_too_little(self, arms: Sequence[Arm], samples: int) -> str:
+    def _say_too_little(self, arms: Arms, samples: int) -> str:
         grid, rounds = len(arms) * samples, math.ceil(math.log2(len(arms)))
         enough = 2 * FEWEST * len(arms) * (rounds + 1)
         return (
@@ -154,11 +154,11 @@ class Only(Steering):
     kind = "discovery"
     samples: Sequence[str] = ()
 
-    def count(self, arms: Sequence[Arm], samples: int) -> int:
+    def count(self, arms: Arms, samples: int) -> int:
         """All of them for each."""
         return len(arms) * len(self.samples)
 
-    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """One round."""
         yield [(sample, arms) for sample in self.samples]
 
@@ -182,7 +182,7 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
                 f" {styles}"
             )
         return Discovery(**choose)
-    along = Along.of(config.get("thresholds") or {})
+    along = Along.of(config)
     if along is None:
         raise RunError(
             "a staircase goes along a field of the questions, such as thresholds.along=size; none"

@@ -3,7 +3,6 @@ asks at the level whose answer is expected to tell most about the threshold."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,10 @@ from looktwice.eval.scoring.labels import as_number, label_with_changes
 from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.statistics.intervals import Estimate, Floats
 from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.tasks.base import rank
 from looktwice.pipelines.config.spec import Arm
+
+Arms = Sequence[Arm]
 
 make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
 """The same psychometric functions on a coarser grid, which is enough to choose by."""
@@ -108,11 +110,11 @@ class Staircases(Steering):
     width: float = 0.0
     seed: int = 0
 
-    def count(self, arms: Sequence[Arm], samples: int) -> int:
+    def count(self, arms: Arms, samples: int) -> int:
         """So many questions for each arm."""
         return len(arms) * min(self.questions, samples)
 
-    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """One question for every arm that still climbs. Raises RunError for questions without
         levels."""
         left = {arm.id: self._by_level(arm, pool) for arm in arms}
@@ -207,11 +209,11 @@ class Races(Steering):
     seed: int = 0
     results: list[RaceResult] = field(default_factory=list, init=False)
 
-    def count(self, arms: Sequence[Arm], samples: int) -> int:
+    def count(self, arms: Arms, samples: int) -> int:
         """The full grid."""
         return len(arms) * samples
 
-    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """The next samples for the arms that are left; at the end, what was held out for the winner
         and its rival."""
         field, split = by_label(arms), Split.of(pool, self.seed, self.held_out)
@@ -248,7 +250,7 @@ class Races(Steering):
         result = RaceResult(task, race, len(split.clusters), calls, confirmation, against)
         self.results.append(result)
 
-    def _compare(self, pair: Sequence[Arm], split: Split) -> Estimate | None:
+    def _compare(self, pair: Arms, split: Split) -> Estimate | None:
         mine, theirs, shared = list[float](), list[float](), list[str]()
         for sample in split.kept:
             first, second = (self.answers.get((arm.id, sample)) for arm in pair)
@@ -271,7 +273,7 @@ class Races(Steering):
             race.add(dict(zip(race.left, means, strict=True)))
 
 
-def by_label(arms: Sequence[Arm]) -> dict[str, Arm]:
+def by_label(arms: Arms) -> dict[str, Arm]:
     """The arms of one task by the names that they have in a race. Raises RunError for fewer than
     two."""
     named = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
@@ -280,8 +282,3 @@ def by_label(arms: Sequence[Arm]) -> dict[str, Arm]:
             f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(named)}"
         )
     return named
-
-
-def rank(name: str, seed: int) -> bytes:
-    """The place of a sample in a random order that depends on its id and the seed alone."""
-    return hashlib.sha256(f"{seed}\n{name}".encode()).digest()

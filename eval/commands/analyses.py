@@ -221,7 +221,7 @@ def tell_thresholds(asked: Asked) -> None:
         fault = exc.errors()[0]
         place = fault["loc"][0]
         refuse(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}")
-    table = threshold_table(asked.scored.scores, Along.of(asked.settings))
+    table = threshold_table(asked.scored.scores, Along.of({"thresholds": asked.settings}))
     if not table.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
         lacking = say_no_levels((row.meta for row in samples), along)

@@ -201,7 +201,7 @@ def print_thresholds(scored: Any) -> None:
     fitted = thresholds.threshold_table(scored.scores)
     print_text_table(fitted, "thresholds", thresholds.NOTE)
     for run in scored.scores:
-        if along := thresholds.Along.of(run.config.get("thresholds") or {}):
+        if along := thresholds.Along.of(run.config):
             rows = (row.meta for row in run.folder.samples.values())
             if lacking := thresholds.say_no_levels(rows, along.field):
                 say(f"no thresholds: {lacking}")

@@ -31,6 +31,9 @@ COLUMN_NAMES: Mapping[str, str] = {
 }
 """The column names that are tried for what is annotated; published files differ in them."""
 
+Annotated = tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]
+"""The solutions by row, and the images by sample."""
+
 
 @dataclass
 class AnnotatedSolutions:
@@ -47,7 +50,7 @@ class AnnotatedSolutions:
 
     def __post_init__(self) -> None:
         self.notes = list[str]()
-        self.loaded = dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]]()
+        self.loaded = dict[str, Annotated]()
         if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
             raise RunError(
                 f"--column {unknown[0]}: the columns are {', '.join(COLUMN_NAMES)}, as --column"
@@ -63,7 +66,7 @@ class AnnotatedSolutions:
         sample = replace(case.sample, images=images.get(case.sample.id, case.sample.images))
         return replace(case, sample=sample, solution=solution)
 
-    def _load(self, point: PointRow) -> tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]:
+    def _load(self, point: PointRow) -> Annotated:
         binder = Binder(Scope.of_records(self.run))
         task = binder.node(point.spec["task"], "task")
         try:

@@ -214,10 +214,10 @@ def build_tasks(
 ) -> dict[str, Any]:
     """The tasks of a configuration, built; its other entries are not looked at. Raises
     ConfigError."""
-    node, scope, faults = read_config(Path(config), overrides, plugins, allow)
+    node, scope, faults = read_config(config, overrides, plugins, allow)
     node = resolve(node, faults)
     binder = Binder(scope, faults=faults)
-    name = Path(config).stem.removeprefix("make_")
+    name = config.stem.removeprefix("make_")
     nodes = {("task", name): node.get("task")}
     nodes |= {(f"tasks.{key}", str(key)): task for key, task in (node.get("tasks") or {}).items()}
     built = {

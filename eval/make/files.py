@@ -16,8 +16,9 @@ from typing import Any, ClassVar, TypeVar
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_some
 from looktwice.eval.tasks.files import file_inside
-from looktwice.eval.tasks.photographs import QuestionImages, Size, deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.task import JIGSAW_CHOICES, JIGSAW_QUESTION, cut_jigsaw
+from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Item, Sample

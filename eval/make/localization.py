@@ -17,9 +17,9 @@ from numpy.random import Generator
 from looktwice.eval.make.files import MadeFromFiles, Source, image_size, make_item
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.files import file_inside
-from looktwice.eval.tasks.photographs import Size, deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.geometry import Rect, iou
+from looktwice.pipelines.geometry import Rect, Size, iou
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import PictureError
@@ -29,6 +29,8 @@ CHOICES = ("Box A", "Box B")
 LISTS = ("images", "annotations", "categories")
 IDS = ("id", "image_id", "category_id")
 TRIES = 200
+Objects = list[tuple[str, Rect]]
+"""What each is called, and its box."""
 SLACK = 1.0  # pixels that a box may stick out of its image
 
 
@@ -98,11 +100,11 @@ class Localization(MadeFromFiles):
         return lists
 
     @cached_property
-    def _boxes(self) -> dict[Any, list[tuple[str, Rect]]]:
+    def _boxes(self) -> dict[Any, Objects]:
         """The usable objects by image: what each is called, and its box."""
         names = {row.get("id"): str(row.get("name", "object")) for row in self._json["categories"]}
         rows = self._json["annotations"]
-        boxes: dict[Any, list[tuple[str, Rect]]] = defaultdict(list)
+        boxes: dict[Any, Objects] = defaultdict(list)
         for row in rows:
             edges = row.get("bbox")
             if (
@@ -141,9 +143,7 @@ class Localization(MadeFromFiles):
             raise self._skipped.nothing_left(Path(self.path), wanted)
         return items
 
-    def _item(
-        self, number: int, file: Path, identifier: str, objects: list[tuple[str, Rect]]
-    ) -> Item:
+    def _item(self, number: int, file: Path, identifier: str, objects: Objects) -> Item:
         rng = seeded_rng("localization", self.seed, identifier)
         name, true = objects[int(rng.integers(len(objects)))]
         size = width, height = image_size(file)

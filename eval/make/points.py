@@ -118,6 +118,8 @@ def read_homography(file: Path) -> Matrix:
     return matrix
 
 
+Spots = set[tuple[Path, float, float]]
+"""What was asked about: views and places on them."""
 MOST = 1500  # interest points of one image
 
 
@@ -178,10 +180,10 @@ class Correspondence(MadeFromFiles):
 
     @cached_property
     def _items(self) -> list[Item]:
-        asked: set[tuple[Path, float, float]] = set()
+        asked: Spots = set()
         return [self._item(number, asked) for number in range(self.n)]
 
-    def _item(self, number: int, asked: set[tuple[Path, float, float]]) -> Item:
+    def _item(self, number: int, asked: Spots) -> Item:
         """The question about the scene whose turn it is, or about the next one that gives one."""
         rng = seeded_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
@@ -208,7 +210,7 @@ def _choose_marks(
     pair: tuple[int, int],
     letter: str,
     rank: int,
-    asked: set[tuple[Path, float, float]],
+    asked: Spots,
 ) -> Marks:
     """REF and the candidates, none where no four points fit; the true one is noted in `asked`."""
     here, there = (scene.views[number] for number in pair)

@@ -65,8 +65,9 @@ class Along(NamedTuple):
     direction: Direction | None = None
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> Along | None:
+    def of(cls, config: Mapping[str, Any]) -> Along | None:
         """That of the entry `thresholds` of a configuration; None where it names no field."""
+        entry = config.get("thresholds") or {}
         field = entry.get("along")
         if not isinstance(field, str):
             return None
@@ -145,7 +146,7 @@ def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThres
     """Of every arm whose samples have the field; `along` is that of the run's configuration if not
     given. Answers of a staircase are fitted in the direction that it took, unless `along` says
     one; where an arm's answers decide none, in that of the task's other arms, if they agree."""
-    study = Along.of(run.config.get("thresholds") or {})
+    study = Along.of(run.config)
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
     if chosen.get("by") == "staircase" and wanted and study and study.field == wanted.field:
@@ -193,7 +194,7 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     """A chart of a task: of each contestant the answers with their intervals, and the function that
     was fitted."""
-    along = Along.of(run.config.get("thresholds") or {})
+    along = Along.of(run.config)
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
     if along is None:
         return []

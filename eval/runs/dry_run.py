@@ -57,7 +57,7 @@ def key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
 def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
     """A warning where none of the `first` samples of each task has numbers in the field of
     `thresholds`."""
-    if (along := Along.of(plan.config.get("thresholds") or {})) is None:
+    if (along := Along.of(plan.config)) is None:
         return
     metas = list[Mapping[str, Any]]()
     for task in {arm.task_id: arm.task for arm in plan.points}.values():

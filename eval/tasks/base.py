@@ -115,11 +115,13 @@ class Subset:
             unit = identifier if self.whole is None else str(fields[self.whole])
             groups[str(fields[self.per]) if self.per else ""][unit].append(number)
         for units in groups.values():
-            for unit in sorted(units, key=self._rank)[: self.n]:
+            for unit in sorted(units, key=lambda unit: rank(unit, self.seed))[: self.n]:
                 yield from units[unit]
 
-    def _rank(self, identifier: str) -> bytes:
-        return hashlib.sha256(f"{self.seed}\n{identifier}".encode()).digest()
+
+def rank(name: str, seed: int) -> bytes:
+    """The place of a sample in a random order that depends on its id and the seed alone."""
+    return hashlib.sha256(f"{seed}\n{name}".encode()).digest()
 
 
 class Task(Protocol):

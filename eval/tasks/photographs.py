@@ -15,6 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Pixels, decode
 
@@ -40,8 +41,6 @@ FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
 FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
 FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
 
-Size = tuple[int, int]
-"""Width and height in pixels."""
 LARGEST = 1000  # pixels; a larger photograph is halved
 DISPARITY = "motorcycle_disp.npz"
 

@@ -18,6 +18,7 @@ from looktwice.eval.tasks.generated.scene import (
     SceneParameters,
     Sort,
     SweptTask,
+    Whole,
     first_kept,
 )
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
@@ -34,9 +35,9 @@ OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
 GAP = 0.25  # of a panel, between two panels
 LENGTH = (0.2, 0.85)  # of half a panel, where spokes begin and end
 CONTROLS = (
-    Control("rule", tuple(RULES), words=tuple(RULES)),
-    Control("size", (24, 48, 96), 20, 240, whole=True),
-    Control("moved", (1, 2), 1, 2, whole=True),
+    Control("rule", tuple(RULES)),
+    Whole("size", (24, 48, 96), 20, 240),
+    Whole("moved", (1, 2), 1, 2),
 )
 
 

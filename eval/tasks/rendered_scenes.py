@@ -20,6 +20,7 @@ from looktwice.eval.tasks.generated.scene import (
     SceneParameters,
     Sort,
     SweptTask,
+    Whole,
     first_kept,
 )
 from looktwice.eval.tasks.marked_scenes.task import SceneScorer
@@ -266,12 +267,8 @@ KINDS: Mapping[str, RenderedKind] = {
     "correspondence": RenderedKind(
         "Visual_Correspondence", draw_correspondence, Control("angle", (5, 15, 30), 0, 45)
     ),
-    "relation": RenderedKind(
-        "Spatial_Relation", draw_relation, Control("relation", RELATIONS, words=RELATIONS)
-    ),
-    "counting": RenderedKind(
-        "Counting", draw_counting, Control("objects", (6, 9, 12), 1, 16, whole=True)
-    ),
+    "relation": RenderedKind("Spatial_Relation", draw_relation, Control("relation", RELATIONS)),
+    "counting": RenderedKind("Counting", draw_counting, Whole("objects", (6, 9, 12), 1, 16)),
 }
 
 

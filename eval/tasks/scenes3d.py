@@ -18,6 +18,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.picture import Pixels
 
 Floats = NDArray[np.float64]
@@ -186,7 +187,7 @@ class Camera:
 
     eye: XYZ
     target: XYZ
-    size: tuple[int, int]
+    size: Size
     focal: float = 1.2
 
     @cached_property

@@ -11,7 +11,14 @@ import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.generated.canvas import XY, blank, regular_polygon, star, stroke, write
-from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType, Tries
+from looktwice.eval.tasks.generated.scene import (
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    Tries,
+    Whole,
+)
 from looktwice.eval.tasks.generated.sheets import CORNERS, NAMES, shuffle_options
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -180,11 +187,11 @@ KIND = SceneType(
     NAME,
     "option",
     (
-        Control("shape", CLOSURE_SHAPES, words=CLOSURE_SHAPES),
+        Control("shape", CLOSURE_SHAPES),
         Control("offset", (0.1, 0.12, 0.14), 0.02, 0.4),
-        Control("edges_distorted", (1, 3), 1, 10, whole=True),
-        Control("edges_removed", (1, 3), 0, 10, whole=True),
-        Control("edges_halved", (1, 3), 0, 10, whole=True),
+        Whole("edges_distorted", (1, 3), 1, 10),
+        Whole("edges_removed", (1, 3), 0, 10),
+        Whole("edges_halved", (1, 3), 0, 10),
     ),
     draw_closure,
     (

@@ -36,9 +36,10 @@ from looktwice.eval.tasks.generated.scene import (
     SceneParameters,
     SceneType,
     Tries,
+    Whole,
     number_labels,
 )
-from looktwice.pipelines.geometry import grow, overlaps
+from looktwice.pipelines.geometry import Rect, grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -110,22 +111,18 @@ class Figure:
         return [whole * ring + (self.x, self.y) for ring in RINGS[: self.rings]]
 
     @property
-    def box(self) -> tuple[float, float, float, float]:
+    def box(self) -> Rect:
         """The upright box around it."""
         return extent(self.contours[0], (SIDE, SIDE), 1 if self.color else self.scale / 2)
 
     @property
-    def room(self) -> tuple[float, float, float, float]:
+    def room(self) -> Rect:
         """The upright box around the upright box of a filled shape, turned."""
         width, height = np.ptp(FILLED[self.shape], axis=0) * self.scale
         turn = math.radians(self.rotation)
         cos, sin = abs(math.cos(turn)), abs(math.sin(turn))
         wide, high = (width * cos + height * sin) / 2, (width * sin + height * cos) / 2
         return self.x - wide, self.y - high, self.x + wide, self.y + high
-
-    def touches(self, figure: Figure, apart: float) -> bool:
-        """Whether less than `apart` lies between the rooms of two filled shapes."""
-        return overlaps(grow(self.room, apart), figure.room)
 
     def draw(self, pixels: Pixels) -> None:
         """Draw it."""
@@ -235,8 +232,8 @@ SHAPES = SceneType(
     "shape_discrimination",
     "integer",
     (
-        Control("num_shapes", (3, 7), 1, 7, whole=True),
-        Control("max_instances", (3, 6, 10), 1, 100, whole=True),
+        Whole("num_shapes", (3, 7), 1, 7),
+        Whole("max_instances", (3, 6, 10), 1, 100),
         Control("min_distance", (10, -20, -30, -40), -100, 200),
     ),
     draw_shapes,
@@ -304,7 +301,8 @@ def _place_filled(
                 continue
             x, y = params.rng.uniform(low, SIDE - low).tolist()
             figure = Figure(kind, x, y, scale, params.rng.uniform(0, 360), color)
-            if not any(figure.touches(neighbour, apart) for neighbour in placed):
+            room = grow(figure.room, apart)
+            if not any(overlaps(room, neighbour.room) for neighbour in placed):
                 placed.append(figure)
                 break
     return placed
@@ -321,9 +319,9 @@ COLORED = SceneType(
     "joint_shape_color",
     "integer",
     (
-        Control("num_shapes", (2, 4, 6), 1, 6, whole=True),
-        Control("max_instances", (2, 4, 6), 1, 30, whole=True),
-        Control("num_colors", (8,), 2, 8, whole=True),
+        Whole("num_shapes", (2, 4, 6), 1, 6),
+        Whole("max_instances", (2, 4, 6), 1, 30),
+        Whole("num_colors", (8,), 2, 8),
     ),
     draw_colors,
     (
@@ -417,7 +415,7 @@ COUNTING = SceneType(
     "integer",
     (
         Control("size", (7, 21, 35, 49, 63), 2, 180),
-        Control("instances", (2, 3, 4, 5, 6, 7, 8), 1, 60, whole=True),
+        Whole("instances", (2, 3, 4, 5, 6, 7, 8), 1, 60),
     ),
     draw_counting,
     group="App. O",

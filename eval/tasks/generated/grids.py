@@ -27,7 +27,14 @@ from looktwice.eval.tasks.generated.canvas import (
     rounded_square,
     stroke,
 )
-from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType, Tries
+from looktwice.eval.tasks.generated.scene import (
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    Tries,
+    Whole,
+)
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -150,9 +157,9 @@ SHAPES_IN_GRIDS = SceneType(
     "visual_spatial",
     "integer",
     (
-        Control("rows", (3, 6, 9), 1, 30, whole=True),
-        Control("columns", (3, 6, 9), 2, 30, whole=True),
-        Control("grids", (1, 3, 5), 1, 10, whole=True),
+        Whole("rows", (3, 6, 9), 1, 30),
+        Whole("columns", (3, 6, 9), 2, 30),
+        Whole("grids", (1, 3, 5), 1, 10),
     ),
     draw_grids,
     ("always answering 0 is right for two in five of their questions",),
@@ -295,7 +302,7 @@ LETTERS = SceneType(
     NAME,
     "letters",
     (
-        Control("num_letters", (1, 5, 9), 1, 40, whole=True),
+        Whole("num_letters", (1, 5, 9), 1, 40),
         Contrast("contrast", (1, 2, 3)),
         Control("spacing", (0.04, 0.08, 0.1), 0.005, 0.11),
     ),

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, product
 from typing import Any, Literal, TypeVar
 
@@ -83,29 +83,30 @@ class SceneParameters:
 
 @dataclass(frozen=True)
 class Control:
-    """A control parameter: the paper's levels, and the bounds or words of any other."""
+    """A control parameter: the paper's levels, and the bounds of any other; of words there are no
+    others."""
 
     name: str
     levels: tuple[Level, ...]
     low: float = -math.inf
     high: float = math.inf
     whole: bool = False
-    words: tuple[str, ...] = ()
 
     def fault(self, value: object) -> str:
         """What is wrong with a level; empty where nothing is."""
-        wanted = f"one of {', '.join(self.words)}"
-        if not self.words:
+        if isinstance(self.levels[0], str):
+            fits, wanted = value in self.levels, f"one of {', '.join(map(str, self.levels))}"
+        else:
+            sort = int if self.whole else (int, float)
+            is_number = isinstance(value, sort) and not isinstance(value, bool)
+            fits = is_number and self.low <= value <= self.high
             kind = "a whole number" if self.whole else "a number"
             wanted = f"{kind} in {self.low:g}..{self.high:g}"
-            sort = int if self.whole else (int, float)
-            if isinstance(value, sort) and not isinstance(value, bool):
-                wanted = "" if self.low <= value <= self.high else wanted
-        elif value in self.words:
-            return ""
-        return f"{self.name} is {wanted}, found {value!r}" if wanted else ""
+        return "" if fits else f"{self.name} is {wanted}, found {value!r}"
 
 
+Whole = partial(Control, whole=True)
+"""A control parameter of whole numbers."""
 Controls = tuple[Control, ...]
 
 

@@ -34,6 +34,7 @@ from looktwice.eval.tasks.generated.scene import (
     SceneType,
     T,
     Tries,
+    Whole,
 )
 from looktwice.pipelines.marks import Box, Marks
 from looktwice.pipelines.picture import Pixels
@@ -253,7 +254,7 @@ CONSTANCY = SceneType(
         Control("rotation", (5, 25, 50), -360, 360),
         Control("aspect_ratio", (0.8, 1.1, 1.4), 0.3, 2),
         Control("size", (0.8, 1.1, 1.4), 0.3, 2),
-        Control("shape_change", (0, 1), 0, 1, whole=True),
+        Whole("shape_change", (0, 1), 0, 1),
     ),
     draw_constancy,
     (
@@ -345,10 +346,7 @@ def _random_specks(params: SceneParameters) -> list[Speck]:
 GROUND = SceneType(
     "figure_ground",
     "option",
-    (
-        Control("num_shapes", (2, 6, 10), 1, 40, whole=True),
-        Control("density", (0.1, 0.3, 0.5), 0, 3),
-    ),
+    (Whole("num_shapes", (2, 6, 10), 1, 40), Control("density", (0.1, 0.3, 0.5), 0, 3)),
     draw_ground,
     (
         "noise lies on the options and not on the target",

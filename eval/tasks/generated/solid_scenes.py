@@ -22,6 +22,7 @@ from looktwice.eval.tasks.generated.scene import (
     SceneParameters,
     SceneType,
     Tries,
+    Whole,
     number_labels,
 )
 from looktwice.eval.tasks.generated.stage import GROUNDS, SIZE, Stage
@@ -124,8 +125,8 @@ def _ask_count(
 
 
 COUNTED = (
-    Control("num_shapes", (1, 2, 3, 4, 5), 1, 5, whole=True),
-    Control("max_instances", (1, 2, 3), 1, 6, whole=True),
+    Whole("num_shapes", (1, 2, 3, 4, 5), 1, 5),
+    Whole("max_instances", (1, 2, 3), 1, 6),
     Control("min_visibility", (0.7, 0.8, 0.9, 0.99), 0, 1),
 )
 
@@ -304,19 +305,16 @@ def _kind(
 
 
 LETTERS = (
-    Control("dot_type", DOT_SHAPES, words=DOT_SHAPES),
+    Control("dot_type", DOT_SHAPES),
     Control("dot_size", (0.05, 0.08, 0.11, 0.14), 0.02, 0.2),
     Control("spacing", (0.4, 0.5), 0.2, 0.6),
-    Control("num_letters", (1, 2), 1, 3, whole=True),
+    Whole("num_letters", (1, 2), 1, 3),
 )
 CONSTANCY = (
-    Control("num_shapes", (1, 2, 3, 4), 1, 4, whole=True),
+    Whole("num_shapes", (1, 2, 3, 4), 1, 4),
     Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
 )
-GRIDS = (
-    Control("max_row", (1, 2, 3, 4), 1, 4, whole=True),
-    Control("max_column", (1, 2, 3, 4), 1, 4, whole=True),
-)
+GRIDS = (Whole("max_row", (1, 2, 3, 4), 1, 4), Whole("max_column", (1, 2, 3, 4), 1, 4))
 FAINT = "the dots' colour is drawn without a look at the ground, on which some hardly show"
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind

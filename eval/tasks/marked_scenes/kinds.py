@@ -15,7 +15,7 @@ from string import ascii_uppercase
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Controls, SceneParameters
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Controls, SceneParameters, Whole
 from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
     MARGIN,
@@ -366,7 +366,7 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
 
 
 SIZE = Control("size", (56, 36, 24, 16), 8, 100)
-THINGS = Control("things", (3, 6, 10), 1, 40, whole=True)
+THINGS = Whole("things", (3, 6, 10), 1, 40)
 KINDS: Mapping[str, Kind] = {
     name: Kind(partial(make_one, name), (SIZE, THINGS)) for name in (*ATTRIBUTES, "cell", "where")
 } | {

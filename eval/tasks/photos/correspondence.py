@@ -16,12 +16,12 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.photographs import (
     Light,
     QuestionImages,
-    Size,
     cut_window,
     photograph,
     random_corner,
     stereo_pair,
 )
+from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks, Point
 from looktwice.pipelines.picture import Pixels
 
