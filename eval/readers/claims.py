@@ -13,22 +13,29 @@ from itertools import chain
 from looktwice.eval.readers import phrases
 from looktwice.eval.readers.mentions import TAG, tagged_letters
 from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, NOT
-from looktwice.eval.readers.vocabulary import AnswerWords, Match, Pattern, Texts, answer_words
+from looktwice.eval.readers.vocabulary import (
+    AnswerWords,
+    Match,
+    Pattern,
+    Texts,
+    answer_words,
+    pattern,
+)
 
-_OPEN_COLON = re.compile(
-    r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)", re.I
+_OPEN_COLON = pattern(
+    r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)"
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
-_BETWEEN = re.compile(rf"\bbetween\s+{TAG}[^.]*$", re.I)
-_AFTER = re.compile(rf"{GAP}{{0,110}}?{COPULA}{CHOICE}", re.I)
-_BESIDE = re.compile(
-    rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{CHOICE}", re.I
+_BETWEEN = pattern(rf"\bbetween\s+{TAG}[^.]*$")
+_AFTER = pattern(rf"{GAP}{{0,110}}?{COPULA}{CHOICE}")
+_BESIDE = pattern(
+    rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{CHOICE}"
 )
-_COMPARED = re.compile(r"\b(?:than|from|compared)\b", re.I)
-_BEFORE_BEST = re.compile(r"\b(?:least|less|not)\s+(?:the\s+)?$", re.I)
-_THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}", re.I)
-_TAGS_JOINED = re.compile(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$", re.I)
-_PREDICATE_OF_TAG = re.compile(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$", re.I)
+_COMPARED = pattern(r"\b(?:than|from|compared)\b")
+_BEFORE_BEST = pattern(r"\b(?:least|less|not)\s+(?:the\s+)?$")
+_THAN = pattern(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}")
+_TAGS_JOINED = pattern(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$")
+_PREDICATE_OF_TAG = pattern(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$")
 _SHORT = 60  # characters from a predicate to the choice that it is said of
 _FAR = 220  # characters between a subject and its predicate
 _LONGEST = 4000  # characters of a sentence; the time to search one grows with their square
@@ -100,10 +107,10 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
         yield from _claims_by_phrase(text, words.claimed, Weight.PREFERRED)
     if words.equal:
         yield from _claims_by_phrase(text, phrases.EQUAL, Weight.STATED)
-    for pattern in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
-        yield from _claims_by_phrase(text, pattern, Weight.DECLARED)
+    for wording in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
+        yield from _claims_by_phrase(text, wording, Weight.DECLARED)
     yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
-    settled = chain.from_iterable(pattern.finditer(text) for pattern in phrases.SETTLES)
+    settled = chain.from_iterable(wording.finditer(text) for wording in phrases.SETTLES)
     yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
     for match in phrases.WRONG.finditer(text):
         yield from (
@@ -114,8 +121,8 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
         yield Claim(Weight.CONCLUDED, mentioned.pop())
 
 
-def _claims_by_phrase(text: str, pattern: Pattern, weight: Weight) -> Claims:
-    for match in pattern.finditer(text):
+def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
+    for match in wording.finditer(text):
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
         if first and phrases.BREAKS_LINK.search(phrase):
             continue
@@ -141,10 +148,12 @@ def _names_another(text: str, end: int, letter: str) -> bool:
     return bool(neighbour and neighbour[1] != letter)
 
 
-def _claims_by_predicate(text: str, pattern: Pattern, weight: Weight, words: AnswerWords) -> Claims:
+def _claims_by_predicate(
+    text: str, predicate: Pattern, weight: Weight, words: AnswerWords
+) -> Claims:
     """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject,
     "closest to X"."""
-    for match in pattern.finditer(text):
+    for match in predicate.finditer(text):
         start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
         end = text.find(",", match.end())
         if phrases.ILLUSION.search(text[start : end if end >= 0 else None]):  # of its clause
@@ -215,18 +224,18 @@ def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Cla
     return Claim(weight, choice["letter"], bool(NEGATED.search(text[:end])))
 
 
-def _claims_by_comparison(text: str, pattern: Pattern, letters: str, equal: bool) -> Claims:
+def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
     """What something without a name is "darker than" is not the answer, and the two are not the
     same."""
-    for match in pattern.finditer(text):
+    for match in predicate.finditer(text):
         before, than = text[: match.start()], _THAN.match(text[match.end() :])
         if than and not tagged_letters(before) and not NEGATED.search(before):
             yield from _ruled_out(than[1] + letters[-1] * equal)
 
 
-def _claims_by_opposite(text: str, pattern: Pattern, letters: str, equal: bool) -> Claims:
+def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
     """What the opposite word is said of is not the answer: "A is further away"."""
-    for match in pattern.finditer(text):
+    for match in opposite.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):
             yield from _ruled_out(filter(letters.__contains__, tagged_letters(joined[0])))

@@ -12,16 +12,15 @@ from functools import lru_cache
 from string import ascii_uppercase
 
 from looktwice.eval.readers.gloss_tables import TABLES
-from looktwice.eval.readers.vocabulary import Pattern, Texts, longest_word, may_hold
+from looktwice.eval.readers.vocabulary import Pattern, Texts, longest_word, may_hold, pattern
 from looktwice.pipelines.model import strip_thoughts
 
-_TOKENS = re.compile(
+_TOKENS = pattern(
     r"</?s>|<\|[\w"
-    r" ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]",
-    re.I,
+    r" ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]"
 )
 _TAGGED = re.compile(r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I)
-_HTML = re.compile(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>", re.I)
+_HTML = pattern(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>")
 _LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
 _TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
@@ -72,8 +71,8 @@ def clean_text(reply: str) -> str:
     return _SPACE.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
 
 
-_QUESTION = re.compile(
-    r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])", re.I
+_QUESTION = pattern(
+    r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])"
 )
 _HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
 _BETWEEN_CHOICES = re.compile(
@@ -105,7 +104,7 @@ def _choices_pattern(choices: Texts) -> Pattern:
         rf"(?:\({letter}\)|\b{letter}[.):])\s*" + r"\s+".join(map(re.escape, text.split()))
         for letter, text in zip(ascii_uppercase, choices, strict=False)
     ]
-    return re.compile(_HEADING + r"[\s,;.]+".join(items) + r"(?!\w)[\s,;.]*", re.I)
+    return pattern(_HEADING + r"[\s,;.]+".join(items) + r"(?!\w)[\s,;.]*")
 
 
 _MARKERS = {
@@ -128,7 +127,7 @@ _MARKERS = {
 }
 """Words that tell a language; none of them makes up an English reply."""
 _LANGUAGES = {language: frozenset(words.split()) for language, words in _MARKERS.items()}
-_ENGLISH = re.compile(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b", re.I)
+_ENGLISH = pattern(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b")
 _ASIAN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
@@ -154,8 +153,8 @@ def in_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
 
 
 def _gloss(text: str, language: str) -> str:
-    for pattern, english in _entries(language):
-        text = pattern.sub(english, text)
+    for source, english in _entries(language):
+        text = source.sub(english, text)
     return re.sub(r" +", " ", text).strip()
 
 
@@ -167,7 +166,7 @@ def _entries(language: str) -> tuple[tuple[Pattern, str], ...]:
     lines = [line.rpartition(" = ") for line in TABLES[language].strip().splitlines()]
     return tuple(
         (
-            re.compile(rf"(?<!\w)(?:{source})(?!\w)" if spaced else source, re.I),
+            pattern(rf"(?<!\w)(?:{source})(?!\w)" if spaced else source),
             english if spaced else f" {english} ",
         )
         for source, _, english in lines

@@ -32,12 +32,13 @@ from looktwice.eval.readers.vocabulary import (
     any_word,
     longest_word,
     may_hold,
+    pattern,
 )
 
 TAG = "\u27e6([A-Z])\u27e7"
 """The pattern of a tag, with the letter of the choice as its group."""
 _ORDINAL = "|".join(ORDINALS)
-_STARTS_ORDINAL = re.compile(rf"(?:the\s+)?(?:{_ORDINAL})\b", re.I)
+_STARTS_ORDINAL = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
 # letters that many beyond the choices are tagged too, as choices that do not exist; others are
 # words
@@ -52,11 +53,10 @@ _NOUN = (
     r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?"
     r"|diagrams?|squares?|cubes?)"
 )
-_NUMBERED = re.compile(
+_NUMBERED = pattern(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
     rf"|(?<=\bis )(?:number|no\.?)\s*(?P<placed>[1-9])\b"
-    rf"|(?:\b(?:the|an?)\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b",
-    re.I,
+    rf"|(?:\b(?:the|an?)\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b"
 )
 _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
@@ -68,16 +68,15 @@ _NUMERALS, _ALIKE = {*NUMBERS, *NUMBERS.values()}, ("about the same", "the same"
 _SPECIAL = {"", "yes", "no", "left", "right", *_NUMERALS, *_ALIKE}
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
 _TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
-_ORDINALS_JOINED = re.compile(
+_ORDINALS_JOINED = pattern(
     rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)"
-    rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))",
-    re.I,
+    rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))"
 )
 # "but the third"
-_OTHER_ORDINAL = re.compile(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))", re.I)
-_PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
-_NUMBERS_JOINED = re.compile(
-    rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I
+_OTHER_ORDINAL = pattern(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))")
+_PLURAL = pattern(rf"^{_IMAGE}\s+")
+_NUMBERS_JOINED = pattern(
+    rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+"
 )
 _MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
 _LABELED = (
@@ -120,12 +119,12 @@ _BY_LETTER = (
     re.compile(_ALONE.format("[B-H]")),
     re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
 )
-_ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
+_ANSWER = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
 _IDLE = (
     r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer"
     r"|choice)\b))"
 )
-_SAME = re.compile(
+_SAME = pattern(
     r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?= (?:in|between)\b| ?[.,:;])"
     r"|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
     r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
@@ -135,8 +134,7 @@ _SAME = re.compile(
     r"|\bsimilar in (?:brightness|darkness|colou?r|reflectance)\b"
     r"|\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the"
     r" same|equal|identical)\b"
-    r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))",
-    re.I,
+    r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))"
 )
 _BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
 _REPEATED = re.compile(
@@ -211,8 +209,8 @@ class MentionTagger:
             text = _NUMBERED.sub(self._tag_number, text)
         for letter, named in self.texts:
             text = named.replace(text, tag(letter.lower()))
-        for pattern in _BY_LETTER:
-            text = pattern.sub(self._tag_letter, text)
+        for named_by_letter in _BY_LETTER:
+            text = named_by_letter.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
             text = _TWO_KINDS.sub(self._prefer_letter, _drop_repeated(text))
             text = _drop_repeated(text)
@@ -292,7 +290,7 @@ def _plain(folded: str) -> str:
 def tagger_of(choices: Texts) -> MentionTagger:
     """The tagger for these choices' texts, empty where a choice has none."""
     pairs = zip(ascii_uppercase, choices, strict=False)
-    patterns = [(letter, pattern) for letter, text in pairs for pattern in _patterns_of_text(text)]
+    patterns = [(letter, named) for letter, text in pairs for named in _patterns_of_text(text)]
     patterns.sort(key=lambda pair: -len(pair[1].source))
     ordinal = any(map(_STARTS_ORDINAL.match, choices))
     if ordinal:

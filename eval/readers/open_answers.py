@@ -19,6 +19,7 @@ from looktwice.eval.readers.vocabulary import (
     TRUE,
     YES,
     any_word,
+    pattern,
 )
 
 _ASKS = {
@@ -52,28 +53,23 @@ _LINK = (
 _BE = r"\b(?:is|are|was|were)\s+(?:clearly |indeed |therefore |also )?"
 _NOT = r"(?P<not>\b(?:not|never|isn't|aren't|wasn't|weren't)\s+)?"
 _ISNT = r"\b(?=(?:isn't|aren't|wasn't|weren't)\s)"
-_DOUBTED = re.compile(
+_DOUBTED = pattern(
     r"\b(?:(?:don't|do not|doesn't|does"
     r" not|can't|cannot|couldn't)\s+(?:\w+\s+)?(?:think|believe|say|agree|appear|seem)"
-    r"|not the case)\b[^.!?;\n]*$",
-    re.I,
+    r"|not the case)\b[^.!?;\n]*$"
 )
 _EXISTS = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
 _DIGITS = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]|[.,]\d)")
-_WORDS = re.compile(
-    rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I
-)
-_ABSENT = re.compile(
+_WORDS = pattern(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])")
+_ABSENT = pattern(
     r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?!"
     r" (?:way|clear|enough|information))"
     r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b"
-    r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z",
-    re.I,
+    r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z"
 )
-_ASKED = re.compile(
+_ASKED = pattern(
     r"\bhow many"
-    r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)",
-    re.I,
+    r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
 _ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
 _BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
@@ -169,7 +165,7 @@ def _read_two_words(words: Mapping[str, str], text: str, question: str) -> Readi
         is_first = bool(re.fullmatch(words[first], answer["word"], re.I))
         against = bool(answer["not"]) != bool(_DOUBTED.search(text[: answer.start("word")]))
         return Reading(first if is_first != against else second)
-    named = [name for name, pattern in words.items() if re.search(pattern, text, re.I)]
+    named = [name for name, word in words.items() if re.search(word, text, re.I)]
     if len(named) == 1:
         return Reading(named[0])
     return Reading(None, "unread: it names both answers or neither")

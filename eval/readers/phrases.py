@@ -151,24 +151,22 @@ SETTLES = (
     pattern(rf"(?:[,;]|\b(?:but|shows|that)) {CHOICE} is\W*$"),
 )
 """ "Not Y but X", "X it is"."""
-_STATES = re.compile(
+_STATES = pattern(
     r"(?:^|[.,;:]\s|\b(?:and|but|so|that|therefore|thus|hence|is|be|say|think|believe|conclude"
     r"|actually|fact))"
     r"\W*(?:(?:the|surfaces?|colou?rs?|of|at|point|one|area|region|object|wall|spot|so|it|is"
-    r"|that|circle)\s+)*\W*$",
-    re.I,
+    r"|that|circle)\s+)*\W*$"
 )
 
-DIRECT = re.compile(
+DIRECT = pattern(
     r"(?:'s\b)?(?:[\s,()\"'-]|\b(?:is|are|was|has|have|be|appears?|seems?|looks?|must|should"
     r"|would|therefore|thus|hence"
     r"|then|clearly|definitely|indeed|actually|probably|likely|slightly|much|significantly"
     r"|noticeably|the|an?|one|that"
-    r"|which|to|point|surface|colou?r|of|two|both|not|cannot|in|fact|most)\b)*",
-    re.I,
+    r"|which|to|point|surface|colou?r|of|two|both|not|cannot|in|fact|most)\b)*"
 )
 """Between a choice and what a plain sentence says of it."""
-LOOKS = re.compile(r"\b(?:looks?|appears?|seems?)\b", re.I)
+LOOKS = pattern(r"\b(?:looks?|appears?|seems?)\b")
 """What something looks like, which it may not be."""
 ILLUSION = pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",

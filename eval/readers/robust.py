@@ -44,7 +44,7 @@ from looktwice.eval.readers.phrases import (
     second_thoughts,
 )
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
-from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold
+from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold, pattern
 from looktwice.pipelines.state import State
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
@@ -88,27 +88,23 @@ class Robust(Reader):
         return reading
 
 
-_ONLY_CHOICES = re.compile(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*", re.I)
-_LISTED = re.compile(
-    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+",
-    re.I,
+_ONLY_CHOICES = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
+_LISTED = pattern(
+    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+"
 )
 _TICKED = re.compile(
     rf"(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
     r"(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])",
     re.I | re.M,
 )
-_BARE_LETTER = re.compile(r"[\W_]*([a-z])[\W_]*", re.I)
-_OPENS = re.compile(
+_BARE_LETTER = pattern(r"[\W_]*([a-z])[\W_]*")
+_OPENS = pattern(
     rf"^[\W_]*?(?:option\s+|choice\s+)?{TAG}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
     r"|,\s+(?!which|that|who|is|and|or|(?:on|in|at|near|behind)\b"
     r"|(?:\w+ )?(?:located|circled|marked|labell?ed|placed|positioned|situated|lying)\b)"
-    r"|\s+(?:because|since|as)\b)",
-    re.I,
+    r"|\s+(?:because|since|as)\b)"
 )
-_LIST_ITEM = re.compile(
-    r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I
-)
+_LIST_ITEM = pattern(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)")
 _SECOND_ITEM = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
 _LIST_HEADING = re.compile(rf"\W*(?:\d+\W+)?{TAG}\s*:")
 _AGREES, _DENIES = ("yes", "correct", "true"), ("no", "incorrect", "wrong", "false")
@@ -117,31 +113,28 @@ _ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
     rf"|{TAG} ({{0}})(?=[\s,;.]*(?:\u27e6|\Z)))".replace("{0}", "|".join((*_AGREES, *_DENIES))),
     re.I | re.M,
 )
-_TOTAL = re.compile(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=", re.I)
+_TOTAL = pattern(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=")
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
 # "A, B and C are ..."
-_SERIES = re.compile(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I)
+_SERIES = pattern(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}")
 _OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
-_CONTRAST = re.compile(
+_CONTRAST = pattern(
     r"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in"
-    rf" )*{TAG}\s*[,;]?",
-    re.I,
+    rf" )*{TAG}\s*[,;]?"
 )
-_COMPARED = re.compile(rf"\bthan {NEAR}{{0,40}}?{TAG}", re.I)
+_COMPARED = pattern(rf"\bthan {NEAR}{{0,40}}?{TAG}")
 _CUT_OFF = re.compile(r"\n\s*[A-Z]\Z")
-_DENIED = re.compile(
+_DENIED = pattern(
     r"\b(?:is|are|was|were)(?: not|n't)\b"
     r"(?! (?:\w+ )?(?:visible|shown|present|pictured|clear|possible|enough|sure|applicable))"
     r"|\b(?:does|do) not (?:appear|seem) to be\b(?=[^.]*\b(?:behind|in front|under|beneath|above|on"
     r" top|next to|beside"
-    r"|inside|touching|to the (?:left|right))\b)(?![^.]*\b(?:visible|present|shown)\b)",
-    re.I,
+    r"|inside|touching|to the (?:left|right))\b)(?![^.]*\b(?:visible|present|shown)\b)"
 )
-_ABSENT = re.compile(r"\bno \w+|(?:\bnot|n't) (?:see|find)\b", re.I)
-_UNSURE = re.compile(
+_ABSENT = pattern(r"\bno \w+|(?:\bnot|n't) (?:see|find)\b")
+_UNSURE = pattern(
     r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no"
-    r" (?:way|information))\b|\?",
-    re.I,
+    r" (?:way|information))\b|\?"
 )
 _IDLE_WORD = re.compile(
     r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image"
@@ -218,8 +211,8 @@ def _claim_of_opening(text: str, tagged: str) -> Claims:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
     opening = _OPENS.match(tagged)
     items = set()
-    for pattern, lines in ((_LIST_ITEM, text), (_LIST_HEADING, tagged)):
-        items |= {item[1] for item in map(pattern.match, lines.splitlines()) if item}
+    for begins, lines in ((_LIST_ITEM, text), (_LIST_HEADING, tagged)):
+        items |= {item[1] for item in map(begins.match, lines.splitlines()) if item}
     if opening is None and _LIST_ITEM.match(text) and not _SECOND_ITEM.search(text):
         opening = _FIRST_TAG.match(tagged)
     if opening and len(items) < 2 and not _SERIES.match(tagged[opening.end(1) + 1 :]):

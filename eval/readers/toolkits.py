@@ -16,7 +16,7 @@ from typing import Literal
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.robust import read_choice
-from looktwice.eval.readers.vocabulary import NUMBERS
+from looktwice.eval.readers.vocabulary import NUMBERS, pattern
 from looktwice.pipelines.state import State
 
 
@@ -40,7 +40,7 @@ class Strict(Reader):
         return Reading.of(None)
 
 
-_JSON = re.compile(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)', re.I)
+_JSON = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
 _MARKER = re.compile(
     r"(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)",
     re.I | re.M,
@@ -116,7 +116,7 @@ _REFUSALS = (
     "Failed to obtain answer via API",
 )
 _PUNCTUATION = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_BOLD = re.compile(r"(?:correct )?answer is \*\*([A-D])\*\*", re.I)
+_BOLD = pattern(r"(?:correct )?answer is \*\*([A-D])\*\*")
 _LAST = 4  # words among which VLMEvalKit looks for the letter
 
 
@@ -148,7 +148,7 @@ class Vlmevalkit(Reader):
         return Reading.of(named[0] if short and len(named) == 1 else None)
 
 
-_FIRST_LETTER = re.compile(r"[(\s]*([A-Z])[).\s]*", re.I)
+_FIRST_LETTER = pattern(r"[(\s]*([A-Z])[).\s]*")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ _VALUES = {
     for word, digits in NUMBERS.items()
     if word.isascii() and word.isalpha() and word != "zero"
 }
-_NUMBER_WORDS = re.compile(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\b", re.I)
+_NUMBER_WORDS = pattern(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\b")
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.generated.scene import (
-    Control,
-    Level,
-    SceneParameters,
-    Sort,
-    SweptTask,
-    Whole,
-    first_kept,
-)
-from looktwice.eval.tasks.marked_scenes.task import SceneScorer
+from looktwice.eval.tasks.base import Subset
+from looktwice.eval.tasks.generated.scene import Control, Level, SceneParameters, Whole, first_kept
+from looktwice.eval.tasks.marked_scenes.task import KindTask
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import (
     MARGIN,
@@ -271,9 +263,11 @@ KINDS: Mapping[str, RenderedKind] = {
     "counting": RenderedKind("Counting", draw_counting, Whole("objects", (6, 9, 12), 1, 16)),
 }
 
+CONTROLS = {name: (kind.control,) for name, kind in KINDS.items()}
+
 
 @dataclass(frozen=True)
-class RenderedScenes(SweptTask):
+class RenderedScenes(KindTask):
     """`n` questions of one `kind`, in the words and forms of BLINK, about rendered solids.
 
     Kinds: depth, reflectance, motion (multi-view reasoning), correspondence, relation, counting.
@@ -296,22 +290,8 @@ class RenderedScenes(SweptTask):
     controls: Mapping[str, Any] = field(default_factory=dict)
     subset: Subset = Subset()
 
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise TaskError(
-                f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}"
-            )
-        super().__post_init__()
-
-    @property
-    def facts(self) -> Facts:
-        """That the truth is made, and by what accuracy is sliced."""
-        scorer = SceneScorer(self.kind, tuple(self.levels))
-        return Facts("made", "by construction", note="rendered images", scorer=scorer)
-
-    @property
-    def _sort(self) -> Sort:
-        return self.kind, (KINDS[self.kind].control,)
+    _controls = CONTROLS
+    _note = "rendered images"
 
     def asked(self, number: int) -> AskedViews:
         """Question `number` with its views; the same at every call."""

@@ -94,6 +94,11 @@ def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]
     return left - 1, top - 1, np.asarray(image) / 255.0
 
 
+def on_circle(angles: XY) -> XY:
+    """The points (n, 2) of a circle of radius 1 at angles (n,) in radians, down from the right."""
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
 def circle(radius: float, x: float = 0.0, y: float = 0.0) -> XY:
     """A circle, as corners about 2 px apart."""
     return translate(regular_polygon(max(24, round(math.pi * radius)), radius), x, y)
@@ -102,8 +107,7 @@ def circle(radius: float, x: float = 0.0, y: float = 0.0) -> XY:
 def regular_polygon(corners: int, radius: float, first: float = -90.0) -> XY:
     """A regular polygon around the origin; `first` is the angle of its first corner in degrees,
     down from the right."""
-    angles = np.radians(first) + 2 * np.pi * np.arange(corners) / corners
-    return radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return radius * on_circle(np.radians(first) + 2 * np.pi * np.arange(corners) / corners)
 
 
 def star(tips: int, outer: float, inner: float, first: float = -90.0) -> XY:
@@ -114,8 +118,7 @@ def star(tips: int, outer: float, inner: float, first: float = -90.0) -> XY:
 
 def rounded_square(x: float, y: float, side: float, radius: float) -> XY:
     """A square with its upper left corner at (x, y) and quarter circles for corners."""
-    arc = np.radians(np.linspace(0, 90, 7))
-    quarter = radius * np.stack([np.cos(arc), np.sin(arc)], axis=1)
+    quarter = radius * on_circle(np.radians(np.linspace(0, 90, 7)))
     far = side - radius
     places = ((far, far), (radius, far), (radius, radius), (far, radius))
     corners = [rotate(quarter, 90 * turn) + place for turn, place in enumerate(places)]

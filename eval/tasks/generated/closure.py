@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
-from looktwice.eval.tasks.generated.canvas import XY, blank, regular_polygon, star, stroke, write
+from looktwice.eval.tasks.generated.canvas import (
+    XY,
+    blank,
+    on_circle,
+    regular_polygon,
+    star,
+    stroke,
+    write,
+)
 from looktwice.eval.tasks.generated.scene import (
     Control,
     Scene,
@@ -41,8 +49,7 @@ def outline(shape: str, official: bool = False) -> XY:
     their capsule is bent inwards; both are there when `official`.
     """
     if shape == "capsule":
-        angles = np.linspace(-np.pi / 2, np.pi / 2, 17)
-        right = 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1) + (0.5, 0)
+        right = 0.5 * on_circle(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
         if official:
             left = right[::-1] - (1, 0)
             return np.concatenate([left, right[:1], right, left[:1]])

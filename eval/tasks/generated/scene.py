@@ -98,8 +98,8 @@ class Control:
             fits, wanted = value in self.levels, f"one of {', '.join(map(str, self.levels))}"
         else:
             sort = int if self.whole else (int, float)
-            is_number = isinstance(value, sort) and not isinstance(value, bool)
-            fits = is_number and self.low <= value <= self.high
+            is_within = isinstance(value, sort) and self.low <= value <= self.high
+            fits = is_within and not isinstance(value, bool)
             kind = "a whole number" if self.whole else "a number"
             wanted = f"{kind} in {self.low:g}..{self.high:g}"
         return "" if fits else f"{self.name} is {wanted}, found {value!r}"

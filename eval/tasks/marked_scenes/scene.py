@@ -18,7 +18,9 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.generated.canvas import (
     XY,
     circle,
+    on_circle,
     regular_polygon,
+    rotate,
     rounded_square,
     star,
     translate,
@@ -46,12 +48,7 @@ _ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), 
 _TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
 _HEIGHT = sum(part * np.cos(n * _TURN) for n, part in ((1, 13), (2, -5), (3, -2), (4, -1)))
 _OUTER, _INNER = np.radians(np.linspace(50, 310, 30)), np.radians(np.linspace(305, 55, 30))
-_CRESCENT = np.concatenate(
-    [
-        np.stack([np.cos(_OUTER), np.sin(_OUTER)], axis=1),
-        np.stack([0.42 + 0.8 * np.cos(_INNER), 0.8 * np.sin(_INNER)], axis=1),
-    ]
-)
+_CRESCENT = np.concatenate([on_circle(_OUTER), 0.8 * on_circle(_INNER) + (0.42, 0)])
 OUTLINES: dict[str, XY] = {
     "circle": circle(1.0),
     "square": np.array([[-0.86, -0.86], [0.86, -0.86], [0.86, 0.86], [-0.86, 0.86]]),
@@ -103,10 +100,8 @@ class Thing:
 
     def draw(self, pixels: Pixels) -> None:
         """Draw on HxWx3 RGB pixels."""
-        turn = math.radians(self.tilt)
-        turned = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
         outline = TILE if self.symbol else OUTLINES[self.shape]
-        corners = outline @ turned * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
+        corners = rotate(outline, self.tilt) * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
         whole = [np.rint(corners * 2**SHIFT).astype(np.int32)]
         rim = max(1, round(RIM * self.size))
         dark = sum(COLORS[self.color]) > 120

@@ -14,7 +14,7 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import AlongControls
 from looktwice.eval.scoring.verdict import Samples, Score, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.generated.scene import Sort, SweptTask
+from looktwice.eval.tasks.generated.scene import Controls, Sort, SweptTask
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, seeded_rng
@@ -26,78 +26,8 @@ TEST_PHOTOS = ("camera", "chelsea", "moon", "retina", "rocket")
 """Grounds of the questions. The others are for training on such scenes, so that what is asked was
 never seen."""
 TRAINING_PHOTOS = tuple(name for name in PHOTOGRAPHS if name not in TEST_PHOTOS)
+CONTROLS = {name: kind.controls for name, kind in KINDS.items()}
 PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
-
-
-@dataclass(frozen=True)
-class MarkedScenes(SweptTask):
-    """`n` questions of one `kind` about coloured shapes and lettered tiles, on a plain or a
-    photographed ground.
-
-    Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B),
-    count (of a colour, a shape or both), cell (of three rows and columns), present (one of four),
-    where (x and y in percent). `controls` gives levels by parameter, one or a list: `size` is the
-    height in pixels of what is asked about, `things` how many there are, `ratio` that of two sizes,
-    `drop` the pixels by which one lies higher, `overlap` the share of their sizes by which the
-    things cover each other in pairs. Every run of as many questions as there are combinations of
-    levels has each of them once, and they are slices of the scores; right choices are dealt.
-
-    What is drawn does not tell what is marked or asked for: the choices are words of things in the
-    picture that are equally large and have nothing else in common with the right one, of the rest
-    as many are smaller as are larger, of two that are compared every relation is there, and so is
-    every number that is counted. How often the best guesser is right who sees all that but no mark
-    is the row `guesser (level)` of every table.
-
-    Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any
-    stage may draw it. Images are 320 x 320 pixels. Question `i` depends on kind, `controls`,
-    `ground`, `seed` and `i` alone, and not on `mark`. Raises TaskError.
-    """
-
-    kind: str
-    n: int = 100
-    seed: int = 0
-    controls: Mapping[str, Any] = field(default_factory=dict)
-    ground: Ground = "both"
-    mark: Literal["point", "box"] = "point"
-    subset: Subset = Subset()
-
-    version: ClassVar[int] = 3
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise TaskError(
-                f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}"
-            )
-        super().__post_init__()
-
-    @property
-    def facts(self) -> Facts:
-        """That the truth is made, and how the answers are scored."""
-        scorer = SceneScorer(self.kind, tuple(self.levels))
-        return Facts("made", "by construction", note="made images", scorer=scorer)
-
-    @property
-    def _sort(self) -> Sort:
-        return self.kind, KINDS[self.kind].controls
-
-    def _item(self, number: int) -> Item:
-        plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)
-        words = ("marked scenes", self.kind, self.ground, self.seed, number)
-        rng = seeded_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
-
-        asked = KINDS[self.kind].make(
-            MarkedSceneParameters(rng, plan, partial(self._deal, number), style=style)
-        )
-        marks: list[Mark] = []
-        for label, thing in zip("AB", asked.marked, strict=False):
-            point = Point(label, thing.x - 0.5, thing.y - 0.5)
-            marks.append(Box(label, *thing.box) if self.mark == "box" else point)
-        name, question = self._id(number), asked.question
-        picture = Picture(draw_things(rng, asked.things, style), name)
-        meta = {"kind": self.kind, **plan}
-        sample = Sample(name, question.text, (picture,), question.choices, tuple(marks), meta)
-        truth = {"things": [thing.to_dict() for thing in asked.things], "possible": asked.possible}
-        return Item(sample, question.key, truth)
 
 
 @dataclass(frozen=True)
@@ -133,3 +63,85 @@ class SceneScorer(AlongControls):
                 return None
             shares.append(1 / possible)
         return fmean(shares)
+
+
+class KindTask(SweptTask):
+    """A swept task of scenes that has several kinds of questions, of which it asks one."""
+
+    kind: str
+    _controls: ClassVar[Mapping[str, Controls]]
+    _note: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Raises TaskError for an unknown kind, and as other swept tasks do."""
+        if self.kind not in self._controls:
+            hint = suggest_among(self.kind, self._controls)
+            raise TaskError(f"no kind of question is named {self.kind!r}{hint}")
+        super().__post_init__()
+
+    @property
+    def facts(self) -> Facts:
+        """That the truth is made, and by what accuracy is sliced."""
+        scorer = SceneScorer(self.kind, tuple(self.levels))
+        return Facts("made", "by construction", note=self._note, scorer=scorer)
+
+    @property
+    def _sort(self) -> Sort:
+        return self.kind, self._controls[self.kind]
+
+
+@dataclass(frozen=True)
+class MarkedScenes(KindTask):
+    """`n` questions of one `kind` about coloured shapes and lettered tiles, on a plain or a
+    photographed ground.
+
+    Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B),
+    count (of a colour, a shape or both), cell (of three rows and columns), present (one of four),
+    where (x and y in percent). `controls` gives levels by parameter, one or a list: `size` is the
+    height in pixels of what is asked about, `things` how many there are, `ratio` that of two sizes,
+    `drop` the pixels by which one lies higher, `overlap` the share of their sizes by which the
+    things cover each other in pairs. Every run of as many questions as there are combinations of
+    levels has each of them once, and they are slices of the scores; right choices are dealt.
+
+    What is drawn does not tell what is marked or asked for: the choices are words of things in the
+    picture that are equally large and have nothing else in common with the right one, of the rest
+    as many are smaller as are larger, of two that are compared every relation is there, and so is
+    every number that is counted. How often the best guesser is right who sees all that but no mark
+    is the row `guesser (level)` of every table.
+
+    Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any
+    stage may draw it. Images are 320 x 320 pixels. Question `i` depends on kind, `controls`,
+    `ground`, `seed` and `i` alone, and not on `mark`. Raises TaskError.
+    """
+
+    kind: str
+    n: int = 100
+    seed: int = 0
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    ground: Ground = "both"
+    mark: Literal["point", "box"] = "point"
+    subset: Subset = Subset()
+
+    version: ClassVar[int] = 3
+
+    _controls = CONTROLS
+    _note = "made images"
+
+    def _item(self, number: int) -> Item:
+        plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)
+        words = ("marked scenes", self.kind, self.ground, self.seed, number)
+        rng = seeded_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
+
+        asked = KINDS[self.kind].make(
+            MarkedSceneParameters(rng, plan, partial(self._deal, number), style=style)
+        )
+        marks: list[Mark] = []
+        for label, thing in zip("AB", asked.marked, strict=False):
+            point = Point(label, thing.x - 0.5, thing.y - 0.5)
+            marks.append(Box(label, *thing.box) if self.mark == "box" else point)
+        name, question = self._id(number), asked.question
+        picture = Picture(draw_things(rng, asked.things, style), name)
+        meta = {"kind": self.kind, **plan}
+        sample = Sample(name, question.text, (picture,), question.choices, tuple(marks), meta)
+        truth = {"things": [thing.to_dict() for thing in asked.things], "possible": asked.possible}
+        return Item(sample, question.key, truth)

@@ -3,7 +3,6 @@ which of two is nearer? Points are chosen so that their places alone tell nothin
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,6 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.generated.canvas import rotate
 from looktwice.eval.tasks.photographs import (
     Light,
     QuestionImages,
@@ -145,10 +145,8 @@ class Viewpoint:
     def _outline(self, strength: float) -> XY:
         """The view's corners on the photograph (4, 2), clockwise from the upper left, in edge
         coordinates."""
-        angle = math.radians(strength * self.turn)
-        turned = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
         unit = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) / 2 + 0.1 * strength * self.skew
-        corners = unit * self.size @ turned.T
+        corners = rotate(unit * self.size, strength * self.turn)
         extent = corners.max(0) - corners.min(0)
         corners *= min(1 - 0.2 * strength, *(np.array(self.frame) / extent))
         center = np.clip(self.center, -corners.min(0), self.frame - corners.max(0))
