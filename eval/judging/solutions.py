@@ -17,8 +17,7 @@ from looktwice.eval.judging.passes import JudgeCase
 from looktwice.eval.records.records import PointRow, RunError
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.blink_twice import BlinkTwice
-from looktwice.eval.tasks.files import as_list, as_text, locate_data
-from looktwice.eval.tasks.table_files import open_table
+from looktwice.eval.tasks.files import as_list, as_text
 from looktwice.eval.tasks.table_task import guess_column
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import did_you_mean
@@ -78,10 +77,8 @@ class AnnotatedSolutions:
             return {}, {}
 
     def _rows(self, task: BlinkTwice) -> dict[int, Mapping[str, str]]:
-        place, _ = locate_data(task.path, task.hub, task.revision, ["**"])
-        cells = open_table(place / task.file if task.file else place)
-        named, rows = self._find_columns(cells.columns), dict[int, Mapping[str, str]]()
-        for number, row in enumerate(cells.rows([*dict.fromkeys(chain(*named.values()))])):
+        named, rows = self._find_columns(task.table.columns), dict[int, Mapping[str, str]]()
+        for number, row in enumerate(task.table.rows([*dict.fromkeys(chain(*named.values()))])):
             parts = dict[str, list[str]]()
             for name, columns in named.items():
                 texts = (as_text(part) for column in columns for part in as_list(row[column]))

@@ -215,9 +215,16 @@ class Jigsaw(MadeFromFiles):
         file = self._used[number % len(self._used)]
         answer = deal_evenly(number, "AB", "letter", "jigsaw", self.seed)
         drawn = self._cut(file, number, answer)
-        meta = {"subtask": "Jigsaw", "source": file.name, **drawn.meta}
-        name = f"jigsaw_{number:04}"
-        return make_item(name, JIGSAW_QUESTION, drawn.images, JIGSAW_CHOICES, answer, **meta)
+        return make_item(
+            f"jigsaw_{number:04}",
+            JIGSAW_QUESTION,
+            drawn.images,
+            JIGSAW_CHOICES,
+            answer,
+            subtask="Jigsaw",
+            source=file.name,
+            **drawn.meta,
+        )
 
     def _cut(self, file: Path, number: int, answer: str) -> QuestionImages:
         rng = seeded_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)

@@ -163,10 +163,18 @@ class Localization(MadeFromFiles):
             f"Which of the two boxes, A and B, encloses the {name} more exactly, touching its"
             " outermost pixels?"
         )
-        meta: dict[str, Any] = {"subtask": "Object_Localization", "source": file.name}
-        meta |= {"object": name, "iou": round(iou(*boxes), 2)}
-        title = f"localization_{number:04}"
-        return make_item(title, words, (file,), CHOICES, letter, marks, **meta)
+        return make_item(
+            f"localization_{number:04}",
+            words,
+            (file,),
+            CHOICES,
+            letter,
+            marks,
+            subtask="Object_Localization",
+            source=file.name,
+            object=name,
+            iou=round(iou(*boxes), 2),
+        )
 
     def _noisy(self, rng: Generator, true: Rect, size: Size, others: list[Rect]) -> Rect:
         """The true box with noise on its edges; not so that it fits another object of the same

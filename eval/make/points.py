@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -192,11 +192,18 @@ class Correspondence(MadeFromFiles):
             start, end = (int(view) for view in rng.permutation(len(scene.views))[:2])
             marks = _choose_marks(rng, scene, (start, end), letter, rank, asked)
             if marks:
-                meta: dict[str, Any] = {"subtask": "Visual_Correspondence", "source": scene.name}
-                meta |= {"change": scene.change, "views": [start + 1, end + 1]}
-                views = (scene.views[start], scene.views[end])
-                name = f"correspondence_{number:04}"
-                return make_item(name, words, views, choices, letter, marks, **meta)
+                return make_item(
+                    f"correspondence_{number:04}",
+                    words,
+                    (scene.views[start], scene.views[end]),
+                    choices,
+                    letter,
+                    marks,
+                    subtask="Visual_Correspondence",
+                    source=scene.name,
+                    change=scene.change,
+                    views=[start + 1, end + 1],
+                )
         raise TaskError(
             f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
             f" four more interest points that are {APART:g} px apart; ask for fewer (n) or add"
@@ -356,10 +363,17 @@ class RelativeDepth(MadeFromFiles):
             )
             if chosen is not None:
                 places, ratio = chosen
-                meta: dict[str, Any] = {"subtask": "Relative_Depth", "source": image.name}
-                meta["ratio"] = round(ratio, 3)
-                name, marks = f"depth_{number:04}", depth_marks(places, letter)
-                return make_item(name, WORDS, (image,), CHOICES, letter, marks, **meta)
+                return make_item(
+                    f"depth_{number:04}",
+                    WORDS,
+                    (image,),
+                    CHOICES,
+                    letter,
+                    depth_marks(places, letter),
+                    subtask="Relative_Depth",
+                    source=image.name,
+                    ratio=round(ratio, 3),
+                )
         raise TaskError(
             f"{self.path}: question {number + 1} cannot be made: no image has two smooth points of"
             f" which one is {self.ratio:g} times nearer than the other; lower `ratio`, or see that"

@@ -4,6 +4,7 @@ tasks, and totals."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.scoring.verdict import Scorer, Total
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among, suggest_name
-from looktwice.eval.tasks.files import DataLocation, Row, broken_picture, locate_data
+from looktwice.eval.tasks.files import Row, broken_picture
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
 from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
 from looktwice.pipelines.picture import Picture
@@ -127,13 +128,13 @@ class Blink(TableTask):
     _word_columns = WORDS
     _image_columns = IMAGES
 
-    @cached_property
-    def _location(self) -> DataLocation:
-        patterns = [f"{self.name}/{self.split}-*.parquet"]
-        return locate_data(self.path, self.hub, self.revision, patterns)
+    @property
+    def _patterns(self) -> Sequence[str]:
+        return [f"{self.name}/{self.split}-*.parquet"]
 
     @cached_property
-    def _table(self) -> ParquetTable:
+    def table(self) -> ParquetTable:
+        """The table whose rows are the questions. Raises TaskError."""
         folder = self._location[0] / self.name
         files = sorted(folder.glob(f"{self.split}-*-of-*.parquet"))
         if not files:
@@ -154,11 +155,11 @@ class Blink(TableTask):
 
     @cached_property
     def _sha(self) -> str:
-        return hashlib.sha256(file_digests(self._table.files)).hexdigest()
+        return hashlib.sha256(file_digests(self.table.files)).hexdigest()
 
     @cached_property
     def _left_out(self) -> RowErrors:
-        files = self._table.files
+        files = self.table.files
         return RowErrors(files[0] if len(files) == 1 else files[0].parent)
 
     def _questions(self, number: int, cells: Row) -> Questions:

@@ -19,13 +19,11 @@ from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples,
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.files import (
     HIDDEN,
-    DataLocation,
     Row,
     as_list,
     as_text,
     image_cells,
     is_path,
-    locate_data,
     picture_from_cell,
 )
 from looktwice.eval.tasks.table_task import MappedTask, TableQuestion
@@ -176,6 +174,7 @@ class BlinkTwice(MappedTask):
     scorer = TwiceScorer()
     _usual = GUESSES
     _needed = ("question", "answer", "image")
+    _patterns = ("**",)
 
     @property
     def note(self) -> str:
@@ -200,10 +199,6 @@ class BlinkTwice(MappedTask):
             notes.append(f"warning: g_acc cannot be computed, because {why}")
         return "; ".join(notes)
 
-    @cached_property
-    def _location(self) -> DataLocation:
-        return locate_data(self.path, self.hub, self.revision, ["**"])
-
     @property
     def _word_columns(self) -> list[str]:
         return [*super()._word_columns, self._image_id or self._map["image"][0]]
@@ -213,7 +208,7 @@ class BlinkTwice(MappedTask):
         """The column that tells one image from another: an id, or the image's path; None where
         there is neither."""
         column = self._map["image"][0]
-        _, first = next(iter(self._table.rows_at([0], [column])), (0, {column: None}))
+        _, first = next(iter(self.table.rows_at([0], [column])), (0, {column: None}))
         return next(iter(self._map["image_id"]), column if is_path(first[column]) else None)
 
     def _questions(self, number: int, cells: Row) -> Iterator[TableQuestion]:

@@ -78,7 +78,8 @@ class Folder(TableTask):
         return FolderFiles(Path(self.path))
 
     @cached_property
-    def _table(self) -> TextTable:
+    def table(self) -> TextTable:
+        """The table whose rows are the questions. Raises TaskError."""
         return TextTable(self._files.root / self.file, "jsonl", self._files.read(self.file))
 
     @cached_property
@@ -86,7 +87,7 @@ class Folder(TableTask):
         return RowErrors(self._files.root / self.file, self.units)
 
     def _cells(self) -> Iterator[tuple[int, bytes]]:
-        return json_lines(self._table.data or b"")
+        return json_lines(self.table.data or b"")
 
     def _questions(self, number: int, line: bytes) -> Questions:
         row, root = json_object(line, parse_constant=_refuse), self._files.root
@@ -250,7 +251,7 @@ class Columns(MappedTask):
         return [*super()._word_columns, *self.meta, *self.truth, *self.where]
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
-        names = self._table.columns
+        names = self.table.columns
         require_known([*self.meta, *self.truth, *self.where], names)
         if not mapping["choices"] and "choices" not in self.columns and {"A", "B"} <= {*names}:
             mapping["choices"] = tuple(letter for letter in ascii_uppercase if letter in names)
@@ -326,21 +327,22 @@ class Tsv(TableTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        return [name for name in self._table.columns if name not in IMAGES]
+        return [name for name in self.table.columns if name not in IMAGES]
 
     @property
     def _image_columns(self) -> tuple[str, ...]:
-        return tuple(name for name in IMAGES if name in self._table.columns)
+        return tuple(name for name in IMAGES if name in self.table.columns)
 
     def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         shared = as_text(cells.get("image")).strip()
         if shared in self._by_index and len(shared) <= SHORT:
-            cells = self._table.row_at(self._by_index[shared])
+            cells = self.table.row_at(self._by_index[shared])
         filled = [name for name in self._image_columns if as_text(cells[name])][:1]
         return super()._pictures(question, {name: cells[name] for name in filled})
 
     @cached_property
-    def _table(self) -> TextTable:
+    def table(self) -> TextTable:
+        """The table whose rows are the questions. Raises TaskError."""
         path = Path(self.path)
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
@@ -351,7 +353,7 @@ class Tsv(TableTask):
 
     @cached_property
     def _by_index(self) -> dict[str, int]:
-        rows = enumerate(self._table.rows(["index"]))
+        rows = enumerate(self.table.rows(["index"]))
         return {as_text(row["index"]): number for number, row in rows}
 
     def _questions(self, number: int, cells: Row) -> Questions:

@@ -139,7 +139,7 @@ class TableTask:
         wanted: dict[int, Questions] = {}
         for question in self._chosen:
             wanted.setdefault(question.number, []).append(question)
-        for number, cells in self._table.rows_at(sorted(wanted), self._image_columns):
+        for number, cells in self.table.rows_at(sorted(wanted), self._image_columns):
             yield from (self._item(question, cells) for question in wanted[number])
 
     def _item(self, question: TableQuestion, cells: Row) -> Item:
@@ -163,20 +163,25 @@ class TableTask:
             for number, cell in enumerate(images, 1)
         )
 
-    @cached_property
-    def _location(self) -> DataLocation:
-        patterns = [self.file] if self.file else ["*.parquet", "**/*.parquet"]
-        return locate_data(self.path, self.hub, self.revision, patterns)
+    @property
+    def _patterns(self) -> Sequence[str]:
+        """The files that are fetched of a data set of the hub."""
+        return [self.file] if self.file else ["*.parquet", "**/*.parquet"]
 
     @cached_property
-    def _table(self) -> TableFile:
+    def _location(self) -> DataLocation:
+        return locate_data(self.path, self.hub, self.revision, self._patterns)
+
+    @cached_property
+    def table(self) -> TableFile:
+        """The table whose rows are the questions. Raises TaskError."""
         place, _ = self._location
         return open_table(place / self.file if self.file else place)
 
     @cached_property
     def _sha(self) -> str:
         """The sha256 of the questions' file."""
-        return self._table.sha
+        return self.table.sha
 
     @cached_property
     def _files(self) -> Files:
@@ -195,7 +200,7 @@ class TableTask:
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         """The rows with their numbers, less those that `where` does not keep."""
-        rows = self._table.rows(list(dict.fromkeys(self._word_columns)))
+        rows = self.table.rows(list(dict.fromkeys(self._word_columns)))
         for number, cells in enumerate(rows):
             if all(as_text(cells[column]) == value for column, value in self.where.items()):
                 yield number, cells
@@ -261,7 +266,7 @@ class MappedTask(TableTask):
     @cached_property
     def _map(self) -> dict[str, tuple[str, ...]]:
         """The columns of each of our fields."""
-        names = self._table.columns
+        names = self.table.columns
         if not names:
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
         if unknown := [name for name in self.columns if name not in self._usual]:

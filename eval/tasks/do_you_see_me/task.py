@@ -124,7 +124,8 @@ class DoYouSeeMe(TableTask):
         )
 
     @cached_property
-    def _table(self) -> TextTable:
+    def table(self) -> TextTable:
+        """The table whose rows are the questions. Raises TaskError."""
         name = f"{self._folder}{FILE}"
         table = TextTable(Path(name), "csv", self._files.read(name))
         needed = ["filename", "answer", "sweep"]
@@ -134,7 +135,7 @@ class DoYouSeeMe(TableTask):
 
     @property
     def _word_columns(self) -> tuple[str, ...]:
-        return self._table.columns
+        return self.table.columns
 
     @cached_property
     def _left_out(self) -> RowErrors:

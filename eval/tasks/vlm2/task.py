@@ -15,14 +15,12 @@ from typing import Any
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.files import (
-    DataLocation,
     Files,
     FolderFiles,
     Row,
     as_list,
     as_text,
     image_cells,
-    locate_data,
     open_files,
     open_picture,
 )
@@ -126,6 +124,7 @@ class Vlm2Bench(TableTask):
             )
 
     split = "all"
+    _patterns = ("*.zip", "jsonl/**", "data/**")
 
     @property
     def errata(self) -> tuple[str, ...]:
@@ -160,10 +159,6 @@ class Vlm2Bench(TableTask):
         return "; ".join(notes)
 
     @cached_property
-    def _location(self) -> DataLocation:
-        return locate_data(self.path, self.hub, self.revision, ["*.zip", "jsonl/**", "data/**"])
-
-    @cached_property
     def _is_tsv(self) -> bool:
         return self._location[0].suffix.lower() == ".tsv"
 
@@ -191,7 +186,8 @@ class Vlm2Bench(TableTask):
         return self._file.partition("jsonl/")[0]
 
     @cached_property
-    def _table(self) -> TextTable:
+    def table(self) -> TextTable:
+        """The table whose rows are the questions. Raises TaskError."""
         if self._is_tsv:
             table = TextTable(self._location[0], "tsv")
             require_columns(table.file, TSV_COLUMNS, table.columns)
@@ -202,7 +198,7 @@ class Vlm2Bench(TableTask):
     def _image_columns(self) -> Sequence[str]:
         if not self._is_tsv:
             return []
-        return [name for name in ("image", "image_path") if name in self._table.columns][:1]
+        return [name for name in ("image", "image_path") if name in self.table.columns][:1]
 
     @property
     def _word_columns(self) -> list[str]:
@@ -210,11 +206,11 @@ class Vlm2Bench(TableTask):
 
     @cached_property
     def _left_out(self) -> RowErrors:
-        return RowErrors(self._table.file.name) if self._is_tsv else RowErrors(self._file, "lines")
+        return RowErrors(self.table.file.name) if self._is_tsv else RowErrors(self._file, "lines")
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         if not self._is_tsv:
-            yield from json_lines(self._table.data or b"")
+            yield from json_lines(self.table.data or b"")
             return
         name, categories = self.name.casefold(), set[str]()
         for number, cells in super()._cells():
@@ -224,7 +220,7 @@ class Vlm2Bench(TableTask):
                 yield number, cells
         if name not in map(str.casefold, categories):
             raise TaskError(
-                f"{self._table.file} has no category {name}; it has {', '.join(sorted(categories))}"
+                f"{self.table.file} has no category {name}; it has {', '.join(sorted(categories))}"
             )
 
     def _questions(self, number: int, cells: Any) -> Questions:
