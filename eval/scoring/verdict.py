@@ -119,7 +119,8 @@ class PointScores:
     """All samples of a point's task with their scored records by draw; a sample without records was
     not asked.
 
-    `contestant` and `task` are the labels of the point in tables. `planned` is the number of
+    `contestant` and `task` are the labels of the point in tables. `samples` are rows by their id.
+    `planned` is the number of
     samples that the run means to ask, None where it is that of `samples`. `scorer` is the task's
     own `eval.scoring.Scorer`, or None; `score` reads and scores a record of this point, as it is or
     cut short. `older` says that the run's present plan no longer has the point. `run_clusters` are
@@ -343,7 +344,8 @@ class Scorer(Protocol):
     them. `key_is_answer` is False if the key is not an answer to the question but, for example, a
     maximum number of points. `headlines` are the metrics and totals by which the benchmark itself
     is quoted: tables show them first. `needs_judge` is True if only a judge's grade is a score:
-    without one a reply is neither right nor wrong.
+    without one a reply is neither right nor wrong. `Samples` are rows (`SampleRow`) by the id of
+    the sample, `Levels` numbers in 0..1 by metric.
     """
 
     suite: ClassVar[str] = ""
