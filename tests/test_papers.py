@@ -1,13 +1,18 @@
 """The page of the papers' tables: a row for each table and figure that the papers name, whose
 configurations load."""
 
+import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from PIL import Image
 
+from looktwice.eval.tasks import Folder
 from looktwice.pipelines.config.load import load
+from looktwice.pipelines.marks import Point
 from tests.eval.analysis.test_published import SEEDS
 from tests.paths import CONFIGS, DOCS
 
@@ -103,3 +108,54 @@ def test_what_is_missing_on_the_page_is_noticed() -> None:
     (row,) = read_rows(head + "| Tables 1, 3–4: x | none | y | z |\n")
     assert numbers(row.printed) == {("Table", 1), ("Table", 3), ("Table", 4)}
     assert numbers("see fig. 5a and\nTab. 2; Table ??") == {("Figure", 5), ("Table", 2)}
+
+
+def vpbench_files(root: Path) -> None:
+    """A pair of pictures with three points each, and a picture with two, as the authors' code reads
+    them."""
+    depth, pairs = (root / "Dataset" / name for name in ("A/depth", "B/semantic_correspondence"))
+    for folder, name in ((depth, "a.png"), (pairs, "cat/8_1.jpg"), (pairs, "cat/8_2.jpg")):
+        file = folder / "images" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (450, 300), "white").save(file)
+    asked = {"original_image": "a.png", "point_A": [100.7, 20], "point_B": [40, 90]}
+    for split, key in (("dev", "B"), ("test", "A")):
+        rows = json.dumps([asked | {"human_answer_2": key, "prompt": "Which?"}])
+        (depth / f"perceptioneval_depth_{split}.json").write_text(rows)
+    pair = {
+        "images": ["42-8_1-8_2:cat_1", "42-8_1-8_2:cat_2"],
+        "blink_image1_size": [301, 200],
+        "blink_image2_size": [1024, 682],
+        "src_kps": [[10, 20], [225, 150]],
+        "trg_kps": [[45, 60], [450, 0], [90, 30], [9, 9], [180, 150]],
+        "gold_point": 1,
+        "real_consider_points": [1, 0, 4, 2],
+        "real_answer": "(C)",
+    }
+    lists = json.dumps({"val": [pair], "test": [pair, pair]})
+    (pairs / "semantic_corr_raw_fixed.json").write_text(lists)
+
+
+def test_vpbench_s_lists_become_questions_with_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand; drawn with the authors' code, such files gave the same pixels."""
+    page = (DOCS / "howto" / "data.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"^```python vpbench.py\n(.*?)^```$", page, re.S | re.M)
+    vpbench_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(script, "vpbench.py", "exec"), {})
+    depth = [*Folder(Path("Dataset/A/depth"), "val.jsonl")]
+    assert [(item.sample.marks, item.answer) for item in depth] == [
+        ((Point("A", 100.7, 20), Point("B", 40, 90)), "B")
+    ]
+    (pair, _) = Folder(Path("Dataset/B/semantic_correspondence"), "test.jsonl")
+    assert [image.size for image in pair.sample.images] == [(150, 100), (512, 341)]
+    places = [(225, 150), (450, 0), (45, 60), (180, 150), (90, 30)]
+    scales = [(150 / 450, 100 / 300)] + [(512 / 450, 341 / 300)] * 4
+    numbers = [(mark.label, mark.image) for mark in pair.sample.marks]
+    assert numbers == [("REF", 0), ("A", 1), ("B", 1), ("C", 1), ("D", 1)]
+    for mark, place, scale in zip(pair.sample.marks, places, scales, strict=True):
+        assert isinstance(mark, Point)
+        assert (mark.x, mark.y) == pytest.approx((place[0] * scale[0], place[1] * scale[1]))
+    assert pair.answer == "C" and len(pair.sample.choices) == 4
