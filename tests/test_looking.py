@@ -1,14 +1,20 @@
-"""The page of each way of looking: its study runs as it stands, what it costs is what `looktwice
-check` says of it, and it has all that a page should tell."""
+"""The page of each way of looking: its study runs, as it stands but for the model that is asked,
+what it costs is what `looktwice check` says of it, and it has all that a page should tell."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.check import check
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.runtime.networks import close_networks
+from tests.chat_server import chat_server
 from tests.paths import ROOT
+from tests.tiny import tiny
 
 PAGE = (ROOT / "docs" / "looking.md").read_text(encoding="utf-8")
 SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")[1:]}
@@ -31,7 +37,7 @@ def test_every_method_has_a_page_with_all_parts() -> None:
 @pytest.mark.parametrize(
     "method", [pytest.param(m, marks=pytest.mark.dear) if m == "ZoomEye" else m for m in METHODS]
 )
-def test_the_study_runs_and_costs_what_check_says(method: str, tmp_path: Path) -> None:
+def test_the_study_costs_what_check_says(method: str, tmp_path: Path) -> None:
     (study,) = STUDIES[method]
     (tmp_path / "study.yaml").write_text(study)
     plan = load_plan(tmp_path / "study.yaml")
@@ -41,3 +47,36 @@ def test_the_study_runs_and_costs_what_check_says(method: str, tmp_path: Path) -
     lines = [*check(plan)]
     assert "no faults" in lines[0]
     assert [cost in line for line in lines if line.startswith("a run asks")] == [True]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What each model of the page is asked as: a server, and a tiny network of its family."""
+    pytest.importorskip("transformers")
+    llava = tiny("llava", tmp_path_factory.mktemp("llava"))
+    with chat_server() as server:
+        endpoint = f'ChatAPI, url: "{server.url}", model: gpt-4o'
+        yield {
+            "ChatAPI, model: gpt-4o": endpoint,
+            "llava-hf/llava-1.5-7b-hf": str(llava),
+            "llava-hf/llava-1.5-13b-hf": str(llava),
+            "layer: 14": "layer: 1",
+            "layer: 20": "layer: 1",
+        }
+    close_networks()
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("method", METHODS)
+def test_the_study_runs(
+    method: str, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (study,) = STUDIES[method]
+    for name, tried in models.items():
+        study = study.replace(name, tried)
+    (tmp_path / "study.yaml").write_text(study)
+    run = Study(load_plan(tmp_path / "study.yaml"), tmp_path / "runs", RunOptions(limit=1))()
+    records = RunFolder(run.folder).records().values()
+    assert len(records) == 1 + study.count("use: prompting.turns.ContrastAnswer")
+    assert [record.error for record in records if record.error] == []
