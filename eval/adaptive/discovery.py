@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from looktwice.eval.adaptive.race import Race, RaceResult
-from looktwice.eval.adaptive.runs import Arms, Races, Split, Staircases, by_label
+from looktwice.eval.adaptive.runs import Arms, NamedArms, Races, Split, Staircases, by_label
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import Run
@@ -121,9 +121,7 @@ class Discovery(Races):
         winner = Winner(named[race.winner], named[baseline], self.results[-1], styled)
         self.winners.append(winner)
 
-    def _drop_failing(
-        self, race: Race, arms: Mapping[str, Arm], units: Sequence[Sequence[str]]
-    ) -> None:
+    def _drop_failing(self, race: Race, arms: NamedArms, units: Sequence[Sequence[str]]) -> None:
         """Let arms fall out that failed on all of these samples, and take in what the others
         answered. Raises RunError where nobody did."""
         samples, failing = list(chain.from_iterable(units)), list[str]()

@@ -25,6 +25,7 @@ from looktwice.eval.tasks.base import rank
 from looktwice.pipelines.config.spec import Arm
 
 Arms = Sequence[Arm]
+NamedArms = Mapping[str, Arm]
 
 make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
 """The same psychometric functions on a coarser grid, which is enough to choose by."""
@@ -222,7 +223,7 @@ class Races(Steering):
         yield from self.confirm(race, field, split)
 
     def heats(
-        self, race: Race, arms: Mapping[str, Arm], raced: Sequence[tuple[Sequence[str], int]]
+        self, race: Race, arms: NamedArms, raced: Sequence[tuple[Sequence[str], int]]
     ) -> Iterator[Round]:
         """These samples for the arms that are left, until one is."""
         for _, block in groupby(raced, key=lambda pair: (pair[1] - 1) // self.step):
@@ -234,7 +235,7 @@ class Races(Steering):
                 return
 
     def confirm(
-        self, race: Race, arms: Mapping[str, Arm], split: Split, against: str = ""
+        self, race: Race, arms: NamedArms, split: Split, against: str = ""
     ) -> Iterator[Round]:
         """What was held out, for the winner and whom it is compared with, its rival where nobody is
         named; then the result."""
@@ -260,7 +261,7 @@ class Races(Steering):
                 shared.append(split.clusters[sample])
         return compare_paired(mine, theirs, shared) if shared else None
 
-    def _add(self, race: Race, arms: Mapping[str, Arm], samples: Sequence[str]) -> None:
+    def _add(self, race: Race, arms: NamedArms, samples: Sequence[str]) -> None:
         """Samples that share something, as one; one of them counts where no arm that is still in
         the race failed it."""
         answered = list[Any]()

@@ -68,7 +68,7 @@ def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
         try:
             image_size(file)
         except PictureError as exc:
-            skipped.add(file.name, str(exc))
+            skipped.add(file.name, exc)
         else:
             kept.append(file)
     return kept
@@ -236,7 +236,7 @@ class Jigsaw(MadeFromFiles):
     def _files(self) -> list[Path]:
         readable = keep_readable(list_images(require_folder(self.path, "images")), self._skipped)
         if not readable:
-            raise self._skipped.nothing_left(Path(self.path), "there is no image that can be read")
+            raise self._skipped.nothing_left(self.path, "there is no image that can be read")
         return readable
 
     @cached_property
@@ -249,11 +249,11 @@ class Jigsaw(MadeFromFiles):
             try:
                 self._cut(file, 0, "A")
             except (TaskError, PictureError) as exc:
-                self._skipped.add(file.name, str(exc))
+                self._skipped.add(file.name, exc)
             else:
                 used.append(file)
         if not used:
-            raise self._skipped.nothing_left(Path(self.path), "no image gives a question")
+            raise self._skipped.nothing_left(self.path, "no image gives a question")
         if self.n is not None and self.whole and len(used) < self.n:
             raise TaskError(
                 f"{self.path}: {len(used)} images give {len(used)} questions and not {self.n}; say"

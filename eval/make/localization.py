@@ -137,10 +137,10 @@ class Localization(MadeFromFiles):
                 try:
                     items.append(self._item(len(items), file, str(row.get("id")), objects))
                 except (PictureError, TaskError) as exc:
-                    self._skipped.add(file.name, str(exc))
+                    self._skipped.add(file.name, exc)
         if not items:
             wanted = f"no image has both its file and a box of {self.smallest:g} px or more"
-            raise self._skipped.nothing_left(Path(self.path), wanted)
+            raise self._skipped.nothing_left(self.path, wanted)
         return items
 
     def _item(self, number: int, file: Path, identifier: str, objects: Objects) -> Item:

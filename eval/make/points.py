@@ -312,7 +312,7 @@ class RelativeDepth(MadeFromFiles):
             except (TaskError, PictureError) as exc:
                 if named:
                     raise
-                self._skipped.add(image.name, str(exc))
+                self._skipped.add(image.name, exc)
             else:
                 usable.append((image, file))
         if not usable:

@@ -75,11 +75,10 @@ _QUESTION = pattern(
     r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])"
 )
 _HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
-_BETWEEN_CHOICES = re.compile(
-    r"(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking"
+_BETWEEN_CHOICES = pattern(
+    r"(?m)(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking"
     r" at|considering)\b[^,.:;\n]{0,60}?\b(?:and|or)\b"
-    r"[^,.:;\n]{0,40}, (?=\w)",
-    re.I | re.M,
+    r"[^,.:;\n]{0,40}, (?=\w)"
 )
 
 

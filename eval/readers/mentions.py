@@ -137,9 +137,7 @@ _SAME = pattern(
     r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))"
 )
 _BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
-_REPEATED = re.compile(
-    rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M
-)
+_REPEATED = pattern(rf"(?m)(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)")
 _ANY_TAG = re.compile("\u27e6([A-Za-z])\u27e7")
 _TWO_KINDS = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
 
@@ -330,7 +328,7 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
             re.I | re.M,
         )
     elif folded in _ALIKE:
-        yield TextPattern(_SAME.pattern, _SAME.flags)
+        yield TextPattern(_SAME.pattern)
 
 
 def _patterns_of_number(digits: str) -> Iterator[TextPattern]:

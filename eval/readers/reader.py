@@ -40,8 +40,8 @@ class Reading:
 
     @classmethod
     def of(cls, answer: str | None) -> Reading:
-        """A reading with this answer; without one its reason is "unread"."""
-        return cls(answer, "" if answer else "unread")
+        """A reading with this answer; without one, or an empty one, its reason is "unread"."""
+        return cls(answer or None, "" if answer else "unread")
 
     @classmethod
     def without_words(cls, reply: str) -> Reading:

@@ -92,10 +92,9 @@ _ONLY_CHOICES = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
 _LISTED = pattern(
     rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+"
 )
-_TICKED = re.compile(
-    rf"(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
-    r"(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])",
-    re.I | re.M,
+_TICKED = pattern(
+    rf"(?m)(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
+    r"(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])"
 )
 _BARE_LETTER = pattern(r"[\W_]*([a-z])[\W_]*")
 _OPENS = pattern(

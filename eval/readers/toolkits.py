@@ -31,7 +31,7 @@ class Strict(Reader):
     def read(self, state: State) -> Reading:
         text = clean_text(state.reply)
         if not state.sample.choices:
-            return Reading.of(text or None)
+            return Reading.of(text)
         for letter, choice in zip(ascii_uppercase, choice_texts(state), strict=False):
             bare = rf"(?:\({letter}\)|{letter}[).:]?)"
             either = rf"{bare}\s*(?:{re.escape(choice)})?|{re.escape(choice)}" if choice else bare
@@ -41,9 +41,8 @@ class Strict(Reader):
 
 
 _JSON = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
-_MARKER = re.compile(
-    r"(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)",
-    re.I | re.M,
+_MARKER = pattern(
+    r"(?m)(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)"
 )
 
 
@@ -68,7 +67,7 @@ class Marked(Reader):
             return read_choice(
                 answer, choice_texts(state), subtask_of(state), state.sample.question
             )
-        return Reading.of(answer or None)
+        return Reading.of(answer)
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class WholeReply(Reader):
     """The whole reply, without the white space around it, as the answer to an open question."""
 
     def read(self, state: State) -> Reading:
-        return Reading.of(state.reply.strip() or None)
+        return Reading.of(state.reply.strip())
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ class Vlm2(Reader):
                 f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; "
                 "read other tasks with eval.readers.Robust"
             )
-        return Reading.of(_read_reply(state.reply, form) or None)
+        return Reading.of(_read_reply(state.reply, form))
 
 
 def _read_reply(reply: str, form: str) -> str:

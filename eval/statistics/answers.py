@@ -20,6 +20,7 @@ from looktwice.eval.statistics.intervals import (
     Floats,
     bootstrap_statistic,
     cluster_sums,
+    square_sum,
 )
 
 
@@ -234,7 +235,7 @@ def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estim
     data = np.asarray(gaps, float)
     sums, sizes = cluster_sums(data, clusters)
     mean, m = float(data.mean()), len(sizes)
-    error = sqrt(float(np.square(sums - sizes * mean).sum()) * m / max(1, m - 1)) / len(data)
+    error = sqrt(square_sum(sums - sizes * mean) * m / max(1, m - 1)) / len(data)
     if error == 0:
         swap = 0.5 if mean == 0 else 0.0
         return Estimate(swap, swap, swap, len(data), m)

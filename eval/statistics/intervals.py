@@ -65,6 +65,11 @@ def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
     return np.fromiter(map(places.__getitem__, clusters), np.int64, n)
 
 
+def square_sum(values: Floats) -> float:
+    """The sum of the squares of all values."""
+    return float(np.square(values).sum())
+
+
 def cluster_sums(values: Floats, clusters: Clusters | None) -> tuple[Floats, Floats]:
     """The sum of the values of each cluster, along the first axis, and the sizes of the clusters.
 
@@ -272,7 +277,7 @@ def share_interval(
     mean = min(1.0, max(0.0, fsum(data.tolist()) / len(data)))
     off = data - (mean if centre is None else np.asarray(centre, float))
     sums, sizes = cluster_sums(off, codes)
-    effective = _effective_units(sums, sizes, mean, float(np.square(off).sum()))
+    effective = _effective_units(sums, sizes, mean, square_sum(off))
     low, high = wilson(mean * effective, effective)
     return Estimate(mean, min(low, mean), max(high, mean), len(data), len(sizes))
 
@@ -284,10 +289,10 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
     """
     mean = fmean(values)
     off, sizes = cluster_sums(np.array(values) - mean, clusters)
-    spread = float(np.square(off).sum())
+    spread = square_sum(off)
     if len(sizes) < 2 or spread < 1e-24:
         return None, None
-    freedom = max(1.0, len(values) ** 2 / float(np.square(sizes).sum()) - 1)
+    freedom = max(1.0, len(values) ** 2 / square_sum(sizes) - 1)
     error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
     half = student(freedom) * error
     if min(values) >= 0 and max(values) <= 1:
@@ -313,14 +318,14 @@ def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | N
     sums, sizes = cluster_sums(np.concatenate([off[0], -off[1]]), clusters)
     m = len(sizes)
     parts = np.array([side.var(ddof=1) for side in sides]) / counts
-    variance = parts.sum() if m == n else float(np.square(sums).sum()) * m / max(1, m - 1)
+    variance = parts.sum() if m == n else square_sum(sums) * m / max(1, m - 1)
     error = sqrt(variance)
     if error < 1e-12 or m < 2:
         return None
     if m == n:
         freedom = error**4 / float((parts**2 / (counts - 1)).sum())
     else:
-        freedom = max(1.0, n**2 / float(np.square(sizes).sum()) - 1)
+        freedom = max(1.0, n**2 / square_sum(sizes) - 1)
     gap = fmean(values) - fmean(others)
     half, p = student(freedom) * error, 2 * stdtr(freedom, -abs(gap) / error)
     return Estimate(gap, gap - half, gap + half, n, m, float(p))
@@ -348,7 +353,7 @@ def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:
         reach = stratum.weight * np.array([share.value - share.low, share.high - share.value])
         centre = share.value if stratum.centre is None else stratum.centre
         off, _ = cluster_sums(stratum.values - centre, own)
-        length = sqrt(float(np.square(off).sum()))
+        length = sqrt(square_sum(off))
         value += stratum.weight * share.value
         if length > 1e-9:
             moved[:, places] += np.outer(reach, off / length)
@@ -369,12 +374,12 @@ def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -
     off their centre.
     """
     n = float(sizes.sum())
-    fewest = n * n / float(np.square(sizes).sum())
+    fewest = n * n / square_sum(sizes)
     off = np.square(sums)
     room, total = n * n * mean * (1 - mean), float(off.sum())
     if total < 1e-12 or room / squares < fewest + 1e-9:
         return fewest
-    uneven = float(np.square(off).sum()) - total * total / len(sizes)
+    uneven = square_sum(off) - total * total / len(sizes)
     freedom = min(fewest - 1, 2 * total * total / max(uneven, 1e-12 * total * total))
     quantiles = Z / student(max(1.0, freedom))
     variance = float((off / np.square(1 - sizes / n)).sum())

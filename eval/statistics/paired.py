@@ -28,6 +28,7 @@ from looktwice.eval.statistics.intervals import (
     cluster_codes,
     cluster_sums,
     share_interval,
+    square_sum,
 )
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
@@ -276,7 +277,7 @@ def minimum_detectable(gaps: ArrayLike) -> float:
     """
     squares = np.square(np.asarray(gaps, float))
     n, total = len(squares), float(squares.sum())
-    differing = total * total / float(np.square(squares).sum()) if total > 0 else 0.0
+    differing = total * total / square_sum(squares) if total > 0 else 0.0
     size = sqrt(total / differing) if total > 0 else 1.0
     za, zb = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
     root = n * za**2 - (n + zb**2) * (za**2 - zb**2)

@@ -262,7 +262,7 @@ class RowErrors:
         """Forget what was collected while reading stopped half-way."""
         self.found, self.ids = [], {}
 
-    def add(self, where: int | str, why: str) -> None:
+    def add(self, where: int | str, why: object) -> None:
         """Collect what is wrong with the row of this number, or with the file of this name."""
         self.found.append(
             f"{self.unit} {where}: {why}" if isinstance(where, int) else f"{where}: {why}"

@@ -216,7 +216,7 @@ class TableTask:
             try:
                 asked = list(self._questions(number, cells))
             except ValueError as exc:
-                faults.add(number, str(exc))
+                faults.add(number, exc)
                 continue
             places = {name: _place(number, *steps) for name, steps in self.numbered.items()}
             if not any(faults.repeats(number, question.id) for question in asked):

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Form
 from looktwice.eval.tasks.generated.grids import DOTS, STEPS, Asked, Place, contrast
 from looktwice.eval.tasks.generated.scene import (
     Control,
@@ -295,11 +295,7 @@ def _ask_grid(
 
 
 def _kind(
-    name: str,
-    form: Literal["integer", "letters", "yes_no"],
-    draw: Callable[[SceneParameters], Tries],
-    controls: Controls,
-    *flaws: str,
+    name: str, form: Form, draw: Callable[[SceneParameters], Tries], controls: Controls, *flaws: str
 ) -> SceneType:
     return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")
 
