@@ -4,6 +4,7 @@ sample."""
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -72,3 +73,36 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
     code, said = shell("LOOKTWICE run study.yaml --plugin mine.py")
     assert code == 130 and len(said.splitlines()) == 1
     assert said.startswith("stopped; what is written stays")
+
+
+HEAPS = """
+import ctypes, sys, threading
+from looktwice.eval import cli
+cli.app = lambda: None
+cli.main()
+libc, meet = ctypes.CDLL(None), threading.Barrier(12)
+libc.fopen.restype, libc.malloc.restype = ctypes.c_void_p, ctypes.c_void_p
+def work():
+    libc.malloc(10_000)
+    meet.wait()
+threads = [threading.Thread(target=work) for _ in range(12)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+libc.malloc_info(0, ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w")))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="the heaps are those of glibc")
+@pytest.mark.parametrize(("told", "heaps"), [({}, 4), ({"MALLOC_ARENA_MAX": "2"}, 2)])
+def test_threads_share_four_heaps_or_as_many_as_was_told(told: dict[str, str], heaps: int) -> None:
+    path = os.pathsep.join(part for part in sys.path if part)
+    environment = {k: v for k, v in os.environ.items() if k != "MALLOC_ARENA_MAX"}
+    done = subprocess.run(
+        [sys.executable, "-c", HEAPS],
+        env=environment | {"PYTHONPATH": path} | told,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count("<heap nr=") == heaps
