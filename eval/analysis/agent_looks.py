@@ -148,16 +148,16 @@ LOOKS: Columns[LookSummary] = (
     Column("tools", lambda arm: _counts(arm.tools), text),
     Column("ended by", lambda arm: _counts(arm.ended_by), text),
     Column("n", "n"),
-    Column("looks\nper sample", "looks", "{:.2f}".format),
+    Column("looks\nper sample", "looks", "{:.2f}"),
     Column("not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN)), some),
-    Column("IoU of zoom\nwith mark", "iou", "{:.2f}".format),
+    Column("IoU of zoom\nwith mark", "iou", "{:.2f}"),
     Column("mark shown\n%", "covered", percent),
     Column("first\nanswer %", "first_accuracy", percent),
     Column("final\nanswer %", "final_accuracy", percent),
     Column("no answer\nto right", "answered_right"),
     Column("wrong\nto right", "to_right"),
     Column("right\nto wrong", "to_wrong"),
-    Column("tokens\nper sample", "tokens", "{:,.0f}".format),
+    Column("tokens\nper sample", "tokens", "{:,.0f}"),
     Column(
         "tokens per\ngained one",
         lambda arm: "no gain" if arm.tokens_per_gain is None else f"{arm.tokens_per_gain:,.1f}",
@@ -177,7 +177,7 @@ TURNS: Columns[TurnLine] = (
     Column("turns that looked", "turn.turns"),
     Column("n", "turn.n"),
     Column("accuracy %", "turn.accuracy", percent),
-    Column("tokens\nper sample", "turn.tokens", "{:,.0f}".format),
+    Column("tokens\nper sample", "turn.tokens", "{:,.0f}"),
 )
 
 

@@ -17,6 +17,7 @@ from looktwice.eval.display.score_tables import contestant_of, delta_cell, drop_
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     CORRECTED,
+    OF_ARM,
     Column,
     Columns,
     TextTable,
@@ -359,7 +360,7 @@ class Guesses(NamedTuple):
 
 
 GUESSES: Columns[Guesses] = (
-    *names("contestant", "task", of="scores"),
+    *OF_ARM,
     Column("n", lambda line: len(line.guesses) + len(line.others)),
     Column("guessed", lambda line: len(line.guesses)),
     Column("not\nguessed", lambda line: len(line.others)),

@@ -301,7 +301,7 @@ FRAGILITIES: Columns[Fragility] = (
         lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
     ),
     Column("R", _ratio_cell),
-    Column(FLOOR, "floor", "{:.2f}".format),
+    Column(FLOOR, "floor", "{:.2f}"),
     Column(ABOVE, "above", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
     Column(ALIKE, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
+    OF_ARM,
     Column,
     Columns,
     TextTable,
@@ -94,7 +95,7 @@ class Draws:
 
 
 DRAWS: Columns[Draws] = (
-    *names("contestant", "task", of="scores"),
+    *OF_ARM,
     Column("n", "split.n"),
     Column("left\nout", "left_out", some),
     Column("draws", "split.draws"),

@@ -24,7 +24,7 @@ from looktwice.eval.display.text_tables import (
     with_interval,
 )
 from looktwice.eval.scoring.metrics import METRICS
-from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.score import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
@@ -34,7 +34,7 @@ LESS_PEOPLE = "less\npeople"
 """The header of a column with `to_people`."""
 
 
-def overview_table(rows: Sequence[Row], own: Sequence[Row]) -> TextTable:
+def overview_table(rows: Rows, own: Rows) -> TextTable:
     """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first.
 
     Before these stand the metrics by which a benchmark itself is quoted, whose rows are `own`.
@@ -79,7 +79,7 @@ def overview_table(rows: Sequence[Row], own: Sequence[Row]) -> TextTable:
     return table(columns, given)
 
 
-def _run_namer(rows: Sequence[Row]) -> Callable[[str, str], str]:
+def _run_namer(rows: Rows) -> Callable[[str, str], str]:
     """Names a contestant, with its run where there are several."""
     many = len({row.run for row in rows}) > 1
     return lambda contestant, run: f"{contestant} ({run})" if many else contestant
@@ -90,7 +90,7 @@ def place_of(row: Row) -> tuple[str, ...]:
     return row.run, row.contestant, row.task, row.slice
 
 
-def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
+def task_table(rows: Rows, full: bool = False) -> TextTable:
     """The rows of one task (all its metrics): a line per arm, with counts and the comparison to the
     baseline.
 
@@ -139,7 +139,7 @@ def _value_cell(row: Row) -> str:
     return f"{value}\n{interval(row)}" if row.low is not None else value
 
 
-def notebook_table(rows: Sequence[Row]) -> TextTable:
+def notebook_table(rows: Rows) -> TextTable:
     """All rows in blocks of a task, which the block's first line names; of a single task without
     its means."""
     grid = task_table(sort_rows(drop_means_of_one(rows)), full=True)
@@ -147,7 +147,7 @@ def notebook_table(rows: Sequence[Row]) -> TextTable:
     return TextTable(header, turned, 2).without_repeats("task")
 
 
-def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
+def benchmark_metric_table(rows: Rows) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each
     metric."""
     with_run = _run_namer(rows)
@@ -194,20 +194,20 @@ def failure_table(runs: Sequence[RunScores]) -> TextTable:
     return TextTable(("contestant", "task", "error", "for example", "samples"), lines, 4)
 
 
-def token_table(rows: Sequence[Row]) -> TextTable:
+def token_table(rows: Rows) -> TextTable:
     """Tokens of every contestant, as the server counted them, and their list price; cached replies
     are included."""
     columns: Columns[Row] = (
         *names("contestant"),
-        Column("tokens in", "tokens_in", "{:,}".format),
-        Column("tokens out", "tokens_out", "{:,}".format),
+        Column("tokens in", "tokens_in", "{:,}"),
+        Column("tokens out", "tokens_out", "{:,}"),
         Column("cost\n(list price)", "cost", format_cost),
     )
     totals = [row for row in rows if (row.metric, row.task, row.slice) == ("accuracy", "micro", "")]
     return table(columns, [row for row in totals if row.tokens_in]).without_empty()
 
 
-def sort_rows(rows: Sequence[Row]) -> list[Row]:
+def sort_rows(rows: Rows) -> list[Row]:
     """The tasks in their order, the variants of each together, macro and micro at the end."""
     names = list(dict.fromkeys(row.task_name for row in rows))
     tasks = list(dict.fromkeys(row.task for row in rows))
@@ -220,7 +220,7 @@ def sort_rows(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=place)
 
 
-def drop_repeats(rows: Sequence[Row]) -> list[Row]:
+def drop_repeats(rows: Rows) -> list[Row]:
     """Keep majority and chance only once for each task: variants of one task mostly have the same
     keys."""
     seen = set[tuple[Any, ...]]()
@@ -233,7 +233,7 @@ def drop_repeats(rows: Sequence[Row]) -> list[Row]:
     return kept
 
 
-def drop_means_of_one(rows: Sequence[Row]) -> list[Row]:
+def drop_means_of_one(rows: Rows) -> list[Row]:
     """The rows without the macro and micro of a contestant that was given one task, whose accuracy
     they are."""
     single = len({row.task for row in rows if row.task_name}) == 1

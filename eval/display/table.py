@@ -48,7 +48,7 @@ from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_y
 from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.metrics import measurements
 from looktwice.eval.scoring.notes import notes, unchanged
-from looktwice.eval.scoring.row import COLUMNS, Row
+from looktwice.eval.scoring.row import COLUMNS, Row, Rows
 from looktwice.eval.scoring.run_rows import headline_rows, run_rows
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
@@ -343,7 +343,7 @@ def _block(row: Row) -> str:
     return task if row.metric == "accuracy" else f"{task}: {row.metric}"
 
 
-def _caption(own: Sequence[Row], rows: Sequence[Row], counts: Sequence[str]) -> list[str]:
+def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
     """What the figures of the console's table are."""
     facts = []
     for name in ("split", "label_version", "reader"):
@@ -371,7 +371,7 @@ def _caption(own: Sequence[Row], rows: Sequence[Row], counts: Sequence[str]) -> 
     return lines
 
 
-def _note_lines(shown: Table, rows: Sequence[Row]) -> Iterator[str]:
+def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
     """Why those failed of whom every answer did, a line for each reason; tokens and list price of
     each contestant whose model has prices."""
     names = defaultdict[str, list[str]](list)

@@ -56,13 +56,13 @@ class Column(Generic[Line]):
     an empty cell, and so is whatever a path would lead to from there.
 
     `form` writes a value: `text`, `percent`, `points`, `some`, `format_p`, `format_cost`,
-    `estimate_cell`, `change_cell`, `share_cell` below, or the `format` of any text
-    ("{:.2f}".format).
+    `estimate_cell`, `change_cell`, `share_cell` below, or a text that holds it,
+    such as "{:.2f}".
     """
 
     title: str
     value: Callable[[Line], object] | str
-    form: Callable[[Any], str] = str
+    form: Callable[[Any], str] | str = str
 
     def cell(self, line: Line) -> str:
         """The line's cell."""
@@ -72,7 +72,8 @@ class Column(Generic[Line]):
         else:
             for name in self.value.split("."):
                 value = None if value is None else getattr(value, name)
-        return "" if value is None else self.form(value)
+        form = self.form.format if isinstance(self.form, str) else self.form
+        return "" if value is None else form(value)
 
 
 Columns = Sequence[Column[Line]]
@@ -369,3 +370,5 @@ CORRECTED: Columns[Any] = (
     Column("p\n(BH)", "p_bh", format_p),
 )
 """Columns of a line that `paired.correct` makes."""
+OF_ARM = names("contestant", "task", of="scores")
+"""Columns of a line that holds the scores of an arm."""

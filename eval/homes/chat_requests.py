@@ -87,7 +87,7 @@ class Function(BaseModel, **OPEN):
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: Json = {}
     arguments: str = "{}"
 
 
@@ -131,7 +131,7 @@ class Outputs(BaseModel, **CLOSED):
 class Schema(BaseModel, **OPEN):
     """A JSON schema with its name."""
 
-    schema_: dict[str, Any] = Field({}, alias="schema")
+    schema_: Json = Field({}, alias="schema")
 
 
 class Format(BaseModel, **OPEN):
@@ -146,10 +146,10 @@ class Known(BaseModel, **CLOSED):
     alone reads the `answer`."""
 
     id: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")] | None = None
-    marks: list[dict[str, Any]] = []
+    marks: list[Json] = []
     choices: list[str] = []
     answer: Text | None = None
-    meta: dict[str, Any] = {}
+    meta: Json = {}
 
 
 class StreamOptions(BaseModel, **OPEN):

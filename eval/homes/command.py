@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from looktwice.eval.homes.chat_requests import LOOPBACK, read_question
 from looktwice.eval.homes.chat_responses import Answered, event
-from looktwice.eval.homes.door import Door, Refusal, serve
+from looktwice.eval.homes.door import Door, Refusal, Say, serve
 from looktwice.eval.homes.lens import Lens, name_contestants
 from looktwice.eval.homes.recorded import Recorder, Requests
 from looktwice.eval.homes.tap import Tap
@@ -75,7 +74,7 @@ def plan_of_pocket() -> Plan:
     return Plan("pocket", (arm,))
 
 
-def serve_study(plan: Plan, options: ServeOptions, say: Callable[[str], None]) -> None:
+def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
     """Serve the contestants of a plan until interrupted. Raises ConfigError, RunError."""
     token, cache = options.token, options.cache or options.out / ".cache"
     arms, name = name_contestants(plan), options.name or plan.name
@@ -91,7 +90,7 @@ def serve_study(plan: Plan, options: ServeOptions, say: Callable[[str], None]) -
             close_networks()
 
 
-def serve_tap(url: str, options: ServeOptions, say: Callable[[str], None]) -> None:
+def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
     """Send requests on to another server and record them, until interrupted. Raises ConfigError,
     RunError."""
     name, token = options.name or "tap", options.token
@@ -100,9 +99,7 @@ def serve_tap(url: str, options: ServeOptions, say: Callable[[str], None]) -> No
         _serve(tap, recorder, f"everything is sent on to {tap.url}, as it is", options, say)
 
 
-def _serve(
-    door: Door, recorder: Recorder, about: str, options: ServeOptions, say: Callable[[str], None]
-) -> None:
+def _serve(door: Door, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
     def announce(url: str) -> None:
         say(f"{recorder.name} answers at {url}; Ctrl-C ends it")
         say(about)

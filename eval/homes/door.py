@@ -20,6 +20,8 @@ from looktwice.pipelines.models.http_client import http_loop
 SWITCH_SECONDS = 0.0005  # so that threads that work keep the loop waiting no longer
 MOST_HELD = 512 << 20  # of all requests that are being read or answered
 READ_SECONDS = 120.0  # for the body of a request
+Say = Callable[[str], None]
+"""Who is told a line, or an address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -134,7 +136,7 @@ class Door(ABC):
         return app
 
 
-def serve(door: Door, host: str, port: int, started: Callable[[str], None]) -> None:
+def serve(door: Door, host: str, port: int, started: Say) -> None:
     """Serve until interrupted; `started` is told the URL. Port 0 takes a free one. Raises
     ConfigError for a port that is taken."""
 

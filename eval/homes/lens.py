@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from looktwice.eval.homes.chat_requests import Question
 from looktwice.eval.homes.chat_responses import Answered
-from looktwice.eval.homes.door import Refusal
+from looktwice.eval.homes.door import Refusal, Say
 from looktwice.eval.homes.recorded import Recorder, Requests
 from looktwice.eval.records.records import RunError
 from looktwice.eval.records.writer import describe_failure
@@ -79,7 +79,7 @@ class Lens:
     arms: Mapping[str, Arm]
     recorder: Recorder
     cache: Path
-    say: Callable[[str], None]
+    say: Say
     looks: bool
     abstain: Literal["error", "text"]
 

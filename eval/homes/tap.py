@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
@@ -15,7 +15,7 @@ from aiohttp import web
 
 from looktwice.eval.homes.chat_requests import read_anything
 from looktwice.eval.homes.chat_responses import join_chunks
-from looktwice.eval.homes.door import Door, Refusal
+from looktwice.eval.homes.door import Door, Refusal, Say
 from looktwice.eval.homes.recorded import Recorder, Requests
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunError
@@ -54,7 +54,7 @@ class Tap(Door):
 
     recorder: Recorder = field(kw_only=True)
     url: str = field(kw_only=True)
-    say: Callable[[str], None] = field(kw_only=True)
+    say: Say = field(kw_only=True)
     warned: bool = False
     session: aiohttp.ClientSession | None = None
 

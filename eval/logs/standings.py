@@ -120,7 +120,7 @@ def spread_table(standings: Standings) -> TextTable:
     columns: Columns[Spread] = (
         Column("task", "task", text),
         Column("contestant", "contestant", text),
-        Column("best - worst", "value", "{:.2f}".format),
+        Column("best - worst", "value", "{:.2f}"),
         Column("best", "best"),
         Column("worst", "worst"),
     )
@@ -137,8 +137,8 @@ def rank_table(standings: Standings) -> TextTable:
         Column("pairs\ntied", "tied"),
         Column("moved", "moved"),
         Column("furthest", "furthest"),
-        Column("tau-b", "tau", "{:.3f}".format),
-        Column("mean\nchange", "mean_change", "{:.2f}".format),
+        Column("tau-b", "tau", "{:.3f}"),
+        Column("mean\nchange", "mean_change", "{:.2f}"),
     )
     return table(columns, standings.changes)
 

@@ -32,7 +32,7 @@ from looktwice.eval.page.data import (
 )
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.disk import dump_yaml
@@ -69,9 +69,7 @@ class RunPage:
             for scores in scored.points:
                 self._add(run, scores)
 
-    def data(
-        self, rows: Sequence[Row], *, whole: bool = True, first: Sequence[int] = ()
-    ) -> PageData:
+    def data(self, rows: Rows, *, whole: bool = True, first: Sequence[int] = ()) -> PageData:
         """The data with the words and thumbnails that fit into a file; with `whole=False` without
         any.
 

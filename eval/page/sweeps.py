@@ -18,13 +18,13 @@ from looktwice.eval.scoring.labels import (
     task_changes,
     task_label,
 )
-from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 MAX_GRIDS = 12
 
 
-def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageLines]:
+def curves(runs: Sequence[RunScores], rows: Rows) -> list[PageLines]:
     """A chart for every setting that was swept over two numbers or more, for each task that it
     affects."""
     accuracy = _accuracy_rows(rows)
@@ -42,7 +42,7 @@ def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageLines]:
     return drawn
 
 
-def _accuracy_rows(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
+def _accuracy_rows(rows: Rows) -> dict[tuple[str, str], Row]:
     """The accuracy of each arm, by run and point."""
     whole = (row for row in rows if row.metric == "accuracy" and not row.slice)
     return {(row.run, row.point): row for row in whole if row.point}
@@ -80,7 +80,7 @@ def _concerns(place: str, point: PointRow) -> bool:
     return place.startswith(("task.", "stages.")) or place in contestant_changes(point)
 
 
-def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
+def grids(runs: Sequence[RunScores], rows: Rows) -> list[PageGrid]:
     """A map for every two settings that were swept together, for each contestant and task that has
     both.
 

@@ -124,7 +124,7 @@ class ArmPrediction:
 
 COLUMNS: Columns[ArmPrediction] = (
     *names("contestant"),
-    Column("ability", "prediction.ability", "{:.2f}".format),
+    Column("ability", "prediction.ability", "{:.2f}"),
     Column("items\nasked", "prediction.total.n"),
     Column("predicted\n%", "prediction.total", share_cell),
     Column("all\n%", "right", percent),

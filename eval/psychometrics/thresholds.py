@@ -176,7 +176,7 @@ COLUMNS: Columns[ArmThreshold] = (
     Column("95 % interval", "threshold", _ends),
     Column("rising\nalone", "fit", _ends),
     Column("fit p", "fit.p", format_p),
-    Column("slope", "threshold.slope", "{:.3g}".format),
+    Column("slope", "threshold.slope", "{:.3g}"),
     Column("lapse\n%", "threshold.lapse", percent),
     Column("guess\n%", "threshold.model.guess", partial(percent, digits=0)),
     Column("n/\nlevels", "counts"),

@@ -27,7 +27,7 @@ from looktwice.eval.page.data import PageLines
 from looktwice.eval.page.sweeps import curves
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.labels import setting_of
-from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.disk import whole_file
 
@@ -93,7 +93,7 @@ def _axes(lines: int) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _forest(rows: Sequence[Row], several: bool) -> Any:
+def _forest(rows: Rows, several: bool) -> Any:
     """The paired differences to the baseline with their bootstrap intervals; filled where p (Holm)
     is below 0.05."""
     lines = []
@@ -228,7 +228,7 @@ def escape(text: str) -> str:
     return " ".join(text.split()).translate(SIGNS)
 
 
-def _caption(rows: Sequence[Row]) -> str:
+def _caption(rows: Rows) -> str:
     def named(field: str) -> str:
         return ", ".join(dict.fromkeys(filter(None, map(attrgetter(field), rows))))
 

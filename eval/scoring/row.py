@@ -106,6 +106,7 @@ class Row:
         return self.discordant - self.better
 
 
+Rows = Sequence[Row]
 COUNTS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
 SUMMED = (*COUNTS, "tokens_in", "tokens_out", "cost")
 """The columns that are summed over tasks in the rows `macro` and `micro`."""
@@ -194,7 +195,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     return rows
 
 
-def macro_row(rows: Sequence[Row]) -> Row:
+def macro_row(rows: Rows) -> Row:
     """The unweighted mean over tasks; a task swept over several variants counts as one task, with
     their mean.
 
@@ -227,7 +228,7 @@ def macro_row(rows: Sequence[Row]) -> Row:
     return replace(total, low=max(0.0, low), high=min(1.0, high), clusters=mean.clusters)
 
 
-def micro_row(rows: Sequence[Row]) -> Row:
+def micro_row(rows: Rows) -> Row:
     """All samples of all tasks as one set, tasks weighted by their size.
 
     What several variants ask again is of one cluster, as are questions of several tasks about one
@@ -251,7 +252,7 @@ def micro_row(rows: Sequence[Row]) -> Row:
     return replace(total, value=value)
 
 
-def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
+def _pooled(rows: Rows, weight: float = 1.0) -> Stratum | None:
     """The units behind several rows as one set, each of which varies around the mean of its row;
     None for levels."""
     values, clusters, centres = list[Floats](), list[Hashable](), list[Floats]()
@@ -264,7 +265,7 @@ def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
     return Stratum(np.concatenate(values), clusters, weight, np.concatenate(centres))
 
 
-def _sum_rows(rows: Sequence[Row]) -> Row:
+def _sum_rows(rows: Rows) -> Row:
     """One row that adds up the columns that are summed and joins the distinct split, label version
     and reader."""
     first, joined = rows[0], dict[str, Any]()
@@ -336,7 +337,7 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     return replace(row, delta=value - against, delta_low=None, delta_high=None, detectable=None)
 
 
-def correct_p_values(rows: Sequence[Row]) -> list[Row]:
+def correct_p_values(rows: Rows) -> list[Row]:
     """The rows with the corrections of accuracy: over all comparisons on single tasks, and over
     those of micro."""
     return correct(

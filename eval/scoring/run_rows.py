@@ -23,6 +23,7 @@ from looktwice.eval.scoring.metrics import (
 )
 from looktwice.eval.scoring.row import (
     Row,
+    Rows,
     accuracy_to_compare,
     compare,
     correct_p_values,
@@ -89,7 +90,7 @@ def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
     return compare(row, ", ".join(names), metrics)
 
 
-def _means(rows: Sequence[Row], arms: Sequence[PointScores], rivals: Rivals) -> list[Row]:
+def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals) -> list[Row]:
     """The macro and micro rows of a contestant; micro accuracy has the paired test over all its
     tasks."""
     means = list[Row]()
@@ -268,7 +269,7 @@ def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = Non
         yield row
 
 
-def _total_rows(arms: Sequence[PointScores], rows: Sequence[Row]) -> Iterator[Row]:
+def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
     """The totals of every benchmark of which each subtask occurs exactly once, for one contestant
     or chance level."""
     suites = defaultdict[str, list[tuple[Scorer, str]]](list)
@@ -287,7 +288,7 @@ def _total_rows(arms: Sequence[PointScores], rows: Sequence[Row]) -> Iterator[Ro
                 yield replace(mean, n_groups=None, unit="")
 
 
-def headline_rows(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[Row]:
+def headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
     """The rows of the metrics and totals by which the benchmarks themselves are quoted, totals
     first."""
     names = defaultdict[tuple[str, str], set[str]](set)

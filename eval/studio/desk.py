@@ -89,10 +89,10 @@ class Desk:
         return Binder(Scope(self.folder, plugins=tuple(self.plugins)), self.models)
 
     @cached_property
-    def _catalog(self) -> dict[str, Any]:
+    def _catalog(self) -> Node:
         return Catalog(self.plugins).to_dict()
 
-    def start(self, draft: Draft) -> dict[str, Any]:
+    def start(self, draft: Draft) -> Node:
         """What a page begins with: the forms, whom it may ask, a draft and its pictures."""
         images = [self.image(name) for name in draft.images]
         begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
@@ -125,11 +125,11 @@ class Desk:
         except PictureError:
             return self.take(picture.payload.data)
 
-    def image(self, name: str) -> dict[str, Any]:
+    def image(self, name: str) -> Node:
         """A picture of the page's own."""
         return {"name": name, **self.show(self.images[name])}
 
-    def show(self, picture: Picture) -> dict[str, Any]:
+    def show(self, picture: Picture) -> Node:
         """What a page needs to know of a picture, which it gets under its sha256."""
         payload, (width, height) = picture.payload, picture.size
         kind, sha = payload.media_type.removeprefix("image/"), self._show(payload)
@@ -203,7 +203,7 @@ class Desk:
                     there = ", ".join(f"{{ref: {name}}}" for name in self.models)
                     raise ConfigError([f"{place}: the studio may ask {there} and no other model"])
 
-    def render(self, draft: Draft, after: int | None = None) -> dict[str, Any]:
+    def render(self, draft: Draft, after: int | None = None) -> Node:
         """What would be sent; its views `after` so many stages alone, and why a later one failed.
         Raises ConfigError, TaskError, PictureError, ValueError."""
         study, (task, item) = draft.study(self.models), self.item(draft)
@@ -308,7 +308,7 @@ DRAWS = {
 }
 
 
-def words_of(state: State) -> list[dict[str, Any]]:
+def words_of(state: State) -> list[Node]:
     """What is said, turn by turn: texts, and null for each view in its place."""
     words = [
         {"role": turn.role, "parts": [p if isinstance(p, str) else None for p in turn.parts]}

@@ -32,6 +32,7 @@ from looktwice.eval.analysis.looking.tastes import (
 from looktwice.eval.analysis.steadiness import asked_letters
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import (
+    OF_ARM,
     Column,
     Columns,
     TextTable,
@@ -290,14 +291,14 @@ class ArmLine:
 
 
 ARM_COLUMNS: Columns[ArmLine] = (
-    *names("contestant", "task", of="scores"),
+    *OF_ARM,
     Column("what it gets", lambda line: ARMS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
     Column("against seen", "paired", change_cell),
     Column("p", "paired.p", format_p),
-    Column("mirage\nscore", lambda line: line.beside(line.audit.mirage), "{:.2f}".format),
-    Column("above\nchance", lambda line: line.beside(line.audit.beyond_chance), "{:.2f}".format),
+    Column("mirage\nscore", lambda line: line.beside(line.audit.mirage), "{:.2f}"),
+    Column("above\nchance", lambda line: line.beside(line.audit.beyond_chance), "{:.2f}"),
     Column("accuracy on\ncleaned set %", "cleaned"),
 )
 
@@ -377,11 +378,11 @@ def _by_letter(shares: Mapping[str, float]) -> str:
 
 
 LETTER_COLUMNS: Columns[LetterLine] = (
-    *names("contestant", "task", of="scores"),
+    *OF_ARM,
     Column("answers", "bias.n"),
     Column("said, by letter %", "bias.chosen", _by_letter),
     Column("right where it is the key %", "bias.recall", _by_letter),
-    Column("spread of\nrecall", "bias.spread", "{:.3f}".format),
+    Column("spread of\nrecall", "bias.spread", "{:.3f}"),
     Column("p", "bias.p", format_p),
     Column("right in\nevery draw %", "always_right", percent),
 )

@@ -212,8 +212,8 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         Column("full over it", partial(over, "full"), _points),
         Column("p", p_of_more, format_p),
         Column("of what full\nsolves %", solved.get, percent),
-        Column("IoU of look\nwith evidence", overlap, "{:.2f}".format),
-        Column("tokens\nper sample", tokens, "{:,.0f}".format),
+        Column("IoU of look\nwith evidence", overlap, "{:.2f}"),
+        Column("tokens\nper sample", tokens, "{:,.0f}"),
     )
     return table(columns, arms).without_empty()
 

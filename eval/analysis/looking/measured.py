@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from looktwice.eval.analysis.contestants import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
+    OF_ARM,
     Column,
     Columns,
     TextTable,
     change_cell,
     format_p,
-    names,
     percent,
     share_cell,
     table,
@@ -91,12 +91,12 @@ class Measured:
 
 
 MEASURED: Columns[Measured] = (
-    *names("contestant", "task", of="scores"),
+    *OF_ARM,
     Column("measured", "name", text),
     Column("n", "n"),
     Column("mean", "mean"),
-    Column("right", lambda line: line.mean_of(True), "{:.3g}".format),
-    Column("not right", lambda line: line.mean_of(False), "{:.3g}".format),
+    Column("right", lambda line: line.mean_of(True), "{:.3g}"),
+    Column("not right", lambda line: line.mean_of(False), "{:.3g}"),
     Column("difference", "gap", lambda gap: f"{gap.value:+.3g}\n{gap.low:.3g} to {gap.high:.3g}"),
     Column("p", "gap.p", format_p),
     Column("accuracy\n%", "accuracy", share_cell),
@@ -244,13 +244,13 @@ def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
 
 
 RISK_COLUMNS: Columns[RiskCoverage] = (
-    *names("contestant", "task", of="scores"),
+    *OF_ARM,
     Column("n", "n"),
     *(_accuracy_at(n, f"right of the\nsurest {share:.0%}") for n, share in enumerate(SHARES)),
     _accuracy_at(-1, "right\nof all %"),
-    Column("area", "area", "{:.3f}".format),
-    Column("area,\noracle", "best", "{:.3f}".format),
-    Column("area,\nrandom", "random", "{:.3f}".format),
+    Column("area", "area", "{:.3f}"),
+    Column("area,\noracle", "best", "{:.3f}"),
+    Column("area,\nrandom", "random", "{:.3f}"),
 )
 
 
@@ -329,7 +329,7 @@ ROUTE_COLUMNS: Columns[Route] = (
     Column("then", "onward", text),
     Column("sent on", lambda route: f"{route.share:.0%}", text),
     Column("n", "n"),
-    Column("tokens\nper sample", "tokens", "{:,.0f}".format),
+    Column("tokens\nper sample", "tokens", "{:,.0f}"),
     Column("by confidence\n%", "router", percent),
     Column("at random\n%", "random", percent),
     Column("oracle\n%", "oracle", percent),

@@ -114,7 +114,7 @@ TURN_COLUMNS: Columns[TurnLine] = (
     Column("right\nto wrong", lambda line: line.change and line.change.count(False)),
     Column("change", "change.paired", change_cell),
     Column("p", "change.paired.p", format_p),
-    Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}".format),
+    Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}"),
     Column("cost\nper sample", lambda line: line.arm.cost(line.turn), format_cost),
     Column("tokens per\ngained one", "since.tokens_per_point"),
     Column(
@@ -204,7 +204,7 @@ def stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
 STOPPING_COLUMNS: Columns[StoppingRule] = (
     *names("contestant", "task", of="arm.scores"),
     Column("stop at", "name", text),
-    Column("turns", "turns", "{:.2f}".format),
+    Column("turns", "turns", "{:.2f}"),
     Column("spent\nper sample", lambda rule: f"{rule.spent:,.1f} {rule.unit}"),
     Column("accuracy\n%", "accuracy", percent),
     Column("fixed, same\ncost %", "fixed", percent),
