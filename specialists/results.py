@@ -178,7 +178,7 @@ class FeatureGrid:
         x = points[:, :1] * columns / self.width - 0.5
         y = points[:, 1:] * rows / self.height - 0.5
         places = np.broadcast_arrays(y, x, np.arange(channels))
-        return np.asarray(map_coordinates(self.values, places, order=1, mode="nearest"))
+        return map_coordinates(self.values, places, order=1, mode="nearest")
 
     def centers(self) -> Floats:
         """The centres of the cells in pixels, (rows, columns, 2)."""

@@ -141,10 +141,8 @@ class DepthOverlay(_Map):
 
     def values(self, sample: Sample, number: int) -> Floats:
         """Nearness of one source picture. Raises NoEvidence."""
-        nearness: Floats = look_once(
-            self.depth, *(image.pixels for image in sample.images[number:])
-        ).nearness
-        return nearness
+        pictures = (image.pixels for image in sample.images[number:])
+        return look_once(self.depth, *pictures).nearness
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,7 @@ class Drawing:
     def cover(self) -> NDArray[np.bool_]:
         """The pixels HxW that differ."""
         red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
-        covered: NDArray[np.bool_] = cv2.max(cv2.max(red, green), blue) >= DRAWN
-        return covered
+        return cv2.max(cv2.max(red, green), blue) >= DRAWN
 
     @property
     def longer_side(self) -> int:

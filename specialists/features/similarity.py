@@ -123,7 +123,7 @@ class EditSalience:
 
 def cosines(first: Floats, second: Floats) -> Floats:
     """The cosines (n, m) between vectors (n, d) and (m, d); 0 where a vector is zero."""
-    return np.asarray(_normalize_rows(first) @ _normalize_rows(second).T)
+    return _normalize_rows(first) @ _normalize_rows(second).T
 
 
 def _normalize_rows(vectors: Floats) -> Floats:

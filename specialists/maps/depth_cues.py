@@ -52,13 +52,13 @@ def haze(image: Pixels, side: int) -> Floats:
     brightest = np.argsort(dark.ravel(), kind="stable")[-max(1, dark.size // 1000) :]
     air = np.maximum(image.reshape(-1, 3)[brightest].max(0), 1).astype(np.float64)
     veil = cv2.erode((image / air).min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
-    return np.asarray((1 - veil).clip(0, 1))
+    return (1 - veil).clip(0, 1)
 
 
 def local_contrast(image: Pixels, side: int) -> Floats:
     gray = _gray(image)
     mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
-    return np.asarray(np.sqrt(np.maximum(square - mean**2, 0)))
+    return np.sqrt(np.maximum(square - mean**2, 0))
 
 
 def saturation(image: Pixels, side: int) -> Floats:
