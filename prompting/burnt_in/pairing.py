@@ -29,6 +29,7 @@ from looktwice.prompting.burnt_in.rings import (
     ring_score,
     sharpen_rings,
 )
+from looktwice.prompting.drawing.colors import rgb
 
 COARSE = 3.0  # stroke that rings are first looked for with, in pixels
 SURE = 0.5  # correlation from which a ring beside a label is one
@@ -63,14 +64,11 @@ class MarkerScene:
     radii: tuple[float, float]
 
     @classmethod
-    def of(
-        cls, pixels: Pixels, colors: Mapping[str, tuple[int, int, int]], radii: tuple[float, float]
-    ) -> MarkerScene:
+    def of(cls, pixels: Pixels, colors: Sequence[str], radii: tuple[float, float]) -> MarkerScene:
         """From RGB pixels HxWx3."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-        return cls(
-            gray, {name: color_closeness(pixels, color) for name, color in colors.items()}, radii
-        )
+        near = {color: color_closeness(pixels, rgb(color)) for color in colors}
+        return cls(gray, near, radii)
 
     @property
     def steps(self) -> list[float]:
@@ -263,7 +261,7 @@ def find_clipped_markers(
     words: Sequence[str],
     markers: Sequence[Marker],
     color: str,
-    like: Sequence[Marker] = (),
+    like: Sequence[Marker],
 ) -> list[Marker]:
     """Markers whose label lies partly or wholly outside the picture, for words that were read
     nowhere.

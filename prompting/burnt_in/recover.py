@@ -205,8 +205,7 @@ class RecoverMarks(WithoutModel):
 
     def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """The point of each word that was found, and its look."""
-        wanted = {color: rgb(color) for color in self.colors}
-        scenes = [MarkerScene.of(image.pixels, wanted, self.radii) for image in sample.images]
+        scenes = [MarkerScene.of(image.pixels, self.colors, self.radii) for image in sample.images]
         best: dict[str, tuple[int, Marker]] = {}
 
         def keep_best(image: int, markers: Sequence[Marker]) -> None:
@@ -239,11 +238,10 @@ class RecoverMarks(WithoutModel):
     def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """The rectangles of each image, one of each colour, with the labels read beside them or
         left for them, and their looks."""
-        wanted = {color: rgb(color) for color in self.box_colors}
         for number, image in enumerate(sample.images):
-            scene = MarkerScene.of(image.pixels, wanted, self.radii)
+            scene = MarkerScene.of(image.pixels, self.box_colors, self.radii)
             outlines = [
-                box for color in wanted for box in find_rectangles(scene.near[color], color)
+                box for color, near in scene.near.items() for box in find_rectangles(near, color)
             ]
             read = read_labels(scene.gray, words) if outlines else []
             beside = _match_labels(outlines, read)

@@ -1,8 +1,9 @@
 """One call of the model: which images and texts it is sent, in what order, what of earlier turns is
-sent again, and which few-shot examples come first."""
+sent again, which few-shot examples come first, and how sure the reply is."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +19,12 @@ from looktwice.pipelines.sample import PLACED, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
-from looktwice.prompting.turns.confidence import ALTERNATIVES, with_confidence
 from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
+ALTERNATIVES = 20  # per token: the most that OpenAI gives
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,31 @@ class Ask:
         if self.images == "inline":
             parts = [part.strip() if isinstance(part, str) else part for part in parts]
         return tuple(part for part in parts if part != "")
+
+
+def with_confidence(state: State, reply: Reply) -> State:
+    """The state with the likeliest choice's share of the likelihood of all choices as its
+    confidence, and measured as `choice_mass` what all choices have together.
+
+    It is that of the first token of the reply that is a choice's letter, or of the choices in full
+    where the reply was to be one of them. A note says where no likelihood came back.
+    """
+    choices = [*state.sample.letters, *map(_bare, state.sample.choices)]
+    for candidates in reply.logprobs:
+        shares: dict[str, float] = {}
+        for text, likelihood in candidates.items():
+            if (name := _bare(text)) in choices:
+                shares[name] = shares.get(name, 0.0) + math.exp(likelihood)
+        mass = sum(shares.values())
+        if _bare(next(iter(candidates), "")) in choices and mass > 0:
+            confidence = min(1.0, max(shares.values()) / mass)
+            return state.replace(confidence=confidence).measured("choice_mass", min(1.0, mass))
+    return state.with_notes("no likelihood of a choice came back, so it has no confidence")
+
+
+def _bare(text: Any) -> str:
+    """A token or choice without brackets, blanks and marks of tokenizers."""
+    return re.sub(r"[\W_]", "", str(text))
 
 
 def split_words(state: State, images: str = "none") -> list[str]:

@@ -1,5 +1,6 @@
 """Several turns about one question: re-perception and verification, where the model looks again,
-told to doubt or shown zooms on its evidence, and self-consistency, a majority vote over answers."""
+told to doubt or shown zooms on its evidence, self-consistency, a majority vote over answers, and
+what is run only where a reply is unsure."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import RecordingModel, calls_made
 from looktwice.pipelines.ranges import Ranged, check_ranges
@@ -283,3 +285,28 @@ class Vote(Ranged):
 def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
     """Answers and their votes, the most frequent first; on a tie the one that was given first."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
+
+
+@dataclass(frozen=True)
+class When(Ranged):
+    """Runs `stage` only where the confidence so far is less than `below`, or unknown: a zoom, a
+    second look, a whole pipeline that asks again.
+
+    Confidence comes of `Ask` with `confidence: choices`, of votes, or of a specialist. Measured is
+    `looked_again`, 1 where the stage was run.
+    """
+
+    stage: Stage
+    below: float = 0.8
+
+    ranges = ("below >= 0", "below <= 1")
+
+    @property
+    def asks(self) -> bool:
+        """Whether the stage asks the model."""
+        return asks_model(self.stage)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state after the stage, or as it was."""
+        again = state.confidence is None or state.confidence < self.below
+        return (self.stage(state, model) if again else state).measured("looked_again", int(again))

@@ -27,7 +27,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, Vote, When
-from looktwice.prompting.turns.confidence import with_confidence
+from looktwice.prompting.turns.ask import with_confidence
 from looktwice.prompting.wording import MultipleChoice
 from tests.prompting.scenes import Heard, plain, start
 
