@@ -22,7 +22,7 @@ from looktwice.eval.logs.lmms_eval import SAMPLES, read_lmms_eval, write_lmms_ev
 from looktwice.eval.logs.log import UNSCORED, Log, Named, in_brackets, name_apart
 from looktwice.eval.logs.own import read_replies, read_run, read_with
 from looktwice.eval.logs.tables import ENDINGS, read_table, write_vlmevalkit
-from looktwice.eval.records.records import refuse_run_file
+from looktwice.eval.records.records import is_run, refuse_run_file
 from looktwice.eval.tasks.base import TaskError, suggest_among
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.pipelines.counted import counted
@@ -120,7 +120,7 @@ def read_logs(
     and RunError.
     """
     path = Path(path)
-    if (path / "points.yaml").exists():
+    if is_run(path):
         logs = read_run(path, reader, plugins, columns)
     else:
         logs = load_log(path, columns or {})

@@ -39,7 +39,7 @@ from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.mentions import tagged_letters, tagger_of
 from looktwice.eval.readers.reader import build_reader
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.records.records import RunFolder, SampleRow, refuse_run_file
+from looktwice.eval.records.records import RunFolder, SampleRow, is_run, refuse_run_file
 from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
 from looktwice.eval.scoring.metrics import ANSWERED
 from looktwice.eval.scoring.score import score_run
@@ -239,9 +239,9 @@ def replies_lines(
     total = list[ScoredReplies]()
     names = Counter(file.name for file in files)
     for file in files:
-        is_run = (file / "points.yaml").exists()
-        contestants = score_run_replies(file, keys, stage, plugins) if is_run else []
-        for log in () if is_run else load_replies(file, columns):
+        ran = is_run(file)
+        contestants = score_run_replies(file, keys, stage, plugins) if ran else []
+        for log in () if ran else load_replies(file, columns):
             if names[file.name] > 1:  # the folders tell them apart
                 log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
             contestants.append(score_replies(log, keys, stage))

@@ -137,7 +137,7 @@ class RunFolder:
     @cached_property
     def points(self) -> dict[str, PointRow]:
         """The points by id, in the order in which they were asked. Raises RunError."""
-        if not (self.path / "points.yaml").exists():
+        if not is_run(self.path):
             of_study = Path("runs").glob(f"{glob.escape(self.path.stem)}/points.yaml")
             inner = (*self.path.glob("*/points.yaml"), *of_study)
             near = sorted(str(file.parent) for file in inner)[:3]
@@ -343,10 +343,15 @@ def refuse_links(run: Path) -> None:
             )
 
 
+def is_run(path: Path) -> bool:
+    """Whether this is the folder of a run."""
+    return (path / "points.yaml").exists()
+
+
 def refuse_run_file(out: Path) -> None:
     """Raises RunError for a path at which a file lies that a run is made of: to write there would
     lose the run."""
-    if out.name in RUN_FILES and (out.parent / "points.yaml").exists():
+    if out.name in RUN_FILES and is_run(out.parent):
         raise RunError(
             f"{out} is what the run in {out.parent} is made of; name another file to write"
         )

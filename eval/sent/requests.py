@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from looktwice.eval.logs.compare import chosen_places
 from looktwice.eval.logs.format import read_logs
 from looktwice.eval.logs.log import Log, name_apart
-from looktwice.eval.records.records import PointRow, RunFolder
+from looktwice.eval.records.records import PointRow, RunFolder, is_run
 from looktwice.eval.records.schema import Record
 from looktwice.eval.runs.requests import SENT, read_options
 from looktwice.eval.sent.looks import look_at
@@ -101,7 +101,7 @@ class Requests:
 def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[Requests]:
     """What each contestant of a run folder sent, or each log of another program that keeps its
     messages. Raises RunError, and TaskError where nothing was kept."""
-    if (path / "points.yaml").exists():
+    if is_run(path):
         sides = list(_of_run(RunFolder(path)))
     else:
         sides = list(map(_of_log, name_apart(read_logs(path, columns))))
@@ -127,9 +127,7 @@ def choose_sides(
 def is_keyless(path: Path) -> bool:
     """Whether a path is a run that knows no key, as what a server recorded: of it one can compare
     what was sent alone."""
-    if not (path / "points.yaml").exists():
-        return False
-    return not any(row.answer for row in RunFolder(path).samples.values())
+    return is_run(path) and not any(row.answer for row in RunFolder(path).samples.values())
 
 
 def key_text(key: str, choices: Sequence[Any]) -> str:
