@@ -157,6 +157,7 @@ def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, s
     studio.set("stages.mark.color", "ret", "stages.mark: 'ret' is no colour; did you mean")
 
 
+@pytest.mark.dear
 def test_it_asks_once_and_rows_become_a_study(
     studio: OpenStudio, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

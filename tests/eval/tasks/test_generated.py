@@ -484,6 +484,7 @@ def test_only_the_official_options_lose_their_circles(official: bool) -> None:
     assert share(alone) == 1 if official else share(alone) < 0.4
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("official", [False, True])
 def test_noise_lies_on_the_target_too_unless_official(official: bool) -> None:
     for item in made("figure_ground", 9, official):

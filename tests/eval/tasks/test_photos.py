@@ -80,6 +80,7 @@ def from_reference(item: Item, point: Point) -> float:
 # ---------------------------------------------------------------- what every kind promises
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_depend_on_their_number_and_the_seed_alone(kind: Any) -> None:
     few, many, other = list(Photos(kind, n=3)), made(kind), Photos(kind, n=3, seed=1)

@@ -82,6 +82,7 @@ def test_options_that_two_rules_allow_are_both_told() -> None:
     assert solve(pictures, [1, 4, 10, 6]) == [2]
 
 
+@pytest.mark.dear
 def test_panels_say_what_was_drawn_at_every_size() -> None:
     for item in items()[1::2]:
         wanted = [*item.truth["pictures"][:8], 0, *item.truth["options"]]

@@ -162,6 +162,7 @@ CALLED = (
 )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("preset", "coordinates", "form"),
     [

@@ -245,6 +245,7 @@ def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
     assert not any(values[name] for name in values if not name.startswith(("read", "inter")))
 
 
+@pytest.mark.dear
 def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> None:
     page = write_report([gap_run], tmp_path / "out").read_text(encoding="utf-8")
     text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")

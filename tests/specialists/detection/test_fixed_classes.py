@@ -104,6 +104,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         np.testing.assert_allclose(found.xyxy, xyxy[order], rtol=0, atol=apart)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("name", NAMES)
 def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(
     name: str, built: Callable[[str], str]

@@ -192,6 +192,7 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
     assert len(rim) > 20 and (found[:, None] == rim).all(2).any(0).mean() > 0.5
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
