@@ -71,7 +71,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_questions(tmp_path / "questions", QUESTIONS)
     (tmp_path / "photographs.py").write_text(TASK)
-    found: dict[str, list[Measured]] = {"inspect_ai": [], "looktwice": []}
+    measured: dict[str, list[Measured]] = {"inspect_ai": [], "looktwice": []}
     with endpoint(0.0) as url:
         settings = {
             "QUESTIONS": str(tmp_path / "questions"),
@@ -110,7 +110,7 @@ def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.Monk
                 "--log-dir",
                 tmp_path / f"logs{now}",
             ]
-            found["inspect_ai"].append(measure(url, theirs))
+            measured["inspect_ai"].append(measure(url, theirs))
             ours = [
                 *LOOKTWICE,
                 "run",
@@ -120,9 +120,9 @@ def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.Monk
                 "--workers",
                 IN_FLIGHT,
             ]
-            found["looktwice"].append(measure(url, ours))
-    whole = {name: statistics.median(row.whole for row in rows) for name, rows in found.items()}
-    cpu = {name: statistics.median(row.cpu for row in rows) for name, rows in found.items()}
+            measured["looktwice"].append(measure(url, ours))
+    whole = {name: statistics.median(row.whole for row in rows) for name, rows in measured.items()}
+    cpu = {name: statistics.median(row.cpu for row in rows) for name, rows in measured.items()}
     print(
         f"\n{QUESTIONS:,} photographs, {IN_FLIGHT} in flight, whole processes, medians of {TIMES}"
     )

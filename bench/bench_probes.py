@@ -62,13 +62,13 @@ def simulate(seed: int, n: int, size: int, strength: dict[Layer, float]) -> ArmP
 
 def planted(times: int) -> str:
     """An answer that is in the last layer alone."""
-    found = [simulate(seed, 400, 1, {TOWER: 0, PROJECTOR: 0, LAST: 6}) for seed in range(times)]
+    arms = [simulate(seed, 400, 1, {TOWER: 0, PROJECTOR: 0, LAST: 6}) for seed in range(times)]
     before, last, shuffled = (
         100 * np.mean(values)
         for values in (
-            [probe.right.mean() for arm in found for probe in arm.layers[:2]],
-            [arm.layers[2].right.mean() for arm in found],
-            [probe.shuffled for arm in found for probe in arm.layers],
+            [probe.right.mean() for arm in arms for probe in arm.layers[:2]],
+            [arm.layers[2].right.mean() for arm in arms],
+            [probe.shuffled for arm in arms for probe in arm.layers],
         )
     )
     return (
@@ -85,8 +85,8 @@ def null_coverage(times: int) -> Iterator[str]:
         hits = finds = 0
         for seed in range(times):
             arm = simulate(seed, n, size, {LAST: 0})
-            found = bootstrap_mean(arm.layers[0].right, arm.clusters)
-            hits += found.low <= 1 / KINDS <= found.high
+            estimate = bootstrap_mean(arm.layers[0].right, arm.clusters)
+            hits += estimate.low <= 1 / KINDS <= estimate.high
             finds += arm.is_found
         yield (
             f"| {n} in clusters of {size} | {100 * hits / times:.1f} % |"

@@ -78,8 +78,8 @@ def line(arms: int, samples: int, studies: int) -> str:
         calls.mean(),
         np.percentile(calls, 90),
     )
-    told = " | ".join(f"{100 * share:.1f}" for share in shares)
-    return f"| {arms} | {samples:,} | {studies:,} | {false[0]}, {false[1]} | {told} |\n"
+    sentence = " | ".join(f"{100 * share:.1f}" for share in shares)
+    return f"| {arms} | {samples:,} | {studies:,} | {false[0]}, {false[1]} | {sentence} |\n"
 
 
 def main() -> None:

@@ -80,9 +80,9 @@ def test_ctrl_c_keeps_what_is_on_its_way(tmp_path: Path) -> None:
         ) as run:
             _wait_for(server, 8)
             run.send_signal(signal.SIGINT)
-            out, said = run.communicate(timeout=60)
+            out, output = run.communicate(timeout=60)
         assert (
-            run.returncode == 130 and "asking no more" in said and "Traceback" not in out + said
-        ), out + said
+            run.returncode == 130 and "asking no more" in output and "Traceback" not in out + output
+        ), out + output
         asked = server.stats["requests"]
     assert len(RunFolder(tmp_path / "study").records()) == asked < 200

@@ -39,8 +39,8 @@ def help_seconds() -> float:
 def run_seconds(arguments: Sequence[object]) -> float:
     """Seconds of processor of a whole process that runs one question."""
     command = [sys.executable, "-c", CHILD, "run", *map(str, arguments)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(json.loads(said.splitlines()[-1])[0])
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(json.loads(output.splitlines()[-1])[0])
 
 
 def measure_all(folder: Path) -> dict[str, float]:

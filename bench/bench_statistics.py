@@ -62,11 +62,11 @@ def coverage(times: int) -> Iterator[str]:
         names, hits, width = np.repeat(np.arange(n // size), size).tolist(), 0, 0.0
         for seed in range(times):
             gaps = draw_gaps(np.random.default_rng(seed), n, size, up, down)
-            found = bootstrap_mean(gaps, names, floor=-1.0, resamples=2000)
-            hits += found.low <= up - down <= found.high
-            width += (found.high - found.low) / times
-        said = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
-        yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: {said}"
+            estimate = bootstrap_mean(gaps, names, floor=-1.0, resamples=2000)
+            hits += estimate.low <= up - down <= estimate.high
+            width += (estimate.high - estimate.low) / times
+        sentence = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
+        yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: {sentence}"
 
 
 def share_coverage(times: int) -> Iterator[str]:
@@ -80,19 +80,19 @@ def share_coverage(times: int) -> Iterator[str]:
             random = np.random.default_rng(seed)
             right = np.repeat(draw_ability(random, CLUSTERS, share, alike), size)
             values = draw_values(random, right, kind)
-            found = share_interval(values, np.repeat(np.arange(CLUSTERS), size))
+            estimate = share_interval(values, np.repeat(np.arange(CLUSTERS), size))
             low, high = wilson(float(values.sum()), len(values))
             hits, wilsons = (
-                hits + (found.low <= share <= found.high),
+                hits + (estimate.low <= share <= estimate.high),
                 wilsons + (low <= share <= high),
             )
-        said = (
+        sentence = (
             f"{100 * hits / times:.1f} % hold the truth (Wilson without clusters"
             f" {100 * wilsons / times:.1f} %)"
         )
         yield (
             f"share {share:.2f}, {kind}, {CLUSTERS} clusters of {size:2}, alike by {alike:g}:"
-            f" {said}"
+            f" {sentence}"
         )
 
 
@@ -106,8 +106,8 @@ def uneven_coverage(times: int) -> Iterator[str]:
             values = draw_values(
                 random, draw_ability(random, count, share, 0.3)[clusters], "right or wrong"
             )
-            found = share_interval(values, clusters)
-            hits += found.low <= share <= found.high
+            estimate = share_interval(values, clusters)
+            hits += estimate.low <= share <= estimate.high
         yield (
             f"share {share:.2f} of {count:3} clusters of 1 to 20: {100 * hits / times:.1f} % hold"
             " the truth"
@@ -126,10 +126,10 @@ def macro_coverage(times: int) -> Iterator[str]:
         ((0.3, 0.5, 0.7, 0.9), (0.5, 0.95, 0.98, 0.98)), (1, 4), SPREAD
     ):
         rows = [(share, 1, size, alike) for share in tasks]
-        said = f"{macro_hits(times, rows):.1f} %"
+        sentence = f"{macro_hits(times, rows):.1f} %"
         yield (
             f"tasks of {tasks} on the same {CLUSTERS} pictures, {size} questions each, alike by"
-            f" {alike:g}: {said}"
+            f" {alike:g}: {sentence}"
         )
 
 
@@ -157,8 +157,8 @@ def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> fl
                     task_name=str(number),
                 )
                 rows.append(fill(plain, Metric("accuracy", units, clusters=clusters)))
-        found = macro_row(rows)
-        hits += (found.low or 0.0) <= truth <= (found.high or 0.0)
+        estimate = macro_row(rows)
+        hits += (estimate.low or 0.0) <= truth <= (estimate.high or 0.0)
     return 100 * hits / times
 
 
@@ -188,12 +188,12 @@ def interaction_coverage(times: int) -> Iterator[str]:
             0,
         )
         for seed in range(times):
-            found = mean_difference(
+            estimate = mean_difference(
                 draw_interaction(np.random.default_rng(seed), n, shared).tolist()
             )
-            hits += found.low <= truth <= found.high
-        said = f"{100 * hits / times:.1f} % hold the truth"
-        yield f"interaction {100 * truth:+.1f} points, n {n:4}, shared {shared:g}: {said}"
+            hits += estimate.low <= truth <= estimate.high
+        sentence = f"{100 * hits / times:.1f} % hold the truth"
+        yield f"interaction {100 * truth:+.1f} points, n {n:4}, shared {shared:g}: {sentence}"
 
 
 def draw_interaction(random: np.random.Generator, n: int, shared: float) -> Floats:
@@ -211,8 +211,8 @@ def kappa_coverage(times: int) -> str:
         random = np.random.default_rng(seed)
         first = random.integers(0, 2, 150)
         second = np.where(random.random(150) < 0.5, first, random.integers(0, 2, 150))
-        found = cohens_kappa(first.tolist(), second.tolist())
-        hits += found.low <= 0.5 <= found.high
+        kappa = cohens_kappa(first.tolist(), second.tolist())
+        hits += kappa.low <= 0.5 <= kappa.high
     return f"kappa 0.5 of two raters, 150 items: {100 * hits / times:.1f} %"
 
 

@@ -87,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["at once", "four circles each", "200 ms"],
 )
 def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circles: bool) -> None:
-    found: dict[str, list[Measured]] = {
+    measured: dict[str, list[Measured]] = {
         "bare": [],
         "bare, and keeps": [],
         "looktwice": [],
@@ -99,18 +99,18 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
             draw = ["--draw"] if circles else []
             bare = [sys.executable, "-m", "bench.wire.bare", study, in_flight, *draw]
             ours = [*LOOKTWICE, "run", study, "--workers", in_flight, "--out"]
-            found["bare"].append(measure(url, bare))
+            measured["bare"].append(measure(url, bare))
             if not circles:
-                found["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
-            found["looktwice"].append(measure(url, [*ours, fresh(folder)]))
+                measured["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
+            measured["looktwice"].append(measure(url, [*ours, fresh(folder)]))
             # threads that share an interpreter hinder each other less
             if shutil.which("taskset") and not circles:
-                found["on one core"].append(
+                measured["on one core"].append(
                     measure(url, ["taskset", "-c", "0", *ours, fresh(folder)])
                 )
     median = {
         name: Measured(*map(statistics.median, zip(*rows, strict=True)))
-        for name, rows in found.items()
+        for name, rows in measured.items()
         if rows
     }
     what = (
@@ -159,10 +159,10 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         peak = "import resource; print('PEAK', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
         code = f"import atexit; atexit.register(lambda: exec({peak!r})); {LOOKTWICE[2]}"
         command = [sys.executable, "-c", code, "run", str(study), "--out", str(root / "runs")]
-        said = subprocess.run(
+        output = subprocess.run(
             command, check=True, capture_output=True, text=True, env=ENVIRONMENT
         ).stdout
-        peaks.append(int(said.split("PEAK")[-1]) / 1024)
+        peaks.append(int(output.split("PEAK")[-1]) / 1024)
     print(f"\nresident: {peaks[0]:.0f} MB at 1,000 questions, {peaks[1]:.0f} MB at {MANY:,}")
 
 

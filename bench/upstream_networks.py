@@ -34,12 +34,14 @@ class Upstream(NamedTuple):
 
 def fill(network: Any) -> Any:
     """The network with weights that follow from their names; what it computes itself stays."""
-    held, ties = network.state_dict(), find_ties(network)
-    computed = {name for name, each in held.items() if not each.is_floating_point() and each.dim()}
+    tensors, ties = network.state_dict(), find_ties(network)
+    computed = {
+        name for name, each in tensors.items() if not each.is_floating_point() and each.dim()
+    }
     network.load_state_dict(
         {
             name: each if name in computed else weight(ties.get(name, name), each.shape)
-            for name, each in held.items()
+            for name, each in tensors.items()
         }
     )
     return network.eval()
@@ -48,9 +50,9 @@ def fill(network: Any) -> Any:
 def find_ties(network: Any) -> dict[str, str]:
     """The names of tensors that are the same as an earlier one, and the name of that."""
     first: dict[int, str] = {}
-    held = network.state_dict(keep_vars=True).items()
+    tensors = network.state_dict(keep_vars=True).items()
     return {
-        name: first[id(each)] for name, each in held if first.setdefault(id(each), name) != name
+        name: first[id(each)] for name, each in tensors if first.setdefault(id(each), name) != name
     }
 
 

@@ -191,11 +191,11 @@ class BatchEndpoints:
         """What came of a request."""
         assert params["max_tokens"] > 0 and params["messages"][0]["role"] == "user"
         turns = [turn | {"content": as_chat(turn["content"])} for turn in params["messages"]]
-        status, said = self.said({"model": params["model"], "messages": turns})
+        status, answer = self.said({"model": params["model"], "messages": turns})
         if status != 200:
-            error = {"type": "invalid_request_error", "message": said["error"]["message"]}
+            error = {"type": "invalid_request_error", "message": answer["error"]["message"]}
             return {"type": "errored", "error": {"type": "error", "error": error}}
-        usage, text = said["usage"], said["choices"][0]["message"]["content"]
+        usage, text = answer["usage"], answer["choices"][0]["message"]["content"]
         message = {
             "type": "message",
             "role": "assistant",

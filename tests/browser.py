@@ -86,11 +86,11 @@ class Browser:
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         while True:
-            said = json.loads((await self._socket.receive()).data)
-            if said.get("id") == self._number:
-                assert "error" not in said, said
-                return dict(said["result"])
-            self._note(said.get("method", ""), said.get("params", {}))
+            message = json.loads((await self._socket.receive()).data)
+            if message.get("id") == self._number:
+                assert "error" not in message, message
+                return dict(message["result"])
+            self._note(message.get("method", ""), message.get("params", {}))
 
     def _note(self, event: str, params: dict[str, Any]) -> None:
         if event == "Network.requestWillBeSent":

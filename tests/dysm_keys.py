@@ -96,18 +96,18 @@ def sidecar_answer(name: str, question: str, sidecar: Mapping[str, Any]) -> str:
     Of grids, `ahead` and ours `behind` are towards larger rows, to the right towards larger
     columns.
     """
-    said = re.fullmatch(QUESTIONS_3D[name], question.strip())
-    if said is None:
+    match = re.fullmatch(QUESTIONS_3D[name], question.strip())
+    if match is None:
         raise ValueError(f"not a question of this subtask: {question!r}")
     if name == "shape_discrimination":
-        return str(sidecar["shape_counts"].get(said[1], 0))
+        return str(sidecar["shape_counts"].get(match[1], 0))
     if name == "joint_shape_color":
-        return str(sidecar["shape_color_counts"].get(f"('{said[2]}', '{said[1]}')", 0))
+        return str(sidecar["shape_color_counts"].get(f"('{match[2]}', '{match[1]}')", 0))
     if name == "letter_disambiguation":
         return "".join(sidecar["letters"])
     if name == "form_constancy":
         return "Yes" if sidecar["same_orientation"] else "No"
-    grid, shape, row, column, target, way, note = said.groups()
+    grid, shape, row, column, target, way, note = match.groups()
     first = 1 if note else 0
     farther = "behind" if note else "ahead"
     down = {"to the right of": 0, "to the left of": 0, farther: 1}.get(way, -1)

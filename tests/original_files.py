@@ -62,8 +62,8 @@ def records() -> dict[str, Any]:
     """What each of the authors' networks, made tiny, holds and gives: shapes, wrapping, and some of
     its outputs."""
     with gzip.open(RECORDS, "rt") as file:
-        held: dict[str, Any] = json.load(file)
-    return held
+        record: dict[str, Any] = json.load(file)
+    return record
 
 
 def expected(kind: str) -> dict[str, Any]:

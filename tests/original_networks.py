@@ -35,8 +35,8 @@ def grounding_dino(path: Path) -> Outputs:
     words.write_text("\n".join(BERT), encoding="utf-8")
     opened = GroundingDINO(str(path), tokenizer=str(words)).open_network(CPU)
     text = opened.processor.tokenizer("cat . cup .", return_tensors="pt")
-    told = opened.model(pixel_values=photograph(96, 128), **text)
-    return {"logits": told.logits[..., :6], "boxes": told.pred_boxes}
+    outputs = opened.model(pixel_values=photograph(96, 128), **text)
+    return {"logits": outputs.logits[..., :6], "boxes": outputs.pred_boxes}
 
 
 def sam(path: Path) -> Outputs:
@@ -68,10 +68,10 @@ def efficient_loftr(path: Path) -> Outputs:
     opened.model.config.coarse_matching_threshold = 0.0
     image = photograph(192, 256)[:, :1].sigmoid()
     pair = torch.cat([image, image.roll(8, 3)]).expand(2, 3, 192, 256)[None]
-    told = opened.model(pair)
-    kept = told.matches[0, 0] >= 0
-    xy0, xy1 = (told.keypoints[0, side][kept] * torch.tensor([256, 192]) for side in (0, 1))
-    return {"xy0": xy0, "xy1": xy1, "scores": told.matching_scores[0, 0][kept]}
+    outputs = opened.model(pair)
+    kept = outputs.matches[0, 0] >= 0
+    xy0, xy1 = (outputs.keypoints[0, side][kept] * torch.tensor([256, 192]) for side in (0, 1))
+    return {"xy0": xy0, "xy1": xy1, "scores": outputs.matching_scores[0, 0][kept]}
 
 
 OPENED: dict[str, Callable[[Path], Outputs]] = {

@@ -146,8 +146,8 @@ def test_entries_run_and_say_what_ran(
 
 def test_entries_give_the_same_pixels_at_every_run(entries: dict[str, Any]) -> None:
     for name in ("random-marks", "other-image", "random-crop"):
-        one, two = (entries[name].run().views for _ in range(2))
-        assert all((a.pixels == b.pixels).all() for a, b in zip(one, two, strict=True))
+        first, second = (entries[name].run().views for _ in range(2))
+        assert all((a.pixels == b.pixels).all() for a, b in zip(first, second, strict=True))
 
 
 def test_the_page_is_that_of_the_table(entries: dict[str, Any]) -> None:

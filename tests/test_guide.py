@@ -201,8 +201,8 @@ def test_the_table_of_fields_has_every_field() -> None:
 
 
 def test_a_line_that_is_not_printed_is_noticed() -> None:
-    said = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
-    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", said) == []
-    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0 +5.0\n", said) == [
+    sentence = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
+    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", sentence) == []
+    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0 +5.0\n", sentence) == [
         "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"
     ]

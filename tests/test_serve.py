@@ -57,26 +57,26 @@ def test_openais_client_gets_the_same_answers(url: str) -> None:
         image = {"type": "image_url", "image_url": {"url": view.picture.payload.data_url}}
         content = [image, {"type": "text", "text": words}]
         turns = [{"role": "user", "content": content}]
-        said = client.chat.completions.create(
+        completion = client.chat.completions.create(
             model="pocket", messages=turns, n=2, logprobs=True, top_logprobs=3
         )
         here = Pocket()([Message("user", (view, words))], options=CallOptions(logprobs=3))
-        assert [choice.message.content for choice in said.choices] == [here.text, here.text]
-        tops = [token.top_logprobs for token in said.choices[0].logprobs.content]
+        assert [choice.message.content for choice in completion.choices] == [here.text, here.text]
+        tops = [token.top_logprobs for token in completion.choices[0].logprobs.content]
         assert [{top.token: top.logprob for top in each} for each in tops] == list(here.logprobs)
-        assert said.usage.prompt_tokens == here.usage.tokens_in
+        assert completion.usage.prompt_tokens == here.usage.tokens_in
 
 
 def test_our_client_gets_the_same_answers_and_likelihoods(url: str) -> None:
     served, here = ChatAPI("pocket", url, choices_as="structured_outputs"), Pocket()
     for view, words in prompts()[::3]:
         asked = [Message("system", ("You see images.",)), Message("user", (view, words))]
-        one, other = served(asked), here(asked)
-        assert (one.text, one.finish, one.usage) == (other.text, other.finish, other.usage)
+        first, second = served(asked), here(asked)
+        assert (first.text, first.finish, first.usage) == (second.text, second.finish, second.usage)
         options = CallOptions(choices=("A", "B"), logprobs=2)
-        one, other = served(asked, options=options), here(asked, options=options)
-        assert one.text == other.text
-        assert list(one.logprobs[0].items()) == list(other.logprobs[0].items())
+        first, second = served(asked, options=options), here(asked, options=options)
+        assert first.text == second.text
+        assert list(first.logprobs[0].items()) == list(second.logprobs[0].items())
 
 
 def test_what_cannot_be_answered_is_an_error_of_the_request(url: str) -> None:

@@ -124,13 +124,13 @@ def _words(texts: Sequence[Text], places: int) -> Words:
 def _right_words(words: Sequence[int], key: int) -> list[int]:
     """1 at the words of the choice whose letter is `key`, 0 at those of others, -1 at all that are
     in no choice."""
-    found, now, before = list[int](), -1, LINE
+    labels, now, before = list[int](), -1, LINE
     for word in words:
         if before == LINE:
             now = int(word == key) if CHOICE_LETTERS[0] <= word <= CHOICE_LETTERS[-1] else -1
-        found.append(-1 if word == LINE else now)
+        labels.append(-1 if word == LINE else now)
         before = word
-    return found
+    return labels
 
 
 @dataclass(frozen=True)

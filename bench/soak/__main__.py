@@ -53,11 +53,11 @@ def play(names: list[str]) -> list[Finding]:
 def main() -> None:
     """Exit code 1 where a row is not as promised."""
     begun = time.perf_counter()
-    found = play(sys.argv[1:] or list(SCENES))
+    findings = play(sys.argv[1:] or list(SCENES))
     table = Table(
         "scene", "test", "figure", "ok", title=f"under fire: {time.perf_counter() - begun:.0f} s"
     )
-    for row in found:
+    for row in findings:
         table.add_row(
             row.scene,
             escape(row.test),
@@ -65,7 +65,7 @@ def main() -> None:
             "yes" if row.ok else "[red]NO[/]",
         )
     Console(width=170).print(table)
-    sys.exit(not all(row.ok for row in found))
+    sys.exit(not all(row.ok for row in findings))
 
 
 if __name__ == "__main__":

@@ -147,5 +147,5 @@ def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
                 f"{words[0]}: {fault}" for words, end in mine for fault in faults(end, {0, 1, 2})
             ]
             worst = next((end for _, end in mine if faults(end, {0, 1, 2})), None)
-            said = " ".join(f"{words[0]} {end.code}" for words, end in mine)
-            yield finding("damaged", name, said, wrong, worst)
+            sentence = " ".join(f"{words[0]} {end.code}" for words, end in mine)
+            yield finding("damaged", name, sentence, wrong, worst)

@@ -113,14 +113,14 @@ class HostileServer:
             return True
         exchange = Exchange(text, time.monotonic())
         self.exchanges.append(exchange)
-        said = self.script(json.loads(text), self.seen[text])
+        message = self.script(json.loads(text), self.seen[text])
         self.seen[text] += 1
-        exchange.kind = said.kind
-        await asyncio.sleep(said.delay)
-        writer.write(said.raw)
+        exchange.kind = message.kind
+        await asyncio.sleep(message.delay)
+        writer.write(message.raw)
         await writer.drain()
         exchange.ended = time.monotonic()
-        return not said.cut
+        return not message.cut
 
     def count(self, kind: str = "good") -> int:
         """How many answers of a kind were sent."""

@@ -226,9 +226,9 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
     names = list(cases)
 
     def answer(body: Json, before: int) -> Answer:
-        found = re.search(r"case (\d+)\.", question_of(body))
+        match = re.search(r"case (\d+)\.", question_of(body))
         return (
-            Answer(cases[names[int(found[1])]], "bad", cut=True) if found and not before else good()
+            Answer(cases[names[int(match[1])]], "bad", cut=True) if match and not before else good()
         )
 
     with hostile_server(answer) as server:
@@ -263,7 +263,7 @@ def what_became(run: Path, cases: int, seen: Counter[str]) -> Counter[str]:
     asked no case."""
     records = {record.sample: record for record in RunFolder(run).records().values()}
     attempts = {
-        found[1]: n for body, n in seen.items() if (found := re.search(r"case (\d+)\.", body))
+        match[1]: n for body, n in seen.items() if (match := re.search(r"case (\d+)\.", body))
     }
     become: Counter[str] = Counter()
     for number in range(cases):

@@ -54,8 +54,8 @@ def our_grounding_dino(out: Path) -> Outputs:
     detector = GroundingDINO(
         str(file), tokenizer=words, threshold=0.0, text_threshold=0.0, device="cpu"
     )
-    found = detector(photo(), WORDS)
-    return sort_rows(scores=found.scores, boxes=found.xyxy)
+    boxes = detector(photo(), WORDS)
+    return sort_rows(scores=boxes.scores, boxes=boxes.xyxy)
 
 
 def their_owlv2(repo: Path, out: Path) -> Outputs:
@@ -68,9 +68,9 @@ def their_owlv2(repo: Path, out: Path) -> Outputs:
     inputs = processor(images=[photo()], text=[WORDS], return_tensors="pt", padding=True)
     height, width = photo().shape[:2]
     with torch.inference_mode():
-        told = network(**inputs)
+        outputs = network(**inputs)
     (found,) = processor.post_process_grounded_object_detection(
-        told, target_sizes=[(height, width)], threshold=0.0
+        outputs, target_sizes=[(height, width)], threshold=0.0
     )
     boxes = found["boxes"].numpy().clip(0, [width, height, width, height])
     kept = (boxes[:, 2:] > boxes[:, :2]).all(1)
@@ -79,8 +79,8 @@ def their_owlv2(repo: Path, out: Path) -> Outputs:
 
 def our_owlv2(out: Path) -> Outputs:
     detector = GroundingDINO(str(out / "folder"), threshold=0.0, most=10**6, device="cpu")
-    found = detector(photo(), WORDS)
-    return sort_rows(scores=found.scores, boxes=found.xyxy)
+    boxes = detector(photo(), WORDS)
+    return sort_rows(scores=boxes.scores, boxes=boxes.xyxy)
 
 
 def their_faces(repo: Path, out: Path, detector: Literal["hog", "cnn"]) -> Outputs:
@@ -108,15 +108,15 @@ def woman() -> Pixels:
 
 
 def our_faces(out: Path, detector: Literal["hog", "cnn"]) -> Outputs:
-    found = FaceRecognition(detector, upsample=int(detector == "hog"))(woman())
-    return {"edges": found.xyxy, "vectors": found.vectors}
+    boxes = FaceRecognition(detector, upsample=int(detector == "hog"))(woman())
+    return {"edges": boxes.xyxy, "vectors": boxes.vectors}
 
 
 def run_onnx(file: Path, batch: Any) -> list[Any]:
     """What onnxruntime gives."""
     session = import_module("onnxruntime").InferenceSession(str(file))
-    told: list[Any] = session.run(None, {session.get_inputs()[0].name: batch})
-    return told
+    outputs: list[Any] = session.run(None, {session.get_inputs()[0].name: batch})
+    return outputs
 
 
 def text_inputs() -> dict[str, Any]:

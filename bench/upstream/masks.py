@@ -44,10 +44,10 @@ def their_masks(predictor: Any, scale: Any) -> Outputs:
 
 
 def our_sam(out: Path) -> Outputs:
-    found = SAM(str(out / "network.pth"), device="cpu")(
+    masks = SAM(str(out / "network.pth"), device="cpu")(
         photo(), Boxes(BOX, np.ones(1), np.array(["cat"]))
     )
-    return {"masks": found.masks, "scores": found.scores}
+    return {"masks": masks.masks, "scores": masks.scores}
 
 
 HOW = "`set_image` and `predict` of a box of the cat, a small network with random weights"

@@ -48,15 +48,15 @@ def their_loftr(repo: Path, out: Path, preset: Preset) -> Outputs:
     )
     network = fill(theirs.LoFTR(config=settings))
     save(network.state_dict(), out / "loftr.ckpt", key="state_dict", prefix="matcher.")
-    told = {f"image{side}": grey(each) for side, each in enumerate(pair())}
-    network(told)
-    return sort_rows(xy0=told["mkpts0_f"], xy1=told["mkpts1_f"], sure=told["mconf"])
+    inputs = {f"image{side}": grey(each) for side, each in enumerate(pair())}
+    network(inputs)
+    return sort_rows(xy0=inputs["mkpts0_f"], xy1=inputs["mkpts1_f"], sure=inputs["mconf"])
 
 
 def our_loftr(out: Path, preset: Preset) -> Outputs:
-    found = LoFTR(str(out / "loftr.ckpt"), preset=preset, threshold=0.0, device="cpu")(*pair())
+    matches = LoFTR(str(out / "loftr.ckpt"), preset=preset, threshold=0.0, device="cpu")(*pair())
     # they count from the corner
-    return sort_rows(xy0=found.xy0 + 0.5, xy1=found.xy1 + 0.5, sure=found.confidence)
+    return sort_rows(xy0=matches.xy0 + 0.5, xy1=matches.xy1 + 0.5, sure=matches.confidence)
 
 
 def wide_pair() -> tuple[Pixels, Pixels]:
@@ -72,16 +72,16 @@ def their_efficient_loftr(repo: Path, out: Path) -> Outputs:
         if "layer3" in name and name.endswith("bn.weight"):
             each.mul_(0.5)  # so that no cell is like all others, and many match
     save(network.state_dict(), out / "eloftr_outdoor.ckpt", key="state_dict", prefix="matcher.")
-    told = {f"image{side}": grey(each) for side, each in enumerate(wide_pair())}
-    network(told)
-    return sort_rows(xy0=told["mkpts0_f"], xy1=told["mkpts1_f"], sure=told["mconf"])
+    inputs = {f"image{side}": grey(each) for side, each in enumerate(wide_pair())}
+    network(inputs)
+    return sort_rows(xy0=inputs["mkpts0_f"], xy1=inputs["mkpts1_f"], sure=inputs["mconf"])
 
 
 def our_efficient_loftr(out: Path) -> Outputs:
     matcher = KeypointMatcher(str(out / "eloftr_outdoor.ckpt"), device="cpu")
     matcher.network().model.config.coarse_matching_threshold = 0.0
-    found = matcher(*wide_pair())
-    return sort_rows(xy0=found.xy0 + 0.5, xy1=found.xy1 + 0.5, sure=found.confidence)
+    matches = matcher(*wide_pair())
+    return sort_rows(xy0=matches.xy0 + 0.5, xy1=matches.xy1 + 0.5, sure=matches.confidence)
 
 
 def xfeat_file(name: str) -> str:
@@ -102,8 +102,8 @@ def their_xfeat(repo: Path, out: Path) -> Outputs:
 
 
 def our_xfeat(out: Path) -> Outputs:
-    found = XFeat(device="cpu")(*pair())
-    return sort_rows(xy0=found.xy0, xy1=found.xy1)
+    matches = XFeat(device="cpu")(*pair())
+    return sort_rows(xy0=matches.xy0, xy1=matches.xy1)
 
 
 def no_weights(*_: Any, **__: Any) -> Mapping[str, Any]:
@@ -127,18 +127,18 @@ def their_disk(repo: Path, out: Path) -> Outputs:
         out / "glue.pth",
     )
     seen = [extractor.eval().extract(color(each), resize=None) for each in pair()]
-    told = glue({"image0": seen[0], "image1": seen[1]})
-    rows0, rows1 = told["matches"][0].T
+    outputs = glue({"image0": seen[0], "image1": seen[1]})
+    rows0, rows1 = outputs["matches"][0].T
     xy0, xy1 = seen[0]["keypoints"][0][rows0], seen[1]["keypoints"][0][rows1]
-    return sort_rows(xy0=xy0, xy1=xy1, sure=told["scores"][0])
+    return sort_rows(xy0=xy0, xy1=xy1, sure=outputs["scores"][0])
 
 
 def our_disk(out: Path) -> Outputs:
     files = str(out / "features.pth"), str(out / "glue.pth")
-    found = LightGlue(files[0], matcher=files[1], keypoints=POINTS, threshold=0.0, device="cpu")(
+    matches = LightGlue(files[0], matcher=files[1], keypoints=POINTS, threshold=0.0, device="cpu")(
         *pair()
     )
-    return sort_rows(xy0=found.xy0, xy1=found.xy1, sure=found.confidence)
+    return sort_rows(xy0=matches.xy0, xy1=matches.xy1, sure=matches.confidence)
 
 
 def their_aliked(repo: Path, out: Path) -> Outputs:

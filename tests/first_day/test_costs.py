@@ -59,8 +59,8 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         said(*words, 10 * EACH, code=1)  # what the first run paid counts
         assert server.stats["requests"] == 10
         # which a twelfth would exceed: what one costs is remembered
-        told = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
-        assert told in said(*words, 11.5 * EACH, code=1) and server.stats["requests"] == 11
+        sentence = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
+        assert sentence in said(*words, 11.5 * EACH, code=1) and server.stats["requests"] == 11
         assert "(29 new, 11 were there" in said(*words, 100 * EACH)
         assert server.stats["requests"] == 40
 
@@ -102,8 +102,8 @@ def test_replies_from_a_cache_cost_nothing_and_uncounted_ones_keep_no_budget(
             "run", config, "--out", tmp_path, "--again=all", "--budget", EACH / 2
         )
         assert server.stats["requests"] == 8
-        told = "--budget: tiny has no prices; give it `prices: {in: "
-        assert told in run_study(tmp_path / "new", server.url, "--budget", "1", code=2)
+        sentence = "--budget: tiny has no prices; give it `prices: {in: "
+        assert sentence in run_study(tmp_path / "new", server.url, "--budget", "1", code=2)
         assert server.stats["requests"] == 8
     with chat_server(None, "--no-usage") as server:
         config = priced(tmp_path, server.url, n=20)

@@ -69,8 +69,10 @@ def test_the_records_are_those_of_one_machine(tmp_path: Path) -> None:
         said(*run, here)
     assert answers(here) == answers(there)
     for name in ("report.csv", "samples.jsonl"):
-        one, two = ((folder / "study" / name).read_text().splitlines() for folder in (here, there))
-        assert one == two or (name == "samples.jsonl" and sorted(one) == sorted(two))
+        first, second = (
+            (folder / "study" / name).read_text().splitlines() for folder in (here, there)
+        )
+        assert first == second or (name == "samples.jsonl" and sorted(first) == sorted(second))
 
 
 OWN = """

@@ -36,9 +36,9 @@ def test_replies_are_counted_by_model_and_only_those_without_a_record_go(tmp_pat
                 "run", config, "--out", tmp_path, f"name={name}", f"model.model={model}"
             )
             assert result.exit_code == 0, result.output
-        said = looktwice("cache", tmp_path).output
-        assert "12 replies" in said and "tiny at 127.0.0.1" in said and "huge at" in said
-        assert said.count("6 replies") == 2
+        output = looktwice("cache", tmp_path).output
+        assert "12 replies" in output and "tiny at 127.0.0.1" in output and "huge at" in output
+        assert output.count("6 replies") == 2
         shutil.rmtree(tmp_path / "gone")
         young = looktwice("cache", tmp_path, "--prune", "0").output
         assert "removed 0 replies" in young and "younger than an hour" in young
@@ -87,8 +87,8 @@ def test_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
         and "holds no runs, whose records would say what to keep" in nowhere.output
     )
     assert looktwice("run", write_chance(tmp_path), "--out", tmp_path).exit_code == 0
-    said = looktwice("cache", tmp_path, "--prune", str(size * 5 // 8)).output
-    assert "removed 2 replies" in said and "2 replies left" in said
+    output = looktwice("cache", tmp_path, "--prune", str(size * 5 // 8)).output
+    assert "removed 2 replies" in output and "2 replies left" in output
     assert sorted(row.key for row in store.rows()) == [f"{number:064}" for number in (2, 3)]
 
 

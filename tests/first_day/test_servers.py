@@ -124,17 +124,17 @@ def fleet(*servers: ChatServer) -> str:
 
 
 def test_two_servers_of_one_model_name_are_asked_apart(tmp_path: Path) -> None:
-    with chat_server() as one, chat_server() as two:
-        for server in (one, two, one):
-            output = run_study(tmp_path, one.url, "--again=all", f"model.url={server.url}")
+    with chat_server() as first, chat_server() as second:
+        for server in (first, second, first):
+            output = run_study(tmp_path, first.url, "--again=all", f"model.url={server.url}")
             assert "came from the cache" not in output
-        assert (one.stats["requests"], two.stats["requests"]) == (4, 4)
-        sweep = f"sweep={{model.url: ['{one.url}', '{two.url}']}}"
-        run_study(tmp_path / "swept", one.url, sweep)
-        assert (one.stats["requests"], two.stats["requests"]) == (8, 8)
+        assert (first.stats["requests"], second.stats["requests"]) == (4, 4)
+        sweep = f"sweep={{model.url: ['{first.url}', '{second.url}']}}"
+        run_study(tmp_path / "swept", first.url, sweep)
+        assert (first.stats["requests"], second.stats["requests"]) == (8, 8)
         rows = score_table(tmp_path / "swept/study").where(task="jigsaw").rows
         names = {row.contestant for row in rows}
-        assert {f"plain [model.url={server.url}]" for server in (one, two)} <= names
+        assert {f"plain [model.url={server.url}]" for server in (first, second)} <= names
 
 
 def test_models_of_two_servers_side_by_side_are_not_the_same(tmp_path: Path) -> None:
@@ -150,12 +150,12 @@ def test_models_of_two_servers_side_by_side_are_not_the_same(tmp_path: Path) -> 
 
 
 def test_a_name_makes_a_fleet_one_model_and_says_whose_replies_they_are(tmp_path: Path) -> None:
-    with chat_server() as one, chat_server() as two:
-        for server in (one, two):
+    with chat_server() as first, chat_server() as second:
+        for server in (first, second):
             words = ("--again=all", "model.name=fleet", f"model.url={server.url}")
-            output = run_study(tmp_path, one.url, *words)
-        assert (one.stats["requests"], two.stats["requests"]) == (4, 0)
-        here, there = (server.url.removeprefix("http://") for server in (two, one))
+            output = run_study(tmp_path, first.url, *words)
+        assert (first.stats["requests"], second.stats["requests"]) == (4, 0)
+        here, there = (server.url.removeprefix("http://") for server in (second, first))
     whose = f"4 replies came from the cache as {there} gave them; the model at {here} has the same"
     assert whose in output and endpoints(tmp_path) == {there}
 
@@ -209,30 +209,36 @@ def test_replies_to_pictures_that_opencv_wrote_count_for_those_that_fpng_writes(
 
 
 def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
-    with chat_server(None, "--delay", "0.2") as one, chat_server(None, "--delay", "0.2") as two:
-        run_study(tmp_path, one.url, fleet(one, two), "--workers", "4", n=12)
-        assert (one.stats["requests"], two.stats["requests"]) == (6, 6)
-        assert (one.stats["probes"], two.stats["probes"]) == (1, 1)
-    assert endpoints(tmp_path) == {server.url.removeprefix("http://") for server in (one, two)}
+    with (
+        chat_server(None, "--delay", "0.2") as first,
+        chat_server(None, "--delay", "0.2") as second,
+    ):
+        run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=12)
+        assert (first.stats["requests"], second.stats["requests"]) == (6, 6)
+        assert (first.stats["probes"], second.stats["probes"]) == (1, 1)
+    assert endpoints(tmp_path) == {server.url.removeprefix("http://") for server in (first, second)}
 
 
 def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
-    with chat_server() as one, chat_server() as two:
-        two.kill()
-        output = run_study(tmp_path, one.url, fleet(two, one))
-        assert "0 failed" in output and one.stats["requests"] == 4
-        assert f"{two.url} could not always be asked, so the other server was" in output
-        one.kill()
-        words = ("--again=all", fleet(one, two), "model.temperature=1")
-        output = run_study(tmp_path, one.url, *words, code=1)
+    with chat_server() as first, chat_server() as second:
+        second.kill()
+        output = run_study(tmp_path, first.url, fleet(second, first))
+        assert "0 failed" in output and first.stats["requests"] == 4
+        assert f"{second.url} could not always be asked, so the other server was" in output
+        first.kill()
+        words = ("--again=all", fleet(first, second), "model.temperature=1")
+        output = run_study(tmp_path, first.url, *words, code=1)
     assert "stopped: http://" in output and "cannot be reached" in output and "0 new" in output
 
 
 @pytest.mark.dear
 def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) -> None:
-    with chat_server(None, "--delay", "0.2") as one, chat_server(None, "--delay", "0.2") as two:
-        threading.Timer(0.4, two.kill).start()
-        output = run_study(tmp_path, one.url, fleet(one, two), "--workers", "4", n=16)
+    with (
+        chat_server(None, "--delay", "0.2") as first,
+        chat_server(None, "--delay", "0.2") as second,
+    ):
+        threading.Timer(0.4, second.kill).start()
+        output = run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=16)
     assert "16 new" in output and "0 failed" in output
 
 

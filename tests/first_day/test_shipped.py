@@ -59,8 +59,8 @@ def test_a_shipped_configuration_goes_by_its_name_from_any_folder(name: str) -> 
 
 def test_an_include_finds_it_too_and_one_of_the_same_name_beside_wins() -> None:
     Path("quickstart.yaml").write_text("include: dysm_generated.yaml\nname: own\n")
-    found = load_plan(Path("quickstart"))
-    assert found.name == "own" and {arm.contestant for arm in found.points} == {"one", "zero"}
+    plan = load_plan(Path("quickstart"))
+    assert plan.name == "own" and {arm.contestant for arm in plan.points} == {"one", "zero"}
     Path("dysm_generated.yaml").write_text("task: {use: eval.tasks.Nothing}\n")
     assert "no public class 'Nothing'" in said("check", "quickstart", code=2)
 

@@ -104,13 +104,13 @@ def test_a_change_of_each_is_compared_with_its_own_arm_without_it(
     assert found["unmarked", "think", "none", "unchanged"] == "0.25"
     assert found["plain", "mark.color + mark.radius", "gray + 20", "unchanged"] == "-1"
     assert (("plain", "mark.color", "white", "red") in found) is bool(sweep)
-    told = (made.path / "report.md").read_text()
-    assert ("sweep: the effect" in told) is bool(sweep)
+    text = (made.path / "report.md").read_text()
+    assert ("sweep: the effect" in text) is bool(sweep)
     assert (
         "each: the effect of a change is its mean difference to the same contestant unchanged"
-        in told
+        in text
     )
-    assert "every combination was asked" not in told and "delta of its own line" not in told
+    assert "every combination was asked" not in text and "delta of its own line" not in text
 
 
 def test_a_file_without_each_says_nothing_of_it(made: MadeRun) -> None:
@@ -120,8 +120,8 @@ def test_a_file_without_each_says_nothing_of_it(made: MadeRun) -> None:
             made.answers(made.point("plain", "t", changes=changes), "AAAA")
     facts(made, config={"sweep": {"stages.mark.radius": [5, 10], **SWEEP}})
     write_report([made.path], made.path)
-    told = (made.path / "report.md").read_text()
-    assert "sweep: the effect" in told and "each: " not in told
+    text = (made.path / "report.md").read_text()
+    assert "sweep: the effect" in text and "each: " not in text
     facts(made, config={})
     write_report([made.path], made.path)
     assert not (made.path / "effects.csv").exists()
@@ -131,8 +131,8 @@ def test_older_arms_are_compared_with_the_present_baseline(made: MadeRun) -> Non
     old = made.point("plain", "t", baseline=True, spec={"model": "old"})
     now = made.point("plain", "t", baseline=True, spec={"model": "new"})
     other = made.point("other", "t")
-    for point, said in ((old, "BBBB"), (now, "AAAA"), (other, "AAAB")):
-        made.answers(point, said)
+    for point, letters in ((old, "BBBB"), (now, "AAAA"), (other, "AAAB")):
+        made.answers(point, letters)
     facts(made, arms=[now, other])
     table = score_table(made.path, all_arms=True)
     rows = {row.point: row for row in table.where(metric="accuracy", task="t")}

@@ -116,14 +116,14 @@ def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Pat
 def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
     run: Path, tmp_path: Path
 ) -> None:
-    for name, verdict, said in (
+    for name, verdict, sentence in (
         ("none.jsonl", "hidden", "no such conversation"),
         ("all.csv", "right", "written as .jsonl or .parquet"),
     ):
         out = tmp_path / name
         words = ["export", str(run), "--as", "trajectories", "--out", str(out), "--only", verdict]
         result = CliRunner().invoke(app, words)
-        assert result.exit_code == 2 and said in result.output and not out.exists()
+        assert result.exit_code == 2 and sentence in result.output and not out.exists()
 
 
 def test_one_contestant_is_written_and_no_placebo_unless_it_is_named(

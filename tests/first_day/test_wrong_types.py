@@ -125,10 +125,10 @@ class NumberKeys:
 
 def test_a_key_that_is_a_number_ends_check_and_run_alike(tmp_path: Path) -> None:
     """It was written down, and then no command could read the run again."""
-    said = "sample s0: its key is a text, or None where it is hidden, found 1"
-    with pytest.raises(TaskError, match=said):
+    sentence = "sample s0: its key is a text, or None where it is hidden, found 1"
+    with pytest.raises(TaskError, match=sentence):
         evaluate(NumberKeys(), CHANCE, out=tmp_path / "run")
-    with pytest.raises(TaskError, match=said):
+    with pytest.raises(TaskError, match=sentence):
         next(checked_items(NumberKeys()))
 
 

@@ -495,10 +495,12 @@ def test_what_to_type_when_a_hub_network_does_not_open(
     monkeypatch.setattr("looktwice.pipelines.runtime.hub.hub_silence", lambda *asked: "")
     with pytest.raises(WeightsError) as caught:
         from_hub("AutoModel", "someone/some-network", "abc123")
-    said = str(caught.value)
-    assert said.startswith("someone/some-network: AutoModel could not be opened from the model hub")
-    assert "at revision abc123" in said and trouble.splitlines()[0] in said
-    assert advice in said and "\n" not in said
+    sentence = str(caught.value)
+    assert sentence.startswith(
+        "someone/some-network: AutoModel could not be opened from the model hub"
+    )
+    assert "at revision abc123" in sentence and trouble.splitlines()[0] in sentence
+    assert advice in sentence and "\n" not in sentence
 
 
 UNKNOWN = "Name or service not known"

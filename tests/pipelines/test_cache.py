@@ -160,18 +160,18 @@ def test_only_what_is_cached(tmp_path: Path) -> None:
 
 
 def test_the_first_of_two_writers_counts_and_a_lost_blob_is_asked_again(tmp_path: Path) -> None:
-    one, other = Store(tmp_path), Store(tmp_path)
-    kept = [store.put("k", "m", Reply(text)).text for store, text in ((one, "1"), (other, "2"))]
+    first, second = Store(tmp_path), Store(tmp_path)
+    kept = [store.put("k", "m", Reply(text)).text for store, text in ((first, "1"), (second, "2"))]
     assert kept == ["1", "1"]
     big = Reply("y" * INLINE)
-    one.put("big", "m", big)
+    first.put("big", "m", big)
     for torn in (None, b"{"):
         path = next((tmp_path / "blobs").glob("*/*"))
         path.unlink()
         if torn is not None:
             path.write_bytes(torn)
-        assert other.get("big") is None
-        assert other.put("big", "m", big) == big == other.get("big")
+        assert second.get("big") is None
+        assert second.put("big", "m", big) == big == second.get("big")
 
 
 def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:

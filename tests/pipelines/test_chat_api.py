@@ -476,8 +476,8 @@ def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(
     entry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOKTWICE_KEYS", f"other=NAME, {entry.format(SECRET)}")
-    said = r"LOOKTWICE_KEYS: entry 2 is no HOST=VARIABLE, such as 127\.0\.0\.1=MY_KEY"
-    with pytest.raises(ModelError, match=said) as raised:
+    sentence = r"LOOKTWICE_KEYS: entry 2 is no HOST=VARIABLE, such as 127\.0\.0\.1=MY_KEY"
+    with pytest.raises(ModelError, match=sentence) as raised:
         ChatAPI("m", url="http://127.0.0.1:1/v1").check()
     assert SECRET not in str(raised.value)
 

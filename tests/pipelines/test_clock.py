@@ -117,19 +117,19 @@ for span in spans.values():
         study = str(write_study(tmp_path, server.url, n=2))
         command = [sys.executable, "-c", code, "run", study, "--out", str(tmp_path)]
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}
-        said = subprocess.run(
+        output = subprocess.run(
             command, capture_output=True, text=True, check=True, env=env
         ).stdout.split("\n")
-    assert sum(line.startswith("stage ask|-|") and not line.endswith("|-") for line in said) == 2
-    assert "wait for the server|stage ask|-" in said
+    assert sum(line.startswith("stage ask|-|") and not line.endswith("|-") for line in output) == 2
+    assert "wait for the server|stage ask|-" in output
 
 
 def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
     with chat_server() as server:
-        told = looktwice(
+        output = looktwice(
             "run", write_study(tmp_path, server.url, n=3), "--out", tmp_path, "--log", "json"
         )
-    lines = [json.loads(line) for line in told.stderr.splitlines()]
+    lines = [json.loads(line) for line in output.stderr.splitlines()]
     assert [line["event"] for line in lines] == ["note", "progress", "progress", "times"]
     last = lines[-2]
     assert (last["done"], last["total"], last["tokens_in"]) == (3, 3, 300)

@@ -100,8 +100,8 @@ def test_a_change_of_one_task_touches_no_other(planned: Planned) -> None:
     text = """
 sweep: {tasks.jigsaw.quality: [90, 10]}
 """
-    found = planned(text, base=TWO_TASKS).points
-    assert [(p.task_name, dict(p.changes)) for p in found] == [
+    arms = planned(text, base=TWO_TASKS).points
+    assert [(p.task_name, dict(p.changes)) for p in arms] == [
         ("jigsaw", {"tasks.jigsaw.quality": 90}),
         ("depth", {}),
         ("jigsaw", {"tasks.jigsaw.quality": 10}),
@@ -443,14 +443,14 @@ new stages.ask.options.max_tokens=9
 def test_what_makes_a_new_point(planned: Planned, override: str) -> None:
     chat = "{use: pipelines.models.ChatAPI, model: m, temperature: 0}"
     base, (word, change) = BASE.replace("{use: pipelines.models.Scripted}", chat), override.split()
-    (one,), (two,) = planned(base=base).points, planned("", change, base=base).points
-    assert (one.id == two.id) is (word == "same")
+    (first,), (second,) = planned(base=base).points, planned("", change, base=base).points
+    assert (first.id == second.id) is (word == "same")
 
 
 def test_the_order_of_stages_is_part_of_the_identity(planned: Planned) -> None:
-    (one,), (two,) = planned().points, planned("", "stages.think.before=mark").points
-    assert list(two.stages) == ["think", "mark", "ask"]
-    assert one.id != two.id
+    (first,), (second,) = planned().points, planned("", "stages.think.before=mark").points
+    assert list(second.stages) == ["think", "mark", "ask"]
+    assert first.id != second.id
 
 
 def test_spec_goes_to_yaml_and_back() -> None:
@@ -504,15 +504,17 @@ def test_a_recording_with_other_content_is_another_point(tmp_path: Path, planned
 
 
 def test_scripts_are_told_apart_by_what_they_do() -> None:
-    one, two = Scripted(lambda messages: "(A)"), Scripted(lambda messages: "(B)")
-    assert one.identity != two.identity
-    assert identity(one) != identity(two)
-    assert identity(one) == identity(Scripted(one.answer))
+    first, second = Scripted(lambda messages: "(A)"), Scripted(lambda messages: "(B)")
+    assert first.identity != second.identity
+    assert identity(first) != identity(second)
+    assert identity(first) == identity(Scripted(first.answer))
 
 
 def test_a_mapping_has_no_order_in_an_identity() -> None:
-    one, two = (build(CHAT | {"extra": extra}) for extra in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
-    assert digest(identity(one)) == digest(identity(two))
+    first, second = (
+        build(CHAT | {"extra": extra}) for extra in ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    )
+    assert digest(identity(first)) == digest(identity(second))
 
 
 def test_an_old_path_of_a_class_that_became_another_keeps_its_identity(

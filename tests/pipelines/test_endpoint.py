@@ -50,9 +50,9 @@ def test_whose_failure_it_is(exc: ModelError, endpoint: bool) -> None:
 
 def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[EndpointWatch, list[str]]:
     """A watch whose clock gives these times, and what it said when it gave up."""
-    said: list[str] = []
+    lines: list[str] = []
     monkeypatch.setattr("time.monotonic", lambda: 1000 + times.pop(0))
-    return EndpointWatch(said.append), said
+    return EndpointWatch(lines.append), lines
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_attempts_that_find_nobody_stop_after_three_and_five_seconds(
     times: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = len(times)
-    watch, said = watched(times, monkeypatch)
+    watch, lines = watched(times, monkeypatch)
     for _ in range(number):
         watch.note_attempt(GONE)
-    assert said == (["nobody there"] if stops else [])
+    assert lines == (["nobody there"] if stops else [])
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_attempts_that_find_nobody_stop_after_three_and_five_seconds(
 def test_an_answer_of_any_kind_begins_the_row_anew(
     between: Callable[[EndpointWatch], object], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch, said = watched([0, 1, 6, 8, 11], monkeypatch)
+    watch, lines = watched([0, 1, 6, 8, 11], monkeypatch)
     watch.note_attempt(GONE)
     watch.note_attempt(GONE)
     between(watch)
     watch.note_attempt(GONE)
-    assert bool(said) is stops
+    assert bool(lines) is stops
     watch.note_attempt(GONE)
-    assert bool(said) is stops
+    assert bool(lines) is stops
     watch.note_attempt(GONE)
-    assert said == ["nobody there"]
+    assert lines == ["nobody there"]
 
 
 def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
@@ -101,17 +101,17 @@ def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
 
 
 def test_calls_that_fail_alike_stop_the_run_and_then_all_are_stopped() -> None:
-    said: list[str] = []
-    watch = EndpointWatch(said.append)
+    lines: list[str] = []
+    watch = EndpointWatch(lines.append)
     for number in range(ALIKE - 1):
         assert fail(watch, f"no model m (request {number}a7)").row.count == number + 1
-    assert not said
+    assert not lines
     for model, words in (("m", "no model m (request 9f)"), ("n", "another")):
         with pytest.raises(Stopped):
             watch.note_failure(model, ModelError(words, status=404))
     with pytest.raises(Stopped):
         watch.probe(Asked(), threading.Event())
-    assert said == ["no model m (request 9f)"]
+    assert lines == ["no model m (request 9f)"]
 
 
 def test_what_ends_a_row_and_whose_row_it_is() -> None:
@@ -155,19 +155,19 @@ class Asked:
 def test_the_endpoint_is_asked_once_before_the_first_call_and_not_for_what_is_cached(
     tmp_path: Path,
 ) -> None:
-    said: list[str] = []
-    model, watch = Asked(), EndpointWatch(said.append)
+    lines: list[str] = []
+    model, watch = Asked(), EndpointWatch(lines.append)
     with_cache = wrap(model, Store(tmp_path), watch=watch)
     for _ in range(2):
         assert with_cache(HELLO).text == "(A)"
     with_cache(HELLO, 1)
     assert (len(model.probes), len(model.calls)) == (1, 2)
     dead = Asked(dead=True)
-    assert wrap(dead, Store(tmp_path), watch=EndpointWatch(said.append))(HELLO).cached
-    assert not dead.probes and not said
+    assert wrap(dead, Store(tmp_path), watch=EndpointWatch(lines.append))(HELLO).cached
+    assert not dead.probes and not lines
     with pytest.raises(Stopped):
-        wrap(dead, None, watch=EndpointWatch(said.append))(HELLO)
-    assert (len(dead.probes), dead.calls, said) == (1, [], ["nobody there"])
+        wrap(dead, None, watch=EndpointWatch(lines.append))(HELLO)
+    assert (len(dead.probes), dead.calls, lines) == (1, [], ["nobody there"])
 
 
 def test_nobody_is_probed_once_the_run_is_being_stopped() -> None:
@@ -179,27 +179,27 @@ def test_nobody_is_probed_once_the_run_is_being_stopped() -> None:
 
 
 def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> None:
-    said = list[str]()
-    watch = EndpointWatch(said.append)
+    lines = list[str]()
+    watch = EndpointWatch(lines.append)
     refused = ModelError("Unknown parameter: 'max_tokens'", status=400)
     rows = [watch.note_failure("m", refused) for _ in range(ALIKE - 1)]
-    assert not said and not any(row.row.first for row in rows if isinstance(row, EndpointError))
+    assert not lines and not any(row.row.first for row in rows if isinstance(row, EndpointError))
     with pytest.raises(Stopped):
         watch.note_failure("m", refused)
-    assert said == ["Unknown parameter: 'max_tokens'"]
+    assert lines == ["Unknown parameter: 'max_tokens'"]
 
 
 @pytest.mark.parametrize("between", ["an answer", "other words"])
 def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(between: str) -> None:
-    said: list[str] = []
-    watch = EndpointWatch(said.append)
+    lines: list[str] = []
+    watch = EndpointWatch(lines.append)
     for _ in range(3 * ALIKE):
         watch.note_failure("m", ModelError("too many pictures", status=400))
         if between == "an answer":
             watch.note_reply("m")
         else:
             watch.note_failure("m", ModelError("a picture is too large", status=400))
-    assert not said
+    assert not lines
 
 
 def test_refusals_are_counted_in_words() -> None:

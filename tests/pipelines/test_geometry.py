@@ -215,13 +215,13 @@ def test_a_sliver_of_at_most_the_tolerance_is_no_common_area(size: float, seen: 
 
 
 def test_affine_algebra() -> None:
-    one, two = Affine(2, 0.5, 3, -0.25, 1.5, -4), Affine.rotation(30)
+    first, second = Affine(2, 0.5, 3, -0.25, 1.5, -4), Affine.rotation(30)
     points = np.array([[1.0, 2.0], [-3.0, 4.5]])
-    np.testing.assert_allclose((one @ two)(points), one(two(points)))
-    np.testing.assert_allclose(one.inverse(one(points)), points)
+    np.testing.assert_allclose((first @ second)(points), first(second(points)))
+    np.testing.assert_allclose(first.inverse(first(points)), points)
     np.testing.assert_allclose(Affine.resize(2, 3).on_edges(points), points * [2, 3])
     assert Affine.resize(2, 8).scale == pytest.approx(4)
-    assert (two @ Affine.resize(3, 3)).scale == pytest.approx(3)
+    assert (second @ Affine.resize(3, 3)).scale == pytest.approx(3)
     assert Affine(a=-1.0).scale == 1
 
 
@@ -481,13 +481,13 @@ BOX = (0, 0, 10, 20)
     ],
 )
 def test_shared_area(other: PixelRect, common: PixelRect | None, area: float, share: float) -> None:
-    for one, two in ((BOX, other), (other, BOX)):
-        assert common_rect(one, two) == common
-        assert overlap(one, two) == area
-        assert iou(one, two) == pytest.approx(share)
-        assert iou(np.array(one, float), np.array(two, float)) == pytest.approx(share)
-        if one[2] > one[0] and two[2] > two[0]:
-            assert overlaps(one, two) is (common is not None)
+    for first, second in ((BOX, other), (other, BOX)):
+        assert common_rect(first, second) == common
+        assert overlap(first, second) == area
+        assert iou(first, second) == pytest.approx(share)
+        assert iou(np.array(first, float), np.array(second, float)) == pytest.approx(share)
+        if first[2] > first[0] and second[2] > second[0]:
+            assert overlaps(first, second) is (common is not None)
 
 
 def test_parts_of_pixels() -> None:

@@ -44,8 +44,8 @@ def test_the_states_are_those_that_the_network_tells(
     model = LocalVLM(str(tiny(family, tmp_path / family)))
     said, question = model(asked((60, 80), (50, 40))).text, asked((60, 80), (50, 40))
     network = model.network()
-    found = read_states(model, question)
-    assert list(found) == WHOLE
+    states = read_states(model, question)
+    assert list(states) == WHOLE
     ours = [hook for module in network.model.modules() for hook in module._forward_hooks.values()]
     assert not any("internals" in hook.__module__ for hook in ours)
     inputs = model.inputs(network, [chat_of(question)])
@@ -56,14 +56,16 @@ def test_the_states_are_those_that_the_network_tells(
         seen = network.model.model.get_image_features(**pixels, output_hidden_states=True)
     first = whole.hidden_states[1][0].numpy()
     image = inputs["input_ids"][0].numpy() == 3 + 3 * ("qwen" in family)
-    np.testing.assert_allclose(found[Layer("decoder", 1, "last")], first[-1], atol=1e-4)
-    np.testing.assert_allclose(found[Layer("decoder", 1, "image")], first[image].mean(0), atol=1e-4)
+    np.testing.assert_allclose(states[Layer("decoder", 1, "last")], first[-1], atol=1e-4)
+    np.testing.assert_allclose(
+        states[Layer("decoder", 1, "image")], first[image].mean(0), atol=1e-4
+    )
     if family != "llava_next":  # which adds line ends to what its projector gives
         projected = torch.cat(list(seen.pooler_output)).numpy()
-        np.testing.assert_allclose(found[Layer("projector", 1)], projected.mean(0), atol=1e-4)
+        np.testing.assert_allclose(states[Layer("projector", 1)], projected.mean(0), atol=1e-4)
     if "llava" in family:
         tower = seen.hidden_states[1][:, 1:].flatten(0, 1).numpy()
-        np.testing.assert_allclose(found[Layer("tower", 1)], tower.mean(0), atol=1e-4)
+        np.testing.assert_allclose(states[Layer("tower", 1)], tower.mean(0), atol=1e-4)
     assert model(question).text == said
 
 
@@ -84,16 +86,16 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, torch: Any) -> None:
 
 def test_what_pocket_says_follows_from_its_last_state() -> None:
     question, weights = asked((60, 80), (50, 40)), shipped_weights()
-    found = read_states(Pocket(), question)
+    states = read_states(Pocket(), question)
     towers, decoders = (
-        [layer for layer in found if layer.part == part] for part in ("tower", "decoder")
+        [layer for layer in states if layer.part == part] for part in ("tower", "decoder")
     )
     assert (
         len(towers) == 6
         and len(decoders) == weights.layers
         and {layer.over for layer in decoders} == {"last"}
     )
-    logits = weights.norm("before_end", found[decoders[-1]]) @ weights["embed"].T
+    logits = weights.norm("before_end", states[decoders[-1]]) @ weights["embed"].T
     said = Pocket()(question)
     tokens, inputs = network_inputs(question)
     places = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
@@ -101,5 +103,5 @@ def test_what_pocket_says_follows_from_its_last_state() -> None:
     assert said.text and logits.argmax() == likely.argmax()
     np.testing.assert_allclose(logits - logits.max(), likely - likely.max(), atol=1e-3)
     np.testing.assert_allclose(
-        found[Layer("projector", 1)], np.concatenate(places).mean(0), atol=1e-5
+        states[Layer("projector", 1)], np.concatenate(places).mean(0), atol=1e-5
     )

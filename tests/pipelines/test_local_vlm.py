@@ -179,20 +179,20 @@ def test_check_sees_a_folder_that_is_not_there_and_a_package_that_is_missing(
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert "type: pip install 'looktwice[hf]'" in check("some/model")
     monkeypatch.setitem(sys.modules, "torch", None)
-    said = " ".join(check("some/model").split())
-    assert "torch is not installed; type: pip install 'looktwice[hf]'" in said
-    assert "there is no folder 'some/model' here" in said
+    sentence = " ".join(check("some/model").split())
+    assert "torch is not installed; type: pip install 'looktwice[hf]'" in sentence
+    assert "there is no folder 'some/model' here" in sentence
 
 
 def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_path: Path) -> None:
     model = LocalVLM(folder("llava"), max_tokens=2)
-    for asked, options, said in (
+    for asked, options, sentence in (
         (model, CallOptions(schema={}, tool_choice="zoom"), "knows no schema and no tool_choice"),
         (model, CallOptions(tools=(Tool("zoom", "look closer"),)), "knows no tools"),
         (LocalVLM(str(tmp_path / "none")), CallOptions(), "there is no folder"),
         (LocalVLM(str(tmp_path)), CallOptions(), "could not be opened from the folder"),
     ):
-        with pytest.raises(ModelError, match=said):
+        with pytest.raises(ModelError, match=sentence):
             asked(QUESTIONS[0], options=options)
     with pytest.raises(ValueError, match="max_pixels >= 1 must hold, found max_pixels: 0"):
         LocalVLM("x", max_pixels=0)

@@ -133,9 +133,9 @@ def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> 
 
 
 def test_models_of_one_endpoint_share_their_places_and_others_do_not() -> None:
-    one, twin = (Limited(ChatAPI(name, "http://127.0.0.1:9/v1")) for name in ("a", "b"))
-    assert one.limiter is twin.limiter
-    assert Limited(ChatAPI("a", "http://127.0.0.1:10/v1")).limiter is not one.limiter
+    first, second = (Limited(ChatAPI(name, "http://127.0.0.1:9/v1")) for name in ("a", "b"))
+    assert first.limiter is second.limiter
+    assert Limited(ChatAPI("a", "http://127.0.0.1:10/v1")).limiter is not first.limiter
     assert Limited(Flaky()).limiter is not Limited(Flaky()).limiter
 
 
@@ -337,8 +337,8 @@ def test_recorded_requests_answer_once_each_and_no_others() -> None:
     model = RecordedReplies(replies, "m")
     assert [model(HELLO, draw, seeded).text for draw in (0, 1, 0)] == ["one", "three", "two"]
     assert model.identity == "m"
-    for options, said in ((seeded, "2 answers .* asked 3 times"), (CallOptions(), "0 answers")):
-        with pytest.raises(ModelError, match=said):
+    for options, sentence in ((seeded, "2 answers .* asked 3 times"), (CallOptions(), "0 answers")):
+        with pytest.raises(ModelError, match=sentence):
             model(HELLO, 0, options)
 
 

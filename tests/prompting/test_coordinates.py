@@ -66,8 +66,8 @@ def test_a_region_is_new_unless_an_earlier_view_shows_it_to_within_a_pixel() -> 
     crop = transforms.crop(whole, 20, 10, 60, 50)
     near, far = transforms.crop(whole, 21, 10, 61, 50), transforms.crop(whole, 20, 12, 60, 52)
     blank = View(Picture(np.zeros((9, 9, 3), np.uint8)))
-    found = find_new_regions([whole, crop, transforms.rotate(crop, 90), near, far, blank], 1)
-    assert found == ((0, 20, 10, 60, 50), (), (), (0, 20, 12, 60, 52), ())
+    regions = find_new_regions([whole, crop, transforms.rotate(crop, 90), near, far, blank], 1)
+    assert regions == ((0, 20, 10, 60, 50), (), (), (0, 20, 12, 60, 52), ())
     assert find_new_regions([whole, crop], 0) == ((0, 0, 0, 200, 100), (0, 20, 10, 60, 50))
 
 

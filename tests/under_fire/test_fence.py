@@ -105,10 +105,10 @@ def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
                 result.output
             )
             texts.append(result.output)
-        said = "\n".join(texts)
-        assert "lies outside the run's folder" in said and "--allow ../private" in said, what
+        output = "\n".join(texts)
+        assert "lies outside the run's folder" in output and "--allow ../private" in output, what
         files = [path for path in run.rglob("*") if path.is_file() and "blobs" not in path.parts]
-        assert SECRET not in "\n".join((said, *(p.read_text(errors="replace") for p in files))), (
+        assert SECRET not in "\n".join((output, *(p.read_text(errors="replace") for p in files))), (
             what
         )
 
@@ -117,8 +117,8 @@ def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
     run = run_study("../own", *OWN)
     os.symlink(lab / "private", run / "data")
     change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
-    said = looktwice("show", run, "q0").output
-    assert "data is a link" in said and SECRET not in said
+    output = looktwice("show", run, "q0").output
+    assert "data is a link" in output and SECRET not in output
 
 
 def test_data_elsewhere_are_read_once_they_are_allowed(
@@ -145,8 +145,8 @@ def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path
     text = {"file": str(lab / "private" / "passwd")}
     change(run, system={"use": "prompting.wording.System", "text": text})
     for command in (("show", run, "q0"), ("replay", run)):
-        said = looktwice(*command).output
-        assert "lies outside the run's folder" in said and SECRET not in said
+        output = looktwice(*command).output
+        assert "lies outside the run's folder" in output and SECRET not in output
 
 
 FILES_OF_A_RUN = "records.jsonl samples.jsonl points.yaml run.yaml judged.jsonl .lock show blobs"

@@ -66,8 +66,8 @@ def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> 
         words = ["run", study, "--cache", tmp_path / "cache", "--workers", 4, "--out"]
         running = [started(LOOKTWICE, *words, tmp_path / name) for name in ("one", "other")]
         for process in running:
-            said, _ = process.communicate(timeout=120)
-            assert process.returncode == 0, said
+            output, _ = process.communicate(timeout=120)
+            assert process.returncode == 0, output
         assert server.stats["requests"] == 24
     for name in ("one", "other"):
         answered = records(tmp_path / name / "study").values()
@@ -186,10 +186,10 @@ def test_a_full_disk_ends_the_payments(
 
 
 def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: Path) -> None:
-    stop, said, inner = threading.Event(), list[str](), Asked()
+    stop, lines, inner = threading.Event(), list[str](), Asked()
 
     def give_up(why: str) -> None:
-        said.append(why)
+        lines.append(why)
         stop.set()
 
     store = Full(tmp_path)
@@ -198,7 +198,7 @@ def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: 
     for draw, error in enumerate((CacheError, Stopped)):
         with pytest.raises(error):
             model(HELLO, draw)
-    assert inner.times == 1 and "free its disk" in said[0]
+    assert inner.times == 1 and "free its disk" in lines[0]
 
 
 DAMAGED: Sequence[object] = (

@@ -92,11 +92,11 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.dear
 def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) -> None:
-    told = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    output = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     (race,) = json.loads(Path("runs/s/race.json").read_text())
     assert race["winner"].startswith("plain") and "no look" not in race["winner"]
-    assert race["held_out"]["rival"] == "plain [no look]" and race["said"] in told
-    assert "confirmed on " in told and "under 2 marker styles" in told
+    assert race["held_out"]["rival"] == "plain [no look]" and race["said"] in output
+    assert "confirmed on " in output and "under 2 marker styles" in output
     opening = Path("runs/s/report.md").read_text().partition("\n## ")[0]
     assert "held-out samples" in opening  # arms that share no samples are not compared there
     assert " is right on " not in opening and " variants " not in opening

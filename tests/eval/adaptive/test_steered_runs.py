@@ -165,7 +165,7 @@ def test_the_commands(study: Path) -> None:
     climbed = looktwice("run", study, *out, "name=c", "choose.by=staircase", *along)
     assert "thresholds" in climbed and "(20 new, 0 were there, 0 failed)" in climbed
     assert "chance, color" in looktwice("analyse", runs / "c", "thresholds", "along=size")
-    for words, said in (
+    for words, sentence in (
         (("analyse", folder, "thresholds"), "along=size"),
         (
             ("analyse", folder, "thresholds", "along=x"),
@@ -173,4 +173,4 @@ def test_the_commands(study: Path) -> None:
         ),
         (("run", study, *out, "choose.by=staircase"), "none was named"),
     ):
-        assert said in looktwice(*words, code=2)
+        assert sentence in looktwice(*words, code=2)

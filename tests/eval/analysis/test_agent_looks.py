@@ -108,17 +108,17 @@ def reply(
 
 
 def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> None:
-    (found,) = summarize_looks(made(tmp_path))
-    assert (found.contestant, found.n, found.looks) == ("agent", 3, 5 / 3)
-    assert (found.tools, found.outcomes) == ({"zoom": 5}, {"shown": 5})
-    assert found.ended_by == {"reply": 3}
-    assert (found.to_right, found.to_wrong, found.answered_right) == (1, 1, 1)
-    assert [found.first_accuracy, found.final_accuracy] == pytest.approx([1 / 3, 2 / 3])
-    assert found.iou == pytest.approx((1 + 0.5 + 0.5) / 3) and found.covered == 1
+    (summary,) = summarize_looks(made(tmp_path))
+    assert (summary.contestant, summary.n, summary.looks) == ("agent", 3, 5 / 3)
+    assert (summary.tools, summary.outcomes) == ({"zoom": 5}, {"shown": 5})
+    assert summary.ended_by == {"reply": 3}
+    assert (summary.to_right, summary.to_wrong, summary.answered_right) == (1, 1, 1)
+    assert [summary.first_accuracy, summary.final_accuracy] == pytest.approx([1 / 3, 2 / 3])
+    assert summary.iou == pytest.approx((1 + 0.5 + 0.5) / 3) and summary.covered == 1
     # 80 tokens on three samples against 30, for 2/3 more right: (80 - 30) / 3 tokens for 66.7
     # points
-    assert found.tokens_per_gain == pytest.approx((50 / 3) / (200 / 3))
-    assert [(each.turns, each.n, each.accuracy) for each in found.by_turns] == [
+    assert summary.tokens_per_gain == pytest.approx((50 / 3) / (200 / 3))
+    assert [(each.turns, each.n, each.accuracy) for each in summary.by_turns] == [
         (1, 1, 1.0),
         (2, 2, 0.5),
     ]
@@ -127,8 +127,8 @@ def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> No
 def test_without_a_baseline_the_price_is_that_of_the_looks(tmp_path: Path) -> None:
     scored = made(tmp_path)
     alone = replace(scored, points=tuple(p for p in scored.points if p.contestant == "agent"))
-    (found,) = summarize_looks(alone)
-    assert found.tokens_per_gain == pytest.approx((50 / 3) / (100 / 3))
+    (summary,) = summarize_looks(alone)
+    assert summary.tokens_per_gain == pytest.approx((50 / 3) / (100 / 3))
 
 
 def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
     run.records[0] = replace(
         record, notes=(Look(1, 1, "zoom", "said", probe=0).note, EpisodeEnd("reply", 1).note)
     )
-    (found,) = summarize_looks(score_run(run.write()))
-    assert (found.to_right, found.answered_right, found.iou) == (1, 0, None)
+    (summary,) = summarize_looks(score_run(run.write()))
+    assert (summary.to_right, summary.answered_right, summary.iou) == (1, 0, None)
 
 
 def test_tables_say_what_is_there(tmp_path: Path) -> None:
@@ -262,9 +262,13 @@ def lines_of(run: Path, plugin: str, cache: Path | None = None) -> list[str]:
 
 @pytest.mark.dear
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
-    found = replay(run)
-    assert (found.same, found.different, dict(found.left_out)) == (12 * 10, [], {}) and found.done
-    *_, last = describe_replay(found)
+    replayed = replay(run)
+    assert (replayed.same, replayed.different, dict(replayed.left_out)) == (
+        12 * 10,
+        [],
+        {},
+    ) and replayed.done
+    *_, last = describe_replay(replayed)
     assert last == "replayed without a model: 120 records the same bit for bit"
 
 
@@ -326,9 +330,9 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
     (copy / "records.jsonl").write_text(
         "".join(r.to_line() for r in (changed, asked, failed)), encoding="utf-8"
     )
-    found = replay(copy)
-    lines = list(describe_replay(found))
-    assert not found.done
+    replayed = replay(copy)
+    lines = list(describe_replay(replayed))
+    assert not replayed.done
     assert "notes differ" in lines[0] and "0 answers to this request" in lines[1]
     assert lines[2] == "not replayed: 1 record (failed when it was made)"
     assert lines[3].startswith("in no cache")

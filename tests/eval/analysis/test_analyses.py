@@ -59,8 +59,8 @@ def test_what_is_too_wide_for_a_terminal_keeps_intervals_below_their_numbers() -
 def test_every_analysis_has_a_name_and_gives_its_tables(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     made.task("t", ["A", "B", "A", "B"])
-    for name, said in (("one", "ABAB"), ("two", "ABBB"), ("three", "BBAA")):
-        made.answers(made.point(name, "t", baseline=name == "one"), list(said))
+    for name, letters in (("one", "ABAB"), ("two", "ABBB"), ("three", "BBAA")):
+        made.answers(made.point(name, "t", baseline=name == "one"), list(letters))
     scored = score_table(made.write().path)
     assert len({each.name for each in ANALYSES}) == len(ANALYSES)
     shown = {each.name for each in ANALYSES if each.tables(scored)}

@@ -80,19 +80,19 @@ def ask_all(path: Path, draws: int = 6) -> Table:
 @pytest.mark.dear
 def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> None:
     (run,) = ask_all(tmp_path).scores
-    found = audits(run)
-    listed = {item.sample for item in needs_no_image(found)}
+    audited = audits(run)
+    listed = {item.sample for item in needs_no_image(audited)}
     precision, recall = len(listed & LEAKY) / len(listed), len(listed & LEAKY) / len(LEAKY)
     assert precision >= 0.99 and recall >= 0.99
-    lucky = {item.sample for item in needs_no_image(found, "any")}
-    assert lucky > LEAKY and len(lucky) == pytest.approx(expected_by_luck(found, "any"), abs=30)
-    (audit,) = found
+    lucky = {item.sample for item in needs_no_image(audited, "any")}
+    assert lucky > LEAKY and len(lucky) == pytest.approx(expected_by_luck(audited, "any"), abs=30)
+    (audit,) = audited
     assert audit.mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
     assert audit.beyond_chance("no-image") == pytest.approx(0.25, abs=0.05)
-    page = audit_page(run, found)
+    page = audit_page(run, audited)
     assert "items need no image" in page and "## Letters" in page
-    told = CliRunner().invoke(app, ["analyse", str(run.folder.path), "audit"])
-    assert told.exit_code == 0 and f"{len(listed)} of {N} items need no image" in told.output
+    result = CliRunner().invoke(app, ["analyse", str(run.folder.path), "audit"])
+    assert result.exit_code == 0 and f"{len(listed)} of {N} items need no image" in result.output
     kept = yaml.safe_load((run.folder.path / "clean.yaml").read_text())["tasks"]["task"]["subset"][
         "ids"
     ]
@@ -167,10 +167,10 @@ def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
             run.answers(arm, ["A"] * 90, draw=draw)
     run.write()
     scored = score_run(RunFolder(tmp_path / "run"))
-    found = audits(scored)
-    assert needs_no_image(found) == [] and audit_page(scored, found).endswith("none\n")
-    told = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
-    words = " ".join(told.output.split())
+    audited = audits(scored)
+    assert needs_no_image(audited) == [] and audit_page(scored, audited).endswith("none\n")
+    result = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
+    words = " ".join(result.output.split())
     assert "no question can be shown to need no image with 6 draws" in words
     assert "in 100% of the others the model keeps to one wrong choice" in words
 
@@ -267,9 +267,9 @@ def test_the_report_of_a_subset_stands_beside_the_whole(tmp_path: Path) -> None:
     run.answers(run.point("seen", "depth"), "AA")
     run.write()
     (tmp_path / "clean.yaml").write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["report", str(tmp_path / "run"), "--only", str(tmp_path / "clean.yaml")]
     )
-    assert told.exit_code == 0 and (tmp_path / "run" / "clean" / "report.csv").exists()
+    assert result.exit_code == 0 and (tmp_path / "run" / "clean" / "report.csv").exists()
     whole = write_report([tmp_path / "run"], tmp_path / "whole")
     assert "depth (clean)" not in whole.read_text()

@@ -107,10 +107,10 @@ published:
 
 def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(CONFIG)
-    held = load_plan(tmp_path / "study.yaml")
+    plan = load_plan(tmp_path / "study.yaml")
     folder = tmp_path / "run"
     made(folder, lot=(CHANCE, "AAAAA"))
-    (folder / "run.yaml").write_text(yaml.safe_dump({"config": held.config}, sort_keys=False))
+    (folder / "run.yaml").write_text(yaml.safe_dump({"config": plan.config}, sort_keys=False))
     run = score_run(RunFolder(folder))
     grid = published_table(make_table([run]))
     assert grid.header == ("who", "source", "jigsaw", "other", "macro")
@@ -169,9 +169,9 @@ def test_the_configuration_of_cues_on_the_real_items(
         f"task.path={shared_data / 'blink'}",
         *(f"contestants.{name}=null" for name in others),
     ]
-    held = load_plan(CONFIGS / "blink_depth_cues.yaml", overrides)
-    Study(held, tmp_path, RunOptions(workers=2, limit=limit))()
-    run = score_run(RunFolder(tmp_path / held.name))
+    plan = load_plan(CONFIGS / "blink_depth_cues.yaml", overrides)
+    Study(plan, tmp_path, RunOptions(workers=2, limit=limit))()
+    run = score_run(RunFolder(tmp_path / plan.name))
     counts = {}
     for scores in run.points:
         verdicts = [entry.verdict.value for entry in scores.all]
@@ -188,8 +188,8 @@ def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
         f"tasks.{name}={{use: eval.tasks.Photos, kind: jigsaw, n: 2, seed: {i}}}"
         for i, name in enumerate(tasks)
     ]
-    held = load_plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
-    alone = {name for name in NAMES if sum(point.task_name == name for point in held.points) == 9}
+    plan = load_plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
+    alone = {name for name in NAMES if sum(point.task_name == name for point in plan.points) == 9}
     assert not alone  # with chance and eight recorded MLLMs
     place = f"tasks.Relative_Depth.path={shared_data / 'blink'}"
     few = load_plan(path, [place, *(f"tasks.{name}=null" for name in tasks)])

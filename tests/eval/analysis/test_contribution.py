@@ -46,42 +46,46 @@ def run_arms(out: Path, *overrides: str) -> RunScores:
 @pytest.mark.dear
 def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
     run = run_arms(tmp_path, "task.n=48", "task.leak=0.4", CHEATER)
-    (found,) = certificates(run)
-    assert found.gain.value > 0.2 and found.gain.low > 0.05
+    (certificate,) = certificates(run)
+    assert certificate.gain.value > 0.2 and certificate.gain.low > 0.05
     for role in ("black", "random", "words", "format"):
-        part = found.difference("full", role)
+        part = certificate.difference("full", role)
         assert part.value == 0.0 and part.low == -part.high
         assert part.high == pytest.approx(0.0741, abs=1e-4)
-    assert found.verdict[1].startswith(f"Of {100 * found.gain.value:.1f} points gained, 0.0 [-")
-    assert "need the pixels, which is not shown" in found.verdict[1]
-    assert found.solved_elsewhere["blind"] == 1.0 and found.unequal == []
-    split = found.by_call
+    assert certificate.verdict[1].startswith(
+        f"Of {100 * certificate.gain.value:.1f} points gained, 0.0 [-"
+    )
+    assert "need the pixels, which is not shown" in certificate.verdict[1]
+    assert certificate.solved_elsewhere["blind"] == 1.0 and certificate.unequal == []
+    split = certificate.by_call
     gains, harms = (
         split["call gain"] + split["schema gain"],
         split["call harm"] + split["schema harm"],
     )
-    assert gains - harms == pytest.approx(found.gain.value) and split["schema gain"] == 0
+    assert gains - harms == pytest.approx(certificate.gain.value) and split["schema gain"] == 0
 
 
 @pytest.mark.dear
 def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     """By construction: what is smaller than 20 pixels as sent is out of reach without a look."""
     run = run_arms(tmp_path, "task.n=12")
-    (found,) = certificates(run)
+    (certificate,) = certificates(run)
     small = {
-        name for name, row in found.arms["full"].samples.items() if row.meta["px"] * 320 / 640 < 20
+        name
+        for name, row in certificate.arms["full"].samples.items()
+        if row.meta["px"] * 320 / 640 < 20
     }
-    assert found.gain.value == pytest.approx(len(small) / 12, abs=1.5 / 12)
-    assert found.difference("full", "black").value == found.gain.value > 0.4
-    assert found.difference("full", "black").low > 0
-    assert found.difference("black", "without").value == 0.0
-    assert found.difference("full", "result").value == 0.0
-    page = certificate_page(run, [found])
+    assert certificate.gain.value == pytest.approx(len(small) / 12, abs=1.5 / 12)
+    assert certificate.difference("full", "black").value == certificate.gain.value > 0.4
+    assert certificate.difference("full", "black").low > 0
+    assert certificate.difference("black", "without").value == 0.0
+    assert certificate.difference("full", "result").value == 0.0
+    page = certificate_page(run, [certificate])
     words = ("need the pixels", "IoU", "Seed, model, sizes and budgets are the same.")
     assert all(said in page for said in words)
     assert replay(run.folder.path).done
-    told = CliRunner().invoke(app, ["analyse", str(run.folder.path), "certify"])
-    assert told.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
+    result = CliRunner().invoke(app, ["analyse", str(run.folder.path), "certify"])
+    assert result.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
 
 
 def made(
@@ -93,22 +97,26 @@ def made(
     for name, given in zip(arms, answers, strict=True):
         run.answers(run.point(name, "depth", seed=int(name == other)), given)
     run.write()
-    (found,) = certificates(score_run(RunFolder(path)))
-    return found
+    (certificate,) = certificates(score_run(RunFolder(path)))
+    return certificate
 
 
 def test_the_numbers_by_hand(tmp_path: Path) -> None:
     """Full 4 of 5, without 1, black 3; of what full solves black solves 3 of 4."""
-    found = made(
+    certificate = made(
         tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black"
     )
-    assert (found.gain.value, found.difference("full", "black").value) == pytest.approx((0.6, 0.2))
-    assert found.solved_elsewhere == pytest.approx({"without": 0.25, "black": 0.75, "blind": 0.75})
-    assert found.verdict[1].startswith("Beside that") or "20.0 [" in found.verdict[1]
-    assert found.by_call == pytest.approx(
+    assert (certificate.gain.value, certificate.difference("full", "black").value) == pytest.approx(
+        (0.6, 0.2)
+    )
+    assert certificate.solved_elsewhere == pytest.approx(
+        {"without": 0.25, "black": 0.75, "blind": 0.75}
+    )
+    assert certificate.verdict[1].startswith("Beside that") or "20.0 [" in certificate.verdict[1]
+    assert certificate.by_call == pytest.approx(
         {"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0}
     )
-    assert found.unequal == ["black differs from full in seed"]
+    assert certificate.unequal == ["black differs from full in seed"]
 
 
 def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Path) -> None:
@@ -131,12 +139,12 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
             run.answers(run.point(arm, "depth"), given)
         run.write()
         scored = score_run(RunFolder(run.path))
-        (found,), (audit,) = certificates(scored), audits(scored)
-        widths.append(found.gain.high - found.gain.low)
-        back = found.difference("without", "full")
+        (certificate,), (audit,) = certificates(scored), audits(scored)
+        widths.append(certificate.gain.high - certificate.gain.low)
+        back = certificate.difference("without", "full")
         told = with_interval(back.value, back.low, back.high, sign=True)
         assert [row[5] for row in arm_table([audit], []).rows] == ["", told]
-    assert found.gain.clusters == 8 and found.gain.p == 2 / 2**4
+    assert certificate.gain.clusters == 8 and certificate.gain.p == 2 / 2**4
     assert widths[1] > 1.8 * widths[0]
 
 
@@ -150,8 +158,8 @@ def test_roles_by_other_names_and_what_is_missing(tmp_path: Path) -> None:
     lacking = command.invoke(app, certify)
     assert lacking.exit_code == 2 and "has glance, full, dark" in lacking.output
     roles = ["role.without=glance", "role.black=dark"]
-    told = command.invoke(app, [*certify, *roles])
-    assert told.exit_code == 0 and "need the pixels" in told.output
+    result = command.invoke(app, [*certify, *roles])
+    assert result.exit_code == 0 and "need the pixels" in result.output
     assert command.invoke(app, [*certify, "role.grey=dark"]).exit_code == 2
     records = str(tmp_path / "run" / "records.jsonl")
     taken = command.invoke(app, [*certify, *roles, "--out", records])

@@ -83,22 +83,22 @@ def variants(
     ],
 )
 def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
-    found = (variants("a", base, *others)).ratio
-    assert (found and found.value) == ratio
+    fragility = (variants("a", base, *others)).ratio
+    assert (fragility and fragility.value) == ratio
 
 
 @needs_vectors
 def test_r_of_the_vectors() -> None:
     for case in json.loads((METHODS / "vpbench_targets.json").read_text())["R_vectors"]:
-        found = (variants("a", case["base"], *case["variants"])).ratio
-        assert (found and found.value) == pytest.approx(case["R"], abs=1e-6)
+        fragility = (variants("a", case["base"], *case["variants"])).ratio
+        assert (fragility and fragility.value) == pytest.approx(case["R"], abs=1e-6)
 
 
 def test_differences_and_spread_by_hand() -> None:
-    found = variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4)
-    assert (found.means[0], *found.ends) == (0.75, "style 1", "style 2")
-    assert found.spread and found.spread.value == pytest.approx(0.4)
-    worse, better = found.shifts
+    fragility = variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4)
+    assert (fragility.means[0], *fragility.ends) == (0.75, "style 1", "style 2")
+    assert fragility.spread and fragility.spread.value == pytest.approx(0.4)
+    worse, better = fragility.shifts
     assert facts(worse.delta, "better worse") == (0, 10)
     assert facts(better.delta, "better worse") == (6, 0)
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
@@ -166,13 +166,13 @@ def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
 def test_draws_count_as_single_ones_written_out() -> None:
     """By hand, over every pair of draws: default 1 1, 1 0, 0 0 against 1 0, 0 0, 0 1."""
     drawn = {"default": [[1, 1], [1, 0], [0, 0]], "blue": [[1, 0], [0, 0], [0, 1]]}
-    found = Fragility.of_draws("a", "t", drawn, {name: name for name in "abc"})
+    fragility = Fragility.of_draws("a", "t", drawn, {name: name for name in "abc"})
     squares = (0.5 + 0.5 + 0.5) / 3  # each pair of draws differs in half of the cases
-    assert found.ratio and found.ratio.value == pytest.approx(
+    assert fragility.ratio and fragility.ratio.value == pytest.approx(
         (squares - (1 / 3 - 1 / 2) ** 2) / 0.25
     )
     # only the second sample's draws differ, and always
-    assert found.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)
+    assert fragility.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)
 
 
 @pytest.mark.dear
@@ -181,12 +181,12 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
     % do."""
     plain, wrong, reached = 0, 0, []
     for seed in range(200):
-        found = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
-        base, *styles = found.values.value
+        fragility = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
+        base, *styles = fragility.values.value
         ps = [mcnemar_p(int((row > base).sum()), int((row < base).sum())) for row in styles]
         plain, wrong = plain + (min(ps) < 0.05), wrong + (min(holm(ps)) < 0.05)
         if seed < 30:
-            reached.append(found.chance.p < 0.05)
+            reached.append(fragility.chance.p < 0.05)
     assert plain > 30 and wrong <= 16 and sum(reached) <= 5
     study = draw_study(np.random.default_rng(0), 0.0, 1, styles=17, n=60)
     assert [shift.p_holm for shift in study.shifts] == holm(
@@ -242,12 +242,12 @@ def test_the_published_numbers_are_recomputed_from_the_file() -> None:
         assert np.mean([*spreads.values()]) == pytest.approx(wanted["mean"], abs=0.005)
         assert spreads == pytest.approx(wanted["per_model"], abs=0.006)
         for style, change in targets["flips_vs_default"][name].items():
-            found = reordering(styles["default"], styles[style])
+            fragility = reordering(styles["default"], styles[style])
             expected = [
                 change[key]
                 for key in ("pairs_flipped", "pairs_tied", "models_moved", "max_move", "tau_b")
             ]
-            assert list(found) == pytest.approx(expected, abs=0.0006), (name, style)
+            assert list(fragility) == pytest.approx(expected, abs=0.0006), (name, style)
 
 
 @needs_vectors
@@ -302,8 +302,8 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     published = f"published: {json.dumps(told)}"
     (tmp_path / "f.yaml").write_text(f"{STUDY}\n{published}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
-    (found,) = fragilities(scored.scores[0])
-    assert found.values.arms == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
+    (fragility,) = fragilities(scored.scores[0])
+    assert fragility.values.arms == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
     table = fragility_table(scored)
     assert "floor\nof R" not in table.header  # there is one draw
     mine, theirs = table.rows
@@ -336,8 +336,8 @@ def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
         run.answers(point, "AABB", draw=1)
         run.record(point, "s4", draw=1, error="the server was gone")
     (run.write().path / "run.yaml").write_text("config: {fragility: {}}\n")
-    (found,) = fragilities(score_run(RunFolder(tmp_path / "run")))
-    assert found.n == 5 and found.floor == 0.0
+    (fragility,) = fragilities(score_run(RunFolder(tmp_path / "run")))
+    assert fragility.n == 5 and fragility.floor == 0.0
 
 
 def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def test_people_on_another_split_are_named_so_and_compared_with_nothing(
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
     assert {line[0] for line in published_table(table).rows if line[1] == ""} == names
     if split == "val":
-        said = looktwice("score", folder.path, "--table", "full")
-        assert "-20.0" not in said  # 50 less 70, on test
+        output = looktwice("score", folder.path, "--table", "full")
+        assert "-20.0" not in output  # 50 less 70, on test
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str
 
 def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
     folder = run(tmp_path, 6)
-    said = looktwice("score", folder.path, "--table", "full")
+    output = looktwice("score", folder.path, "--table", "full")
     (line,) = (
-        line for line in said.splitlines() if line.strip().startswith("plain") and "60.0" in line
+        line for line in output.splitlines() if line.strip().startswith("plain") and "60.0" in line
     )
     assert line.rstrip().endswith("-30.0")
     looktwice("report", folder.path, "--out", tmp_path / "out")
@@ -163,16 +163,16 @@ def test_the_papers_table_has_people_and_the_points_less_that(tmp_path: Path) ->
 
 def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
     runs = run(tmp_path, 6).path, run(tmp_path, 8, {}).path
-    said = looktwice("compare", *runs, "--out", tmp_path / "compare")
-    assert "less" in said and "-10.0" in said
+    output = looktwice("compare", *runs, "--out", tmp_path / "compare")
+    assert "less" in output and "-10.0" in output
     with (tmp_path / "compare" / "compare.csv").open(encoding="utf-8") as file:
         rows = {row["task"]: row for row in csv.DictReader(file)}
     assert {task: float(row["people"]) for task, row in rows.items()} == pytest.approx(
         {"all tasks": 0.8, "cups": 0.9, "balls": 0.7}
     )
     page = (tmp_path / "compare" / "compare.html").read_text(encoding="utf-8")
-    told = (tmp_path / "compare" / "compare.md").read_text(encoding="utf-8")
-    assert "-15.0 |" in told and "-10.0 |" in told and "-15.0" in page  # 65 less 80, and 80 less 90
+    text = (tmp_path / "compare" / "compare.md").read_text(encoding="utf-8")
+    assert "-15.0 |" in text and "-10.0 |" in text and "-15.0" in page  # 65 less 80, and 80 less 90
 
 
 def test_without_a_row_of_people_nothing_is_said(tmp_path: Path) -> None:

@@ -109,9 +109,9 @@ def scored(tmp_path: Path) -> Table:
 
 
 def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
-    found = spread_table(scored(tmp_path))
-    assert len(found.rows) == 1
-    line = dict(zip(found.header, found.rows[0], strict=True))
+    table = spread_table(scored(tmp_path))
+    assert len(table.rows) == 1
+    line = dict(zip(table.header, table.rows[0], strict=True))
     assert (line["contestant"], line["task"], line["variants"]) == ("styles", "jigsaw", "3")
     figures = [line[name] for name in ("mean %", "worst %", "best %", "spread")]
     assert figures == ["50.0", "50.0", "50.0", "0.0"]

@@ -57,8 +57,12 @@ def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: 
     are -1, -1/2, 0, 0."""
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BBAA", m10_bare="BAAA")
-    found = effects(made, "t")
-    ten, none, bare = found["mark", "radius=10"], found["mark", "none"], found["think", "none"]
+    changes = effects(made, "t")
+    ten, none, bare = (
+        changes["mark", "radius=10"],
+        changes["mark", "none"],
+        changes["think", "none"],
+    )
     assert (ten.against, ten.effect.value, ten.effect.n) == ("radius=5", -0.375, 4)
     wanted = bootstrap_mean([-1.0, -0.5, 0.0, 0.0], floor=-1.0)
     assert (ten.effect.low, ten.effect.high) == (wanted.low, wanted.high)
@@ -74,10 +78,10 @@ def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BB--", m10_bare="BAAA")
     made.record("p4", "s0", error="boom")
-    found = effects(made, "t")
-    assert facts(found["mark", "radius=10"].effect, "value n") == (-0.75, 2)
-    assert found["mark", "none"].effect.n == 3  # s0 failed there
-    assert found["think", "none"].effect.n == 1
+    changes = effects(made, "t")
+    assert facts(changes["mark", "radius=10"].effect, "value n") == (-0.75, 2)
+    assert changes["mark", "none"].effect.n == 3  # s0 failed there
+    assert changes["think", "none"].effect.n == 1
 
 
 def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
@@ -124,9 +128,9 @@ def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: Mad
     made.task("u", ["A"] * 2)
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     ask(made, "u", m10_think="BB", m10_bare="BB")
-    found = effects(made, ALL_TASKS)["mark", "radius=10"].effect
-    assert found.value == pytest.approx(-4 / 6)
-    assert found.n == 6
+    changes = effects(made, ALL_TASKS)["mark", "radius=10"].effect
+    assert changes.value == pytest.approx(-4 / 6)
+    assert changes.n == 6
     table = score_table(made.path)
     assert {line[1] for line in sweep_table(table).rows} == {"t", "u", ALL_TASKS}
     assert {line[1] for line in sweep_table(table, whole=False).rows} == {ALL_TASKS}
@@ -139,9 +143,9 @@ def test_single_changes_and_contestants_without_the_factors_are_left_out(made: M
         made.point("plain", "t", changes={"stages.mark.radius": 5, "model": "other"}), "BBBB"
     )
     made.answers(made.point("chance", "t"), "BBBB")
-    found = sweep_effects(score_run(made.write()))
-    assert {line.contestant for line in found} == {"plain"}
-    assert {line.effect.value for line in found} == {0.0}
+    changes = sweep_effects(score_run(made.write()))
+    assert {line.contestant for line in changes} == {"plain"}
+    assert {line.effect.value for line in changes} == {0.0}
 
 
 def test_a_sweep_of_one_factor_needs_no_table(made: MadeRun) -> None:

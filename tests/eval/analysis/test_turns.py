@@ -114,11 +114,11 @@ def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path)
 def test_every_turn_is_read_with_the_reader_of_the_run(
     tmp_path: Path, turns: int, right: list[float] | None
 ) -> None:
-    found = read_turns(ask_twice(tmp_path, turns).scores[0])
-    assert (found == []) is (right is None)
+    turns_read = read_turns(ask_twice(tmp_path, turns).scores[0])
+    assert (turns_read == []) is (right is None)
     if right:
-        first, second, third = found[0].values.value.tolist()
-        assert [*found[0].values.value.mean(axis=1)] == right and first == third != second
+        first, second, third = turns_read[0].values.value.tolist()
+        assert [*turns_read[0].values.value.mean(axis=1)] == right and first == third != second
 
 
 def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
 
 
 def test_a_chain_of_thought_is_a_turn_for_each_line(tmp_path: Path) -> None:
-    said = "First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)"
+    sentence = "First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)"
     stages = Pipeline({"choose": MultipleChoice(), "think": ChainOfThought(), "ask": Ask()})
     arm = only_arm(
-        evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(said), out=tmp_path / "run")
+        evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(sentence), out=tmp_path / "run")
     )
     assert [arm.records[0].at(turn).answer for turn in range(4)] == [None, "A", "A", "B"]
     assert sum(TurnChange(arm, 1, 3).became(True)) == 3

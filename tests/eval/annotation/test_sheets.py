@@ -241,13 +241,13 @@ def test_what_is_no_filled_in_sheet_is_refused(run: Path, tmp_path: Path) -> Non
     list(write_sheet(draw_sheet([log], verdict="any", n=2), [log], tmp_path))
     (tmp_path / "odd.csv").write_text("item,category\n77,a\n")
     (tmp_path / "bad.csv").write_text("name\nx\n")
-    for name, said in (
+    for name, sentence in (
         ("sheet", "nobody filled in"),
         ("none", r"none\.csv cannot be read \(No such file"),
         ("odd", "no item '77'"),
         ("bad", "no filled-in sheet"),
     ):
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             read_ratings([tmp_path / f"{name}.csv"])
     (tmp_path / "key.json").write_text('{"ask": "errors"}')
     with pytest.raises(TaskError, match=r"key\.json cannot be read"):

@@ -33,10 +33,10 @@ def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
     made.task("cpr", ["T", "F", "T", "F"], choices=0, meta=metas)
     made.answers(made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}), "TFTT")
     table = score_table(made.write().path)
-    said = repr(table)
+    text = repr(table)
     assert titles(table) == ["cpr: pair_accuracy", "cpr"]
-    assert said.index("50.0") < said.index("75.0")
-    assert "pair_accuracy (n: pairs): the benchmark's own, shown first" in said
+    assert text.index("50.0") < text.index("75.0")
+    assert "pair_accuracy (n: pairs): the benchmark's own, shown first" in text
     write_report(table, made.path)
     first = (made.path / "report.md").read_text().split("## Accuracy")[1].split("\n\n")[1]
     assert first.startswith("| contestant | cpr<br>pair_accuracy | macro | micro | cpr |")
@@ -77,10 +77,10 @@ def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> 
     (row,) = table.where(metric="accuracy", task="t", contestant="broken")
     assert {row.value, row.low, row.delta, row.p} == {None} and (row.failed, row.n) == (4, 0)
     assert row.failure == "ModelError: HTTP 401"
-    said = " ".join(repr(table).split())
-    assert "broken failed 0 0/0/0/4" in said
-    assert "all failed: broken on t: ModelError: HTTP 401" in said
-    assert "failed: 4 answers, most often with ModelError: HTTP 401" in said
+    sentence = " ".join(repr(table).split())
+    assert "broken failed 0 0/0/0/4" in sentence
+    assert "all failed: broken on t: ModelError: HTTP 401" in sentence
+    assert "failed: 4 answers, most often with ModelError: HTTP 401" in sentence
     write_report(table, made.path)
     page = (made.path / "report.md").read_text()
     assert page.count("failed<br>ModelError: HTTP 401") >= 2

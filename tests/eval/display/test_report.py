@@ -103,8 +103,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Page, str]:
 
 
 def curve_of(path: Path) -> PageLines:
-    found = score_table(path)
-    (curve,) = curves(found.scores, found.rows)
+    table = score_table(path)
+    (curve,) = curves(table.scores, table.rows)
     return curve
 
 
@@ -208,8 +208,8 @@ def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -
         for draws, each in ((1, said), (2, "AA")):
             changes = {"stages.mark.radius": radius, "stages.mark.color": color, "draws": draws}
             made.answers(made.point("plain", "t", changes=changes, baseline=True), list(each))
-    found = score_table(made.write().path)
-    maps = {(grid.x, grid.y): grid for grid in grids(found.scores, found.rows)}
+    table = score_table(made.write().path)
+    maps = {(grid.x, grid.y): grid for grid in grids(table.scores, table.rows)}
     assert list(maps) == list(combinations(("draws", "mark.color", "mark.radius"), 2))
     shown = maps["mark.color", "mark.radius"]
     assert shown.cells == [  # in the order of the study
@@ -228,8 +228,8 @@ def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:
         other.task("t", ["A", "A"])
         other.answers(other.point("plain", "t"), answers)
         paths.append(other.write().path)
-    found = score_table(paths)
-    shown = found.where(metric="accuracy", task="t", contestant="plain")
+    table = score_table(paths)
+    shown = table.where(metric="accuracy", task="t", contestant="plain")
     assert [(row.run, row.value) for row in shown] == [("first", 0.5), ("second", 1.0)]
     write_report(paths, tmp_path / "out")
     assert "plain (second)" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")

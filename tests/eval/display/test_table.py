@@ -55,19 +55,19 @@ def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
     made.task("t", [None, None, None])
     made.answers(made.point("plain", "t"), ["A", "B", None])
     made.record("p0", "s2", reason="abstained: too dark")
-    found = score_table(made.write().path)
-    assert of(found, "value low n hidden unreadable", task="t") == [None, None, 0, 2, 1]
-    assert of(found, "value", metric="coverage", task="t") == [pytest.approx(2 / 3)]
-    assert not [line for line in found if line.contestant == "majority (key)"]
-    assert of(found, "value", task="macro") == [None]
+    table = score_table(made.write().path)
+    assert of(table, "value low n hidden unreadable", task="t") == [None, None, 0, 2, 1]
+    assert of(table, "value", metric="coverage", task="t") == [pytest.approx(2 / 3)]
+    assert not [line for line in table if line.contestant == "majority (key)"]
+    assert of(table, "value", task="macro") == [None]
 
 
 def test_what_was_never_asked_is_in_no_mean(made: MadeRun) -> None:
-    found = given(made, "t", "AAAB", plain="AB")
-    assert of(found, "value n right wrong missing", task="t") == [0.5, 2, 1, 1, 2]
-    assert of(found, "value n", metric="missing", task="t") == [0.5, 4]
+    table = given(made, "t", "AAAB", plain="AB")
+    assert of(table, "value n right wrong missing", task="t") == [0.5, 2, 1, 1, 2]
+    assert of(table, "value n", metric="missing", task="t") == [0.5, 4]
     for name, value in (("accuracy_answered", 0.5), ("coverage", 1.0)):
-        assert of(found, "value", metric=name, task="t") == [value]
+        assert of(table, "value", metric=name, task="t") == [value]
 
 
 def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
@@ -77,14 +77,14 @@ def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
     made.record(point, "s5", reason="abstained: no idea")
     made.record(point, "s6", error="boom")
     made.answers(point, [None] * 7 + ["B"])
-    found = score_table(made.write().path)
+    table = score_table(made.write().path)
     names = "right wrong unreadable failed n n_groups value"
-    assert of(found, names, task="t") == [4, 2, 1, 1, 8, 4, 0.5]
+    assert of(table, names, task="t") == [4, 2, 1, 1, 8, 4, 0.5]
     values = {"accuracy_answered": pytest.approx(4 / 6), "coverage": 0.75}
     for name, value in values.items():
-        assert of(found, "value", metric=name, task="t") == [value]
-    assert row(found, contestant="majority (key)", task="t").value == 0.75
-    assert row(found, contestant="chance (level)", task="t").value == 0.5
+        assert of(table, "value", metric=name, task="t") == [value]
+    assert row(table, contestant="majority (key)", task="t").value == 0.75
+    assert row(table, contestant="chance (level)", task="t").value == 0.5
 
 
 def test_draws_are_averaged_within_a_sample(made: MadeRun) -> None:
@@ -92,15 +92,15 @@ def test_draws_are_averaged_within_a_sample(made: MadeRun) -> None:
     point = made.point("plain", "t", draws=2)
     made.answers(point, "AA", draw=0)
     made.answers(point, "AB", draw=1)
-    found = score_table(made.write().path)
-    assert of(found, "value n right wrong low high", task="t") == [0.75, 2, 3, 1, *wilson(1.5, 2)]
+    table = score_table(made.write().path)
+    assert of(table, "value n right wrong low high", task="t") == [0.75, 2, 3, 1, *wilson(1.5, 2)]
 
 
 def test_macro_is_over_tasks_and_micro_over_samples(made: MadeRun) -> None:
     given(made, "big", "A" * 8, plain="A" * 8)
-    found = given(made, "small", "AA", plain="BB")
-    assert of(found, "value n n_tasks", task="macro") == [0.5, 10, 2]
-    assert of(found, "value n right low high", task="micro") == [0.8, 10, 8, *wilson(8, 10)]
+    table = given(made, "small", "AA", plain="BB")
+    assert of(table, "value n n_tasks", task="macro") == [0.5, 10, 2]
+    assert of(table, "value n right low high", task="micro") == [0.8, 10, 8, *wilson(8, 10)]
 
 
 def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
@@ -109,11 +109,11 @@ def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
         changes = {"tasks.a.strength": strength}
         point = made.point("plain", "a", task_id=f"id-a-{strength}", changes=changes)
         made.answers(point, "AB")
-    found = given(made, "b", "AA", plain="AA")
-    shown = found.where(metric="accuracy", contestant="plain")
+    table = given(made, "b", "AA", plain="AA")
+    shown = table.where(metric="accuracy", contestant="plain")
     tasks = ["a [strength=0]", "a [strength=1]", "b", "macro", "micro"]
     assert [line.task for line in shown] == tasks
-    assert of(found, "value", task="macro") == [pytest.approx((0.5 + 1.0) / 2)]
+    assert of(table, "value", task="macro") == [pytest.approx((0.5 + 1.0) / 2)]
 
 
 def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) -> None:
@@ -124,21 +124,21 @@ def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) ->
     made.answers(other, [*"AAAAAAAABA", None, "A"])
     made.record(other, "s10", error="boom")
     table = score_table(made.write().path)
-    found = row(table, task="t", contestant="other")
-    assert (found.excluded, found.discordant, found.baseline) == (2, 9, "base")
-    assert found.delta == pytest.approx((8 - 1) / 10)
-    assert found.p == found.p_holm == pytest.approx(binomtest(8, 9, 0.5).pvalue)
+    line = row(table, task="t", contestant="other")
+    assert (line.excluded, line.discordant, line.baseline) == (2, 9, "base")
+    assert line.delta == pytest.approx((8 - 1) / 10)
+    assert line.p == line.p_holm == pytest.approx(binomtest(8, 9, 0.5).pvalue)
     assert row(table, task="t", contestant="base").p is None
 
 
 def test_slices_are_by_any_meta_field(made: MadeRun) -> None:
     made.task("t", "ABA", meta=[{"kind": kind} for kind in "xyx"])
     made.answers(made.point("plain", "t"), "AAB")
-    found = score_table(made.write().path, by=["kind"])
-    shown = found.where(metric="accuracy", contestant="plain", task="t")
+    table = score_table(made.write().path, by=["kind"])
+    shown = table.where(metric="accuracy", contestant="plain", task="t")
     shares = {"": pytest.approx(1 / 3), "kind=x": 0.5, "kind=y": 0.0}
     assert {line.slice: line.value for line in shown} == shares
-    assert found.where(contestant="majority (key)", slice="kind=x").rows[0].value == 1.0
+    assert table.where(contestant="majority (key)", slice="kind=x").rows[0].value == 1.0
     with pytest.raises(RunError, match="--by colour: no sample has this field; there are kind"):
         score_table(made.path, by=["colour"])
 
@@ -153,8 +153,8 @@ def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
     made.task("t", "ABB")
     name, facts = "plain, with comma", {"split": "val", "label_version": "2025-09"}
     made.answers(made.point(name, "t", facts=facts), "AAA")
-    found = score_table(made.write().path)
-    header, line, *_ = csv.reader(io.StringIO(found.csv))
+    table = score_table(made.write().path)
+    header, line, *_ = csv.reader(io.StringIO(table.csv))
     assert header == HEADER.split()
     first = dict(zip(header, line, strict=True))
     said = {
@@ -165,8 +165,8 @@ def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
         "delta": "",
     }
     assert first == first | said | facts
-    assert name in repr(found) and "<table>" in found._repr_html_()
-    assert found._repr_markdown_().startswith("| task | contestant |")
+    assert name in repr(table) and "<table>" in table._repr_html_()
+    assert table._repr_markdown_().startswith("| task | contestant |")
 
 
 def point(contestant: str, changes: dict[str, Any] | None = None, **more: Any) -> PointRow:
@@ -233,15 +233,15 @@ def test_one_registration_is_enough_for_a_metric(
 
     monkeypatch.setitem(METRICS, "said_a", said_a)
     given(made, "t", "AAAA", plain="ABBB")
-    found = given(made, "u", "AA", plain="AA")
-    values = {row.task: row.value for row in found.where(metric="said_a")}
+    table = given(made, "u", "AA", plain="AA")
+    values = {row.task: row.value for row in table.where(metric="said_a")}
     assert values == {"t": 0.25, "u": 1.0, "macro": 0.625, "micro": 0.5}
-    assert ",said_a,0.25," in found.csv
-    printed = task_table(found.rows, full=True)
+    assert ",said_a,0.25," in table.csv
+    printed = task_table(table.rows, full=True)
     column = printed.header.index("said\na %")
     shown = [line[column] for line in printed.rows if line[0] == "plain"]
     assert shown == ["25.0", "100.0", "62.5", "50.0"]
-    assert not benchmark_metric_table(found.rows).rows
+    assert not benchmark_metric_table(table.rows).rows
 
 
 def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
@@ -250,11 +250,11 @@ def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
     facts = {"scorer": {"use": "eval.tasks.VideoScorer"}}
     made.answers(made.point("plain", "video", facts=facts), "11")
-    found = given(made, "t", "AAB", plain="AAA")
-    shown = found.where(contestant="majority (key)", metric="accuracy")
+    table = given(made, "t", "AAB", plain="AAA")
+    shown = table.where(contestant="majority (key)", metric="accuracy")
     means = dict.fromkeys(("t", "macro", "micro"), pytest.approx(2 / 3))
     assert {row.task: row.value for row in shown} == means
-    assert {row.task for row in found.where(contestant="chance (level)")} == means.keys()
+    assert {row.task for row in table.where(contestant="chance (level)")} == means.keys()
 
 
 def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun) -> None:
@@ -263,15 +263,15 @@ def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun
         made.task(name, "A" * count)
         facts = {"scorer": {"use": "eval.tasks.BlinkScorer", "name": name}}
         made.answers(made.point("plain", name, facts=facts), "BBB" if count == 3 else "A")
-    found = score_table(made.write().path)
-    shown = found.where(task="BLINK", contestant="plain")
+    table = score_table(made.write().path)
+    shown = table.where(task="BLINK", contestant="plain")
     assert {row.metric: (row.value, row.n, row.n_tasks) for row in shown} == {
         "blink_macro": (pytest.approx(13 / 14), 16, 14),
         "blink_micro": (pytest.approx(13 / 16), 16, 14),
         "blink_macro_without_reflectance": (pytest.approx(1), 13, 13),
         "blink_micro_without_reflectance": (1, 13, 13),
     }
-    plain, majority, chance = found.where(task="BLINK", metric="blink_micro").rows
+    plain, majority, chance = table.where(task="BLINK", metric="blink_micro").rows
     assert (plain.low, plain.high, plain.n_groups, plain.unit) == (*wilson(13, 16), None, "")
     assert (chance.contestant, chance.value, chance.low) == ("chance (level)", 0.5, None)
     assert (majority.contestant, majority.value) == ("majority (key)", 1.0)
@@ -289,10 +289,10 @@ def test_micro_is_compared_with_the_baseline_over_all_tasks(made: MadeRun) -> No
         made.answers(made.point("base", task, baseline=True), "ABBB")
         made.answers(made.point("other", task), "AAAA")
     made.answers(made.point("part", "t"), "AAAA")
-    found = given(made, "v", "A", part="A")  # a task that the baseline was not asked
-    compared = micro(found, "other", "delta discordant excluded baseline p")
+    table = given(made, "v", "A", part="A")  # a task that the baseline was not asked
+    compared = micro(table, "other", "delta discordant excluded baseline p")
     assert compared == [0.75, 6, 0, "base", pytest.approx(binomtest(6, 6).pvalue)]
-    assert micro(found, "part", "delta p baseline") == [None, None, ""]
+    assert micro(table, "part", "delta p baseline") == [None, None, ""]
 
 
 def test_micro_over_variants_of_a_task_tests_each_question_once(made: MadeRun) -> None:
@@ -301,17 +301,17 @@ def test_micro_over_variants_of_a_task_tests_each_question_once(made: MadeRun) -
     for strength in (0, 1):
         changes = {"tasks.t.strength": strength}
         made.answers(made.point("other", "t", changes=changes), "AAAA")
-    found = score_table(made.write().path)
-    assert micro(found, "other", "delta p compared n_clusters") == [1.0, 0.125, 8, 4]
+    table = score_table(made.write().path)
+    assert micro(table, "other", "delta p compared n_clusters") == [1.0, 0.125, 8, 4]
 
 
 def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeRun) -> None:
     given(made, "t", "ABA", plain="AAA")
     given(made, "u", "AA", plain="AA")
     made.samples[-1].sample["choices"].clear()
-    found = score_table(made.write().path)
-    assert micro(found, "chance (level)", "value low n") == [0.5, None, 3]
-    assert micro(found, "majority (key)", "value n") == [0.8, 5]
+    table = score_table(made.write().path)
+    assert micro(table, "chance (level)", "value low n") == [0.5, None, 3]
+    assert micro(table, "majority (key)", "value n") == [0.8, 5]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -328,8 +328,8 @@ def test_circular_evaluation_is_shown_with_the_facts_of_the_first_rotation(
             made.reply(point, "s0", "(A)")
         else:
             made.record(point, "s0", answer="A")
-    found = row(score_table(made.write().path), metric="circular_accuracy")
-    assert (found.value, found.point, found.reader) == (1.0, "", "robust")
+    line = row(score_table(made.write().path), metric="circular_accuracy")
+    assert (line.value, line.point, line.reader) == (1.0, "", "robust")
 
 
 @pytest.mark.parametrize(("meta", "groups"), [({"circle": "x"}, 1), ({}, 0)])

@@ -117,13 +117,13 @@ def serving(
     abstain: Literal["error", "text"] = "error",
 ) -> Iterator[Served]:
     """A study that is served, and recorded in `folder/run`."""
-    arms, told = name_contestants(plan), list[str]()
+    arms, lines = name_contestants(plan), list[str]()
     with Recorder(folder / "run", tuple(arms.values()), plan.name) as recorder:
-        lens = Lens(arms, recorder, folder / ".cache", told.append, looks, abstain)
+        lens = Lens(arms, recorder, folder / ".cache", lines.append, looks, abstain)
         try:
             door = StudyDoor(workers, token, lens=lens)
             with listening(door) as url:
-                yield Served(url, folder / "run", door, told)
+                yield Served(url, folder / "run", door, lines)
         finally:
             lens.close()
 
@@ -131,11 +131,11 @@ def serving(
 @contextmanager
 def tapping(upstream: str, folder: Path, name: str = "tap") -> Iterator[Served]:
     """A tap before another server."""
-    told = list[str]()
+    lines = list[str]()
     with Recorder(folder / name, (), name) as recorder:
-        tap = Tap(8, recorder=recorder, url=upstream, say=told.append)
+        tap = Tap(8, recorder=recorder, url=upstream, say=lines.append)
         with listening(tap) as url:
-            yield Served(url, folder / name, tap, told)
+            yield Served(url, folder / name, tap, lines)
 
 
 class Answer(NamedTuple):

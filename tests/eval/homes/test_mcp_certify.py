@@ -74,8 +74,8 @@ def test_certify_tells_what_the_zoom_of_a_near_sighted_agent_is_worth(
             images = Images(folder / "looks" / arm, (folder,), folder)
             made = controls is not None and make_controls(agent, **controls)
             looks = LookTools(agent, images, made) if isinstance(made, dict) else None
-            said = last_reply(looks, item.sample, picture)
-            replies[arm].append(json.dumps({"idx": name, "reply": said}))
+            reply = last_reply(looks, item.sample, picture)
+            replies[arm].append(json.dumps({"idx": name, "reply": reply}))
     Path("questions/samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
     for arm, lines in replies.items():
         Path(f"{arm}.jsonl").write_text("\n".join(lines))

@@ -155,7 +155,7 @@ def test_settings_count_for_the_last_call_alone(tmp_path: Path) -> None:
     plan = plan_of({"twice": {"describe": Twice(), "ask": Ask()}}, model)
     with serving(plan, tmp_path, looks=True) as served:
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
-        said = served.client.chat.completions.create(
+        completion = served.client.chat.completions.create(
             model="twice",
             messages=[turn("Well?")],
             temperature=0.5,
@@ -171,7 +171,7 @@ def test_settings_count_for_the_last_call_alone(tmp_path: Path) -> None:
     assert first == CallOptions()
     schema = {"type": "object"}
     assert last == CallOptions(0.5, None, 9, ("x",), 3, schema=schema, logprobs=2, top_k=4)
-    assert said.choices[0].message.reasoning_content == "draw 0 of 1"
+    assert completion.choices[0].message.reasoning_content == "draw 0 of 1"
 
 
 def test_turns_before_the_question_are_sent_before_it(tmp_path: Path) -> None:
@@ -194,9 +194,14 @@ def test_a_clients_tools_are_its_own_loop(tmp_path: Path) -> None:
     with serving(plan, tmp_path) as served:
         create: Any = served.client.chat.completions.create
         asked = [turn(URL, "What?")]
-        said = create(model="halved", messages=asked, tools=[ZOOM]).choices[0]
-        assert said.finish_reason == "tool_calls" and said.message.tool_calls[0].id == "c1"
-        asked += [said.message.model_dump(), {"role": "tool", "tool_call_id": "c1", "content": "I"}]
+        completion = create(model="halved", messages=asked, tools=[ZOOM]).choices[0]
+        assert (
+            completion.finish_reason == "tool_calls" and completion.message.tool_calls[0].id == "c1"
+        )
+        asked += [
+            completion.message.model_dump(),
+            {"role": "tool", "tool_call_id": "c1", "content": "I"},
+        ]
         more: Any = {"tools": [ZOOM], "tool_choice": "required"}
         assert create(model="halved", messages=asked, **more).choices[0].message.content
         with pytest.raises(openai.BadRequestError, match="agent with tools of its own"):
@@ -339,8 +344,10 @@ def test_contestants_are_named_by_task_where_they_differ_and_by_their_changes() 
 def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
     with serving(plan_of_pocket(), tmp_path) as served:
         turns = [turn("Look:", URL, WORDS), turn("A", role="assistant"), turn("Sure?")]
-        said = served.client.chat.completions.create(model="pocket", messages=turns, logprobs=True)
-        assert said.choices[0].logprobs is not None
+        completion = served.client.chat.completions.create(
+            model="pocket", messages=turns, logprobs=True
+        )
+        assert completion.choices[0].logprobs is not None
     assert replay(served.run).same == 1
 
 

@@ -49,11 +49,11 @@ class NamedScript(Scripted):
 
 
 def judged(run: Path, answer: Any, name: str, *passes: str, **more: Any) -> list[str]:
-    said = list[str]()
+    lines = list[str]()
     model = NamedScript(answer, name=name)
     judge = RunJudge(run, name, model, passes, console=QUIET, workers=1, **more)
-    assert judge(said.append) == 0
-    return said
+    assert judge(lines.append) == 0
+    return lines
 
 
 def values(run: Path, judge: str = "") -> dict[str, Any]:
@@ -74,8 +74,8 @@ def test_a_prompt_is_sent_as_it_is_written(tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text('{question}\n{choices}\nSay {"a": 1}: {reply}, {clues}, {key}', "utf-8")
     judging = Wording.read(file).word(PASSES["every"])
-    told = judging.ask(case("{question}", clues="a mirror")).text
-    assert told == 'Where?\n(A) left\n(B) right\nSay {"a": 1}: {question}, a mirror, A'
+    text = judging.ask(case("{question}", clues="a mirror")).text
+    assert text == 'Where?\n(A) left\n(B) right\nSay {"a": 1}: {question}, a mirror, A'
 
 
 @table
@@ -118,9 +118,11 @@ MINE = Wording("mine", "Reply: {reply}")
 
 def test_a_pass_over_every_reply_stands_in_for_the_reader(run: Path) -> None:
     assert values(run)["accuracy"] == round(2 / 6, 4)
-    said = judged(run, said_of(TRUTH), "solomon+mine", "every", wording=MINE)
-    assert said[0].startswith("judge solomon+mine, every: 6 of 6 replies judged, 1 of them to choo")
-    assert said[-1] == (
+    lines = judged(run, said_of(TRUTH), "solomon+mine", "every", wording=MINE)
+    assert lines[0].startswith(
+        "judge solomon+mine, every: 6 of 6 replies judged, 1 of them to choo"
+    )
+    assert lines[-1] == (
         "agreement on every, solomon+mine and the reader: 3 of 5 the same (60.0 %), kappa 0.286; so"
         " one of them misreads: `looktwice annotate RUN --ask replies` has people read some"
     )
@@ -138,11 +140,11 @@ def test_a_pass_over_every_reply_stands_in_for_the_reader(run: Path) -> None:
 def test_each_pass_has_the_judge_that_read_most_of_it(run: Path) -> None:
     judged(run, "Answer: A", "reads little", "unreadable")
     judged(run, "nothing at all", "reads nothing", "every")
-    said = judged(run, said_of(TRUTH), "reads all", "every", wording=MINE)
+    lines = judged(run, said_of(TRUTH), "reads all", "every", wording=MINE)
     assert (
         "judge reads all counts for every, since no judge read more: it read 6 of 6 replies"
         " (reads nothing 0 of 6); --judge NAME takes another"
-    ) in said
+    ) in lines
     counting = judgements(run).counting
     assert counting == {"unreadable": "reads little", "every": "reads all"}
 
@@ -230,8 +232,8 @@ def test_chains_are_scored_to_the_step(tmp_path: Path, monkeypatch: pytest.Monke
     spoken = {"whole": [1, 2, 3, 4, 5], "errs": [1, 2, -3, 5, -4], "back": [3, 2, 1], "short": [5]}
     run = chains(tmp_path, spoken)
     assert "seam" not in (run / "samples.jsonl").read_text("utf-8")
-    said = judged(run, check_steps, "solomon", "steps")
-    assert said[0].startswith("judge solomon, steps: 4 of 4 replies judged")
+    lines = judged(run, check_steps, "solomon", "steps")
+    assert lines[0].startswith("judge solomon, steps: 4 of 4 replies judged")
     marks = {line.sample: dict(line.scores) for line in judgements(run).lines}
     for name, numbers in spoken.items():
         seen = [marks[name][f"step_{number}"] == 1 for number in range(1, 6)]
@@ -244,8 +246,8 @@ def test_chains_are_scored_to_the_step(tmp_path: Path, monkeypatch: pytest.Monke
     judged(run, "Clues: 1\nTruth: 0.5", "solomon2", "cot")
     assert values(run)["cot_score"] == 0.75  # that of steps leaves it alone
     judged(run, "Seen: 1, 2, 3, 4, 5\nWrong: NONE", "yea-sayer", "steps")
-    said = judged(run, check_steps, "daniel", "steps")
-    pairs = {line.split(":")[0]: line for line in said if line.startswith("agreement on steps")}
+    lines = judged(run, check_steps, "daniel", "steps")
+    pairs = {line.split(":")[0]: line for line in lines if line.startswith("agreement on steps")}
     assert "4 of 4 the same" in pairs["agreement on steps, solomon and daniel"]
     assert "1 of 4 the same" in pairs["agreement on steps, solomon and yea-sayer"]
 
@@ -321,14 +323,14 @@ def test_a_judge_of_recorded_replies_gives_the_official_verdicts(
         return "BCDAA"["ABCD".find(label(messages))]
 
     judged(run, next_letter, "liar", "every", wording=wording)
-    said = judged(run, label, "solomon+fig8", "every", wording=wording)
+    lines = judged(run, label, "solomon+fig8", "every", wording=wording)
     verdicts = [line for line in judgements(run).lines if line.judge == "solomon+fig8"]
     beyond = [line for line in verdicts if not line.given]
     assert len(verdicts) == total and {line.said for line in beyond} <= {"C", "D", "E", "F"}
     for line in verdicts:
         assert line.verdict == {"Z": "none"}.get(line.said, line.said) or not line.given
     kappas = {}
-    for sentence in said:
+    for sentence in lines:
         if sentence.startswith("agreement on every, "):
             pair, _, rest = sentence.removeprefix("agreement on every, ").partition(":")
             kappas[pair] = float(rest.partition("kappa ")[2].partition(";")[0])

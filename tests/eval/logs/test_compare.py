@@ -32,19 +32,19 @@ def make_log(name: str, values: Sequence[float], **columns: Sequence[Any]) -> Lo
 
 def test_the_numbers_are_those_computed_by_hand() -> None:
     """Of 10 shared samples 6 flip, 5 up and 1 down: p = 2 (1 + 6) / 2^6; one more failed."""
-    one = make_log("one", [1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
-    two = make_log("two", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, NAN])
-    found = compare_logs([one, two])
-    (contrast,) = found.contrasts
+    first = make_log("one", [1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
+    second = make_log("two", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, NAN])
+    compared = compare_logs([first, second])
+    (contrast,) = compared.contrasts
     assert (contrast.task, contrast.value, contrast.other) == (ALL, 0.9, 0.5)
     paired = contrast.paired
     assert (paired.n, paired.better, paired.worse, contrast.fell_out) == (10, 5, 1, 1)
     assert contrast.paired.value == pytest.approx(0.4)
     assert contrast.paired.p == pytest.approx(14 / 64)
     failed = "  fell out: 1 sample that failed or that nobody scored, 1 in two (q10)"
-    assert failed in list(summary_lines(found))
-    assert found.flipped("two")["sample"].tolist() == ["q0", "q1", "q2", "q3", "q4", "q5"]
-    assert found.unmatched.to_dict("records") == [
+    assert failed in list(summary_lines(compared))
+    assert compared.flipped("two")["sample"].tolist() == ["q0", "q1", "q2", "q3", "q4", "q5"]
+    assert compared.unmatched.to_dict("records") == [
         {
             "log": "one",
             "against": "two",
@@ -57,20 +57,20 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
 
 def test_only_those_that_are_named_are_compared_and_every_other_sample_says_why() -> None:
     asked = {"question": ["a", "b", "c"]}
-    one, two = make_log("one", [1, 1, 1], **asked), make_log("two", [1, 0], **asked)
-    found = compare_logs([one, two, make_log("three", [0, 0, 0])], only=["two"])
-    assert [(c.contestant, c.baseline) for c in found.contrasts] == [("two", "one")]
-    assert found.unmatched["why"].tolist() == ["neither its id nor its question is there"]
+    first, second = make_log("one", [1, 1, 1], **asked), make_log("two", [1, 0], **asked)
+    compared = compare_logs([first, second, make_log("three", [0, 0, 0])], only=["two"])
+    assert [(c.contestant, c.baseline) for c in compared.contrasts] == [("two", "one")]
+    assert compared.unmatched["why"].tolist() == ["neither its id nor its question is there"]
     twice = make_log("one", [1, 1, 1], **asked, sample=["q0", "q1", "q1"])
     with pytest.raises(TaskError, match="no log is named 'to'; did you mean 'two'"):
-        compare_logs([twice, two], only=["to"])
+        compare_logs([twice, second], only=["to"])
 
 
 def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None:
     tasks = {"task": ["x"] * 6 + ["y"] * 6}
-    one, two = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
-    found = compare_logs([one, two, make_log("three", [0] * 12)]).contrasts
-    assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in found] == [
+    first, second = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
+    compared = compare_logs([first, second, make_log("three", [0] * 12)]).contrasts
+    assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in compared] == [
         ("two", "one", ALL, -0.5, 12),
         ("two", "one", "x", 0, 6),
         ("two", "one", "y", -1, 6),
@@ -81,7 +81,7 @@ def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None
     ]
     p = 2 / 2**6
     for task, corrected in ("y", [4 * p, 4 * p]), (ALL, [2 * p, 3 * 2 / 2**12, 2 * p]):
-        assert [c.p_holm for c in found if c.task == task] == pytest.approx(corrected)
+        assert [c.p_holm for c in compared if c.task == task] == pytest.approx(corrected)
 
 
 def test_samples_of_a_group_or_a_picture_are_one_cluster() -> None:
@@ -143,11 +143,11 @@ def test_matching(
     mine: list[str], theirs: list[str], expected: list[tuple[str, str]], by: str
 ) -> None:
     logs = keyed("a", *mine), keyed("b", *theirs)
-    (found,) = compare_logs(logs).matchings
+    (compared,) = compare_logs(logs).matchings
     first, second = (log.units["sample"].tolist() for log in logs)
-    assert [(first[place], second[other]) for place, other in found.places.items()] == expected
-    assert found.counts == {by: len(expected)}
-    assert len(found.left) == len(first) - len(expected)
+    assert [(first[place], second[other]) for place, other in compared.places.items()] == expected
+    assert compared.counts == {by: len(expected)}
+    assert len(compared.left) == len(first) - len(expected)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_ids_that_come_twice_are_ids_within_a_task() -> None:
 
 def test_a_log_that_shares_no_sample_is_told_and_the_others_are_compared() -> None:
     """One arm on another task stopped the comparison of all."""
-    one, two = make_log("one", [1.0, 0.0]), make_log("two", [0.0, 0.0])
-    compared = compare_logs([one, make_log("far", [1.0], sample=["other"]), two])
+    first, second = make_log("one", [1.0, 0.0]), make_log("two", [0.0, 0.0])
+    compared = compare_logs([first, make_log("far", [1.0], sample=["other"]), second])
     assert [c.contestant for c in compared.contrasts] == ["two"]
     assert "far: it shares no sample with one, and is not compared with it" in list(
         summary_lines(compared)
@@ -178,11 +178,11 @@ def test_a_log_that_shares_no_sample_is_told_and_the_others_are_compared() -> No
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
-    one, two = make_log("one", [1.0]), make_log("two", [1.0], sample=["other"])
-    namesakes = [one, make_log("x", [1.0]), make_log("x", [1.0])]
-    for logs, base, said in (
-        ([one], "", "two logs, found one"),
-        ([one, two], "", "share no sample; .* Name the column of ids"),
+    first, second = make_log("one", [1.0]), make_log("two", [1.0], sample=["other"])
+    namesakes = [first, make_log("x", [1.0]), make_log("x", [1.0])]
+    for logs, base, sentence in (
+        ([first], "", "two logs, found one"),
+        ([first, second], "", "share no sample; .* Name the column of ids"),
         (
             [make_log("a", [1.0], key=["1"]), make_log("b", [1.0], key=["(B)"])],
             "",
@@ -193,10 +193,10 @@ def test_what_cannot_be_compared_is_refused() -> None:
             "",
             "share no sample: the tasks are a there and b here; compare contestants that",
         ),
-        ([one, two], "on", "no log is named 'on'; did you mean 'one'"),
+        ([first, second], "on", "no log is named 'on'; did you mean 'one'"),
         (namesakes, "x", r"is named 'x'; did you mean 'x \(2\)'\?; there are"),
     ):
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             compare_logs(logs, base)
 
 
@@ -246,9 +246,9 @@ def test_spreads_and_ranks_of_vpbench(shared_data: Path) -> None:
         ("vpbench_marker_acc.csv", "accuracy", "spread_6_styles_csv"),
         ("vpbench_marker_delta_all.csv", "accuracy_1dp", "spread_17_styles_1dp"),
     ):
-        found = read_standings(folder / file, {**STYLES, "accuracy": accuracy}, "default")
-        assert len(found.spreads) == 36
-        for spread in found.spreads:
+        standings = read_standings(folder / file, {**STYLES, "accuracy": accuracy}, "default")
+        assert len(standings.spreads) == 36
+        for spread in standings.spreads:
             target = expected[spreads][spread.task]["per_model"][spread.contestant]
             assert spread.value == pytest.approx(target, abs=0.006)
     named = {**STYLES, "accuracy": "accuracy"}
@@ -263,10 +263,10 @@ def test_spreads_and_ranks_of_vpbench(shared_data: Path) -> None:
 def test_ranks_of_vpbench_where_only_ranks_are_published(shared_data: Path) -> None:
     folder = shared_data / "methods"
     named = {"task": "benchmark", "variant": "jpeg_quality", "contestant": "model", "rank": "rank"}
-    found = read_standings(folder / "vpbench_jpeg_rank.csv", named, "default")
+    standings = read_standings(folder / "vpbench_jpeg_rank.csv", named, "default")
     expected = json.loads((folder / "vpbench_targets.json").read_text())["jpeg"]
-    assert not found.spreads and len(found.changes) == 6
-    for change in found.changes:
+    assert not standings.spreads and len(standings.changes) == 6
+    for change in standings.changes:
         target, told = expected[change.task][change.variant], (change.flipped, change.moved)
         assert told == (target["pairs_flipped"], target["models_moved"])
         assert change.furthest == target["max_move"]

@@ -162,11 +162,11 @@ def test_results_for_the_hub(tmp_path: Path) -> None:
     assert {entry["dataset"]["id"] for entry in entries} == {"org/bench"}
     values = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
     assert values == {"x": 50.0, "y": 100.0}
-    for name, said in (
+    for name, sentence in (
         ("html", "html: no format of this name. There are inspect, .*, trajectories, run"),
         ("trajectory", "did you mean 'trajectories'"),
     ):
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             list(export_logs(read_logs(tmp_path / "a.csv"), name, tmp_path))
 
 

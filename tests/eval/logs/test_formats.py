@@ -296,9 +296,9 @@ def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
     for name, answers in (("one", ["A", "B", None]), ("two", ["B", "B", "A"])):
         made.answers(made.point(name, "depth"), answers)
     made.write()
-    one, two = read_logs(tmp_path / "run")
-    assert cells(one, "sample value task", None) == ["s0", "s1", 1, 1, "depth", "depth"]
-    assert cells(two, "value", None) == [0, 1, 1]
+    first, second = read_logs(tmp_path / "run")
+    assert cells(first, "sample value task", None) == ["s0", "s1", 1, 1, "depth", "depth"]
+    assert cells(second, "value", None) == [0, 1, 1]
 
 
 def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None:

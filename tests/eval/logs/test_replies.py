@@ -115,8 +115,8 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
     file = write(tmp_path / "m.jsonl", rows)
     listing = tmp_path / "differ.txt"
     first, last, said = replies_lines([file], "robust", None, listing)
-    told = "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
-    assert (first, last) == (f"m: {told}, subtasks=1/14", f"total: {told}, files=1")
+    sentence = "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
+    assert (first, last) == (f"m: {sentence}, subtasks=1/14", f"total: {sentence}, files=1")
     assert said == f"disagreements: 1 in {listing}"
     assert listing.read_text() == (
         "# the label is proved wrong (the reply names X alone): 1\n\nm val_Visual_Correspondence_3:"
@@ -191,14 +191,14 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
 def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", EXPORTED)
     long = write(tmp_path / "l.jsonl", [row("val_Jigsaw_1", "A" * 40_000, "(Z)")])
-    for files, out, said in (
+    for files, out, sentence in (
         ([file], "out.csv", r"the format follows from the ending: \.json for evalai; "),
         ([file, file], "out.json", r"2 files need \{name\} in it"),
         ([long], "out.xlsx", "1 rows, first val_Jigsaw_1, are longer than a cell of Excel holds"),
     ):
         if out.endswith("xlsx"):
             pytest.importorskip("openpyxl")
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             list(replies_lines(files, "robust", exports=[tmp_path / out]))
 
 
@@ -273,13 +273,13 @@ def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
     broken.write_bytes(gzip.compress(b"x" * 1000)[:20])
     key = tmp_path / "key.json"
     key.write_text('{"val_Jigsaw_9": "(B)"}')
-    for files, options, said in (
+    for files, options, sentence in (
         ([tmp_path / "none.jsonl"], {}, "there is no file"),
         ([broken], {}, "cannot be read"),
         ([file], {"key": key}, "none of its 1 items is in the key"),
         ([file], {"key": file}, "is no key"),
     ):
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             list(replies_lines(files, **options))  # type: ignore[arg-type]
     other = write(tmp_path / "o.jsonl", [row("val_Unheard_1", "A", answer="hidden")])
     with pytest.raises(TaskError, match="'Unheard' is no subtask of BLINK"):

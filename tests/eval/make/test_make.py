@@ -213,8 +213,8 @@ def test_the_seed_decides_everything_and_images_stay_the_files_that_they_were(
 ) -> None:
     tasks = [make(name, sources), make(name, sources)]
     tasks.append(replace(tasks[0], seed=1))
-    one, same, other = ([item.sample.sha for item in task] for task in tasks)
-    assert one == same != other
+    first, same, second = ([item.sample.sha for item in task] for task in tasks)
+    assert first == same != second
     files = {file.read_bytes() for file in sources[MAKERS[name][0]].parent.rglob("*.*")}
     for item in tasks[0] if name != "Jigsaw" else ():
         for picture in item.sample.images:
@@ -228,12 +228,12 @@ def test_what_lies_there_is_not_overwritten_and_what_fails_leaves_nothing(
     task = make("Jigsaw", sources)
     save(task, "Jigsaw", tmp_path / "out")
     (tmp_path / "broken").mkdir()
-    for source, name, said in (
+    for source, name, sentence in (
         (task, "Jigsaw", "is there already; remove it"),
         (task, "../Jigsaw", "names a folder"),
         (Folder(tmp_path / "broken"), "broken", "cannot be read"),
     ):
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             save(source, name, tmp_path / "out")
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["Jigsaw"]
 
@@ -277,10 +277,10 @@ def test_candidates_lie_where_the_homography_says_and_their_places_do_not_tell(
     assert Counter(item.answer for item in task) == dict.fromkeys("ABCD", 6)
     spots, nearest = set(), 0
     for item in task:
-        one, other = item.sample.meta["views"]
+        first, second = item.sample.meta["views"]
         start, found = points(item, 0)["REF"].center, points(item, 1)
         maps = {1: np.eye(3), **TURNED}
-        x, y, w = (maps[other] @ np.linalg.inv(maps[one])) @ (*start, 1)
+        x, y, w = (maps[second] @ np.linalg.inv(maps[first])) @ (*start, 1)
         assert found[item.answer or ""].center == pytest.approx((x / w, y / w), abs=0.02)
         pairs = combinations([point.center for point in found.values()], 2)
         assert min(math.dist(p, q) for p, q in pairs) > APART - 1
@@ -315,9 +315,13 @@ def test_a_homography_as_text_and_as_xml(tmp_path: Path) -> None:
     storage.write("H", TURNED[2])
     storage.release()
     assert np.allclose(read_homography(tmp_path / "a.yml"), TURNED[2])
-    for text, said in (("1 2 3", "a line, found 3"), ("x", "found none"), ("0 " * 9, "inverted")):
+    for text, sentence in (
+        ("1 2 3", "a line, found 3"),
+        ("x", "found none"),
+        ("0 " * 9, "inverted"),
+    ):
         (tmp_path / "b").write_text(text)
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             read_homography(tmp_path / "b")
 
 
@@ -373,9 +377,9 @@ def test_maps_in_other_formats(tmp_path: Path, ending: str) -> None:
         np.savez(file, depth=values)
     else:
         cv2.imwrite(str(file), values)
-    found = read_map(file)
-    assert np.isnan([found[0, 0], found[1, 1]]).all()
-    assert np.allclose(found[2:], values[2:])
+    depth = read_map(file)
+    assert np.isnan([depth[0, 0], depth[1, 1]]).all()
+    assert np.allclose(depth[2:], values[2:])
 
 
 # ---- jigsaw

@@ -83,9 +83,9 @@ def page(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     made = MadeRun(folder)
     made.task("pick", ["A", "A", "A", "A"])
     made.task("count", ["A", "B"])
-    for name, said in {"plain": "AABA", "other": "ABAA", "third": "BBBB"}.items():
+    for name, answers in {"plain": "AABA", "other": "ABAA", "third": "BBBB"}.items():
         point = made.point(name, "pick", baseline=name == "plain")
-        for number, letter in enumerate(said):
+        for number, letter in enumerate(answers):
             color = {"plain": 60, "other": 120, "third": 180}[name] + number
             sent = made.blobs.put(Picture(np.full((8, 16, 3), color, np.uint8)).payload.data)
             message = {"role": "user", "parts": [f"Which of {number}?", {"picture": sent}]}
@@ -125,8 +125,8 @@ def test_it_opens_at_its_top_and_a_link_to_flips_at_the_samples(
 ) -> None:
     made = MadeRun(tmp_path)
     made.task("pick", ["A"] * 80)
-    for name, said in {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}.items():
-        made.answers(made.point(name, "pick", baseline=name == "plain"), list(said))
+    for name, answers in {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}.items():
+        made.answers(made.point(name, "pick", baseline=name == "plain"), list(answers))
     try:
         with address_of(made.write().path, way) as page:
             for size in SIZES:

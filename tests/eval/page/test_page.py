@@ -54,16 +54,18 @@ def page_of(table: Table, images: of_runs.Images | None = None) -> PageData:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    assert found
-    return dict(json.loads(found[1]))
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert match
+    return dict(json.loads(match[1]))
 
 
 def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
-    for task, said in {"a": ("AABB", "ABBB", "ABAA"), "b": ("AB", "AB", "BB")}.items():
-        made.task(task, ["A", "B", "A", "B"][: len(said[0])])
-        for number, (name, letters) in enumerate(zip(("one", "two", "three"), said, strict=True)):
+    for task, answers in {"a": ("AABB", "ABBB", "ABAA"), "b": ("AB", "AB", "BB")}.items():
+        made.task(task, ["A", "B", "A", "B"][: len(answers[0])])
+        for number, (name, letters) in enumerate(
+            zip(("one", "two", "three"), answers, strict=True)
+        ):
             made.answers(made.point(name, task, baseline=number == 0), list(letters))
     table = score_table(made.write().path)
     numbers = PageNumbers(page_of(table))
@@ -146,9 +148,9 @@ def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
 
 
 def test_a_page_of_anybodys_logs(tmp_path: Path) -> None:
-    found = data_of(render_page(logs({"a": "10f1", "b": "1 11"})))
-    assert found["contestants"] == ["a", "b"] and found["is_whole"] and not found["served"]
-    assert len(found["draws"]) == 7 and len(found["samples"]) == 4
+    data = data_of(render_page(logs({"a": "10f1", "b": "1 11"})))
+    assert data["contestants"] == ["a", "b"] and data["is_whole"] and not data["served"]
+    assert len(data["draws"]) == 7 and len(data["samples"]) == 4
 
 
 def test_a_file_holds_the_samples_on_which_contestants_differ_first(
@@ -253,10 +255,10 @@ def test_the_bytes_of_own_images_are_not_held(tmp_path: Path) -> None:
 
 def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:
     paths = []
-    for name, said in (("first", ["A", "B"]), ("second", ["A", "A"])):
+    for name, letters in (("first", ["A", "B"]), ("second", ["A", "A"])):
         made = MadeRun(tmp_path / name)
         made.task("t", ["A", "A"])
-        made.answers(made.point("plain", "t"), said)
+        made.answers(made.point("plain", "t"), letters)
         paths.append(made.write().path)
     table = score_table(paths)
     data = page_of(table)

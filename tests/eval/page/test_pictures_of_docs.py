@@ -80,5 +80,5 @@ def test_the_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
     for picture in sorted((DOCS / "report").iterdir()):
         size, words = report_pages.described(tmp_path / picture.name)
         assert size == (1440, 900) and len(words) > 50
-        told = f"{picture.name} is older than the page: python -m docs.report_pages"
-        assert report_pages.described(picture) == (size, words), told
+        sentence = f"{picture.name} is older than the page: python -m docs.report_pages"
+        assert report_pages.described(picture) == (size, words), sentence

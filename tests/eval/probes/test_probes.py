@@ -330,9 +330,9 @@ def test_what_cannot_be_probed_says_why(tmp_path: Path) -> None:
     keys, stages = tuple("AB" * 30), {"scripted": Pipeline({"ask": Ask()})}
     again = {"again": Pipeline({"ask": Ask(images="after")})}
     evaluate(Questions(keys), stages | again, Scripted("(A)"), out=tmp_path / "run")
-    told = run_probe(2, tmp_path / "run")
-    assert "has no arm to probe; `looktwice run probes` makes" in told
-    assert re.search(r"not probed: scripted on \w+; again on \w+ \(", told), told
+    output = run_probe(2, tmp_path / "run")
+    assert "has no arm to probe; `looktwice run probes` makes" in output
+    assert re.search(r"not probed: scripted on \w+; again on \w+ \(", output), output
     numbers = Questions(tuple(map(str, range(60))), 0)
     evaluate(numbers, stages, Pocket(), out=tmp_path / "open", workers=1)
     assert "different answers; a probe needs 2 or more" in run_probe(2, tmp_path / "open")

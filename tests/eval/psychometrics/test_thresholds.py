@@ -53,8 +53,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
         right = np.array(
             [rng.binomial(20, logistic(level, truth, slope, guess)) for level in LEVELS], float
         )
-        found = Psychometric(LEVELS, guess).summarize(asked, right)
-        held += found.low <= truth <= found.high
+        fit = Psychometric(LEVELS, guess).summarize(asked, right)
+        held += fit.low <= truth <= fit.high
     assert 70 <= held <= 80
 
 
@@ -101,11 +101,11 @@ def test_many_answers_pin_the_threshold_and_its_direction(direction: str) -> Non
     values = [
         float(rng.random() < logistic(sign * level, sign * 20, 0.5, 0.25)) for level in levels
     ]
-    found = fit_threshold(levels, values, 0.25)
-    assert found.model.direction == direction and not found.outside
-    assert found.low < 20 < found.high and found.high - found.low < 2
-    assert found.slope == pytest.approx(0.5, rel=0.3)
-    assert found.asked == (200,) * len(LEVELS)
+    fit = fit_threshold(levels, values, 0.25)
+    assert fit.model.direction == direction and not fit.outside
+    assert fit.low < 20 < fit.high and fit.high - fit.low < 2
+    assert fit.slope == pytest.approx(0.5, rel=0.3)
+    assert fit.asked == (200,) * len(LEVELS)
 
 
 def test_a_logarithmic_scale_and_what_lies_outside() -> None:

@@ -134,11 +134,11 @@ def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_pa
             app, ["report", str(run), "--paper", "--out", str(tmp_path / name)]
         )
         assert done.exit_code == 0, done.output
-    one, two = tmp_path / "one/figures", tmp_path / "two/figures"
-    figures = sorted(path.name for path in one.iterdir())
+    first, second = tmp_path / "one/figures", tmp_path / "two/figures"
+    figures = sorted(path.name for path in first.iterdir())
     assert figures == ["accuracy.pdf", "accuracy.svg", "differences.pdf", "differences.svg"]
-    assert all((one / name).read_bytes() == (two / name).read_bytes() for name in figures)
-    assert "ring_&amp;" in (one / "differences.svg").read_text()
+    assert all((first / name).read_bytes() == (second / name).read_bytes() for name in figures)
+    assert "ring_&amp;" in (first / "differences.svg").read_text()
 
 
 def test_without_matplotlib_the_command_says_what_to_install(

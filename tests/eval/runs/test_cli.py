@@ -56,9 +56,9 @@ def looktwice(*words: object, code: int = 0) -> str:
 
 
 def test_run_then_score_report_show_and_analyse(study: Path) -> None:
-    said = looktwice("run", study)
-    assert "18 new, 0 were there, 0 failed" in said
-    assert "report: runs/study/report.html" in said
+    output = looktwice("run", study)
+    assert "18 new, 0 were there, 0 failed" in output
+    assert "report: runs/study/report.html" in output
     folder = study.parent / "runs" / "study"
     before, page = (folder / "records.jsonl").read_bytes(), (folder / "report.html").read_text()
     assert "seams" in page and "data:image/webp" in page
@@ -113,9 +113,11 @@ def test_shards_are_merged_and_one_that_is_missing_is_said(study: Path) -> None:
 
 def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
     place = "contestants.thinking.stages.think"
-    said = looktwice("check", study, f"{place}.before=null", f"{place}.after=ask", "--out", "views")
-    assert "3 arms (contestant x task x setting), no faults" in said
-    assert "changes the views or the prompt after the last call" in said
+    output = looktwice(
+        "check", study, f"{place}.before=null", f"{place}.after=ask", "--out", "views"
+    )
+    assert "3 arms (contestant x task x setting), no faults" in output
+    assert "changes the views or the prompt after the last call" in output
     assert (study.parent / "views" / "jigsaw_0000.html").exists()
     empty = looktwice("check", study, "task.subset.n=0", code=2)
     assert "leaves no question" in empty and "no faults" not in empty
@@ -123,9 +125,9 @@ def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
 
 def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
     wrong = ("stages.choose.label_stile=x", "stages.ask.use=os.system", "task.n=many", "sed=3")
-    said = looktwice("run", study, *wrong, code=2)
+    output = looktwice("run", study, *wrong, code=2)
     for place in ("stages.choose.label_stile", "stages.ask.use", "task.n", "sed: no such entry"):
-        assert place in said
+        assert place in output
     assert not (study.parent / "runs").exists()
 
 
@@ -151,8 +153,8 @@ def test_failed_samples_make_the_exit_code_1(study: Path) -> None:
     Image.new("RGB", (30, 20)).save("set/here.png")
     rows = [row, row | {"id": "t", "images": ["here.png"]}]
     Path("set/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = looktwice("run", study, "task={use: eval.tasks.Folder, path: set}", code=1)
-    assert "3 samples FAILED; the report says why" in said
+    output = looktwice("run", study, "task={use: eval.tasks.Folder, path: set}", code=1)
+    assert "3 samples FAILED; the report says why" in output
     assert "gone.png" in Path("runs/study/report.md").read_text()
     shown = " ".join(looktwice("show", "runs/study", "s").split())
     for words in ("FAILED: PictureError", "gone.png", "page: runs/study/show/s.html"):
@@ -181,14 +183,12 @@ def test_shipped_configurations_have_no_faults_of_their_own(
     if config.stem == "vlm2_curation":  # whose pictures lie below the data
         given.append(f"tasks.edits.images={tmp_path}")
     try:
-        found = load_plan(config, given)
+        plan = load_plan(config, given)
     except ConfigError as exc:
         absent = [fault for fault in exc.faults if "is not in it. It has" in fault]
         assert absent == list(exc.faults)
-        found = load_plan(
-            config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)]
-        )
-    assert found.points or found.left_out
+        plan = load_plan(config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)])
+    assert plan.points or plan.left_out
 
 
 def placed(node: Any, place: str = "") -> Iterator[tuple[str, str]]:

@@ -106,8 +106,8 @@ def run(folder: Path, drawers: int, monkeypatch: pytest.MonkeyPatch) -> list[dic
         whole = {**stages, "choose": MultipleChoice(), "ask": Ask()}
         arm = Arm(name, {}, "noise", Noise(), Scripted("(A)"), whole, Robust(), 1, 0)
         arms.append(with_id(arm))
-    told = StringIO()
-    console, options = Console(file=told, width=200), RunOptions(workers=1)
+    text = StringIO()
+    console, options = Console(file=text, width=200), RunOptions(workers=1)
     Study(Plan("drawn", tuple(arms)), folder, options, console=console)()
     rows = []
     for record in RunFolder(folder / "drawn").last_records():
@@ -115,7 +115,7 @@ def run(folder: Path, drawers: int, monkeypatch: pytest.MonkeyPatch) -> list[dic
         row.pop("timings")
         row["error"] = re.sub(r" at 0x\w+", "", row["error"])
         rows.append(row)
-    Seen.said.append(told.getvalue())
+    Seen.said.append(text.getvalue())
     return sorted(rows, key=lambda row: (row["point"], row["sample"]))
 
 

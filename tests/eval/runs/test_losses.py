@@ -85,5 +85,5 @@ def test_views_of_later_turns_that_no_budget_bounds_are_told(
     tmp_path: Path, stage: str, warning: str
 ) -> None:
     (tmp_path / "study.yaml").write_text(TURNS.format(stage=stage))
-    told = [line for line in check(load_plan(tmp_path / "study.yaml")) if "does not bound" in line]
-    assert len(told) == bool(warning) and all(warning in line for line in told)
+    lines = [line for line in check(load_plan(tmp_path / "study.yaml")) if "does not bound" in line]
+    assert len(lines) == bool(warning) and all(warning in line for line in lines)

@@ -60,14 +60,14 @@ def facts(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
-    one = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
-    two = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
-    said = merge([one, two], tmp_path / "whole").said
-    assert said == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
+    first = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
+    second = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
+    summary = merge([first, second], tmp_path / "whole").said
+    assert summary == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
     whole = RunFolder(tmp_path / "whole")
     assert sorted(row.id for row in whole.samples.values()) == ["s0", "s1", "s2", "s3"]
     shards: list[dict[str, Any]] = []
-    for number, path, failed, tokens in ((1, one, 0, (20, 4)), (2, two, 1, (10, 2))):
+    for number, path, failed, tokens in ((1, first, 0, (20, 4)), (2, second, 1, (10, 2))):
         own = {name: facts(number)[name] for name in ("shard", "started")}
         own |= {"folder": str(path), "finished": number == 1, "records": 2, "failed": failed}
         shards.append({**own, "tokens_in": tokens[0], "tokens_out": tokens[1]})
@@ -86,29 +86,29 @@ def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
 
 
 def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
-    one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, limit=1))
-    two = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
+    first = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, limit=1))
+    second = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
     assert (
-        merge([one], tmp_path / "whole").said
+        merge([first], tmp_path / "whole").said
         == f"1 record of 1 shard in {tmp_path / 'whole'}; 1{OLD}; missing: 2/2"
     )
     limits = "their limits differ, so that their data were not compared"
-    said = merge([two], tmp_path / "whole").said
-    assert said == f"2 records of 1 shard in {tmp_path / 'whole'}; 1{OLD}; {limits}"
+    summary = merge([second], tmp_path / "whole").said
+    assert summary == f"2 records of 1 shard in {tmp_path / 'whole'}; 1{OLD}; {limits}"
     whole = RunFolder(tmp_path / "whole")
-    assert [each["folder"] for each in whole.facts["shards"]] == [str(one), str(two)]
+    assert [each["folder"] for each in whole.facts["shards"]] == [str(first), str(second)]
     assert (whole.facts["records"], whole.facts["limit"], len(whole.records())) == (2, 3, 2)
 
 
 def test_the_plan_of_the_shards_is_the_plan_of_the_whole(tmp_path: Path) -> None:
     plan = {"arms": ["plain-animals"], "plugins": [{"name": "mine", "path": "mine.py"}]}
-    one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, **plan, planned={"id-animals": 1}))
-    two = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, **plan, planned={"id-animals": 3}))
-    merge([one, two], tmp_path / "whole")
+    first = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, **plan, planned={"id-animals": 1}))
+    second = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, **plan, planned={"id-animals": 3}))
+    merge([first, second], tmp_path / "whole")
     whole = RunFolder(tmp_path / "whole").facts
     assert {name: whole[name] for name in plan} == plan
     assert whole["planned"] == {"id-animals": 4}
-    merge([one, two], tmp_path / "whole")  # again, after a shard has gone on
+    merge([first, second], tmp_path / "whole")  # again, after a shard has gone on
     whole = RunFolder(tmp_path / "whole").facts
     assert (whole["planned"], whole["records"]) == ({"id-animals": 4}, 2)
 
@@ -174,10 +174,10 @@ def test_shards_of_another_configuration_are_refused(
 
 
 def test_shards_of_other_data_are_refused(tmp_path: Path) -> None:
-    one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1))
+    first = shard(tmp_path / "one", {"s0": "(A)"}, facts(1))
     sizes = shard(tmp_path / "sizes", {"s1": "(A)"}, facts(2, samples={"id-animals": 5}))
-    other = shard(tmp_path / "other", {"s0": "(A)"}, facts(2))
-    file = other / "samples.jsonl"
+    second = shard(tmp_path / "other", {"s0": "(A)"}, facts(2))
+    file = second / "samples.jsonl"
     file.write_text(file.read_text().replace("sha-animals-0", "sha-changed"))
     more = MadeRun(tmp_path / "more")
     more.task("animals", ["A"])
@@ -185,12 +185,12 @@ def test_shards_of_other_data_are_refused(tmp_path: Path) -> None:
         more.point(contestant, "animals")
     for wrong, says in (
         (sizes, "5 samples has 4 in an earlier shard"),
-        (other, "sample s0 differs from the earlier shards'"),
+        (second, "sample s0 differs from the earlier shards'"),
         (more.write().path, "only one of them has rings on animals"),
         (tmp_path / "whole", "is one of the shards"),
     ):
         with pytest.raises(RunError, match=says):
-            merge([one, wrong], tmp_path / "whole")
+            merge([first, wrong], tmp_path / "whole")
 
 
 JUDGED = Judgement("unreadable", "p0", "s0", 0, "j", "i", "w", answer="A")
@@ -231,20 +231,20 @@ def test_nothing_is_written_where_the_last_shard_is_damaged(
 
 
 def test_merging_twice_changes_nothing(tmp_path: Path, shards: list[Path]) -> None:
-    said = merge(shards, tmp_path / "whole").said
+    summary = merge(shards, tmp_path / "whole").said
     merged = content(tmp_path / "whole")
-    assert merge([*shards, tmp_path / "whole" / ".." / "one"], tmp_path / "whole").said == said
+    assert merge([*shards, tmp_path / "whole" / ".." / "one"], tmp_path / "whole").said == summary
     assert content(tmp_path / "whole") == merged
     for name in ("records.jsonl", "judged.jsonl"):
         assert merged[tmp_path / "whole" / name].count(b"\n") == 2
 
 
 def test_two_answers_to_one_question_are_counted_and_said(tmp_path: Path) -> None:
-    one = half(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, 1)
-    two = half(tmp_path / "two", {"s0": "(B)"}, 2)
+    first = half(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, 1)
+    second = half(tmp_path / "two", {"s0": "(B)"}, 2)
     for _ in range(2):
-        said = merge([one, two], tmp_path / "whole").said
-        assert "1 of them were answered twice and otherwise: the later shard's" in said
+        summary = merge([first, second], tmp_path / "whole").said
+        assert "1 of them were answered twice and otherwise: the later shard's" in summary
         merged = RunFolder(tmp_path / "whole").records().values()
         replies = {record.sample: record.replies[0].text for record in merged}
         assert replies == {"s0": "(B)", "s1": "(B)"}
@@ -314,5 +314,5 @@ def test_old_shards_without_a_digest_are_merged_and_it_is_said(data: Path) -> No
     facts = dict(RunFolder(shards[1]).facts)
     del facts["data"]
     (shards[1] / "run.yaml").write_text(yaml.safe_dump(facts))
-    said = merge(shards, Path("again")).said
-    assert "1 of them, of an earlier version, do not tell which data they were made from" in said
+    summary = merge(shards, Path("again")).said
+    assert "1 of them, of an earlier version, do not tell which data they were made from" in summary

@@ -214,9 +214,9 @@ def test_going_on_asks_only_what_is_missing_and_what_failed(tmp_path: Path) -> N
 
 def test_new_points_append_to_the_same_run(tmp_path: Path) -> None:
     model = Scripted("(A)")
-    one, other = point(model=model), point(Greys(2), {"ask": Ask(images="after")}, model, "b")
-    run(one, tmp_path)()
-    run([one, other], tmp_path)()
+    first, second = point(model=model), point(Greys(2), {"ask": Ask(images="after")}, model, "b")
+    run(first, tmp_path)()
+    run([first, second], tmp_path)()
     assert [row.contestant for row in RunFolder(tmp_path).points.values()] == ["a", "b"]
     assert len(model.asked) == 4
 

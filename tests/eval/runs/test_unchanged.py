@@ -81,12 +81,12 @@ def _in_a_folder_of_its_own(tmp_path: Path, plugin: Path, monkeypatch: pytest.Mo
 def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
     sentences = PLANTED[planted]["said"]
     write_study(PLANTED[planted]["study"])
-    checked, said = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
+    checked, output = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
     looktwice("report", "runs/planted")
     table = score_table("runs/planted", plugins=["planted_things"])
     assert list(table.unchanged) == sentences
     for sentence in sentences:
-        assert f"warning: {sentence}" in checked and sentence in said
+        assert f"warning: {sentence}" in checked and sentence in output
         assert sentence.partition(":")[0] in Path("runs/planted/report.md").read_text()
     assert "of the first 6 samples of each task at most" in checked
     for name in ("report.md", "report.html"):  # at the top, and beside the zeros
@@ -98,9 +98,9 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
 @pytest.mark.parametrize("seen", SEEN)
 def test_nothing_is_said_of_a_study_whose_stages_change_what_is_sent(seen: str) -> None:
     write_study(SEEN[seen])
-    checked, said = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
+    checked, output = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
     for kind in ("changed nothing", "changed little", "found nothing"):
-        assert kind not in checked and kind not in said
+        assert kind not in checked and kind not in output
 
 
 def arm(

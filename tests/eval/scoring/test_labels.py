@@ -30,8 +30,8 @@ def point(name: str, settings: dict[str, Any] | None = None, **fields: Any) -> P
 )
 def test_points_of_one_name_say_what_differs(later: dict[str, Any], label: str) -> None:
     first = {"color": "blue", "radius": 3, "width": 1}
-    found = labels([point("p0", first), point("p1", later)])
-    assert [who for who, _ in found.values()] == ["plain", label]
+    named = labels([point("p0", first), point("p1", later)])
+    assert [who for who, _ in named.values()] == ["plain", label]
 
 
 def test_a_point_that_was_built_anew_has_one_name_on_every_task() -> None:

@@ -162,11 +162,11 @@ def test_a_group_with_a_failed_sample_counts_and_one_that_was_not_asked_whole_do
     made.answers(point, ["A", "A", "A", None, "A"])
     made.record(point, "s3", error="boom")  # and s5 is missing
     (scores,) = score(made).points
-    found = group_metric(
+    metric_row = group_metric(
         "m", "pair", scores, {"x": ["s0", "s1"], "y": ["s2", "s3"], "z": ["s4", "s5"], "none": []}
     )
-    assert found.units == {"x": 1.0, "y": 0.0, "none": 0.0}
-    assert found.failed == {"y", "z"}
+    assert metric_row.units == {"x": 1.0, "y": 0.0, "none": 0.0}
+    assert metric_row.failed == {"y", "z"}
     either = group_metric("m", "pair", scores, {"y": ["s2", "s3"]}, any)
     assert either.units == {"y": 1.0}
     assert either.failed == {"y"}

@@ -226,11 +226,11 @@ def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
     for task in ("t", "u"):
         made.task(task, ["B"])
         made.reply(made.point("plain", task, spec={"model": CHAT}), "s0", "(B)", usage=ASKED)
-    found = score_table(made.write().path)
-    costs = [row.cost for row in found.where(metric="accuracy", contestant="plain")]
+    table = score_table(made.write().path)
+    costs = [row.cost for row in table.where(metric="accuracy", contestant="plain")]
     assert costs == [14.0, 14.0, 28.0, 28.0]
-    assert "| plain | 6,000,000 | 2,000,000 | 28.00 |" in token_table(found.rows).markdown
-    shown = " ".join(repr(found).split())
+    assert "| plain | 6,000,000 | 2,000,000 | 28.00 |" in token_table(table.rows).markdown
+    shown = " ".join(repr(table).split())
     assert "6,000,000 tokens in, 2,000,000 out, cost 28.00 (list price)" in shown
 
 

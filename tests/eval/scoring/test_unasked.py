@@ -58,21 +58,21 @@ def test_samples_that_the_killed_run_never_listed_are_counted_as_missing(made: M
     point = made.point("plain", "t")
     made.answers(point, ["A", "A"])
     made.record(point, "s2", error="boom")
-    found = rows(made, planned={"id-t": 10}, arms=[point])
-    assert facts(found["accuracy"], "value n missing") == (pytest.approx(2 / 3), 3, 7)
-    assert facts(found["accuracy"], "low high") == wilson(2, 3)
-    assert found["coverage"].value == pytest.approx(2 / 3)
-    assert facts(found["accuracy_answered"], "value n") == (1.0, 2)
-    assert facts(found["missing"], "value n") == (0.7, 10)
+    lines = rows(made, planned={"id-t": 10}, arms=[point])
+    assert facts(lines["accuracy"], "value n missing") == (pytest.approx(2 / 3), 3, 7)
+    assert facts(lines["accuracy"], "low high") == wilson(2, 3)
+    assert lines["coverage"].value == pytest.approx(2 / 3)
+    assert facts(lines["accuracy_answered"], "value n") == (1.0, 2)
+    assert facts(lines["missing"], "value n") == (0.7, 10)
 
 
 def test_more_than_planned_is_nothing_missing(made: MadeRun) -> None:
     """A run of all four that was continued with a limit of two."""
     made.task("t", ["A"] * 4)
     made.answers(made.point("plain", "t"), ["A", "A", "B", "B"])
-    found = rows(made, planned={"id-t": 2}, samples={"id-t": 4})
-    assert facts(found["accuracy"], "value n missing") == (0.5, 4, 0)
-    assert "missing" not in found
+    lines = rows(made, planned={"id-t": 2}, samples={"id-t": 4})
+    assert facts(lines["accuracy"], "value n missing") == (0.5, 4, 0)
+    assert "missing" not in lines
 
 
 def test_a_draw_that_was_not_asked_is_not_in_the_sample_s_mean(made: MadeRun) -> None:
@@ -82,19 +82,19 @@ def test_a_draw_that_was_not_asked_is_not_in_the_sample_s_mean(made: MadeRun) ->
     point = made.point("plain", "t", draws=3)
     made.answers(point, ["A", "A"], draw=0)
     made.answers(point, ["B"], draw=2)
-    found = rows(made)
-    assert facts(found["accuracy"], "value n missing") == (0.75, 2, 6)
-    assert found["missing"].value == pytest.approx(6 / 9)
+    lines = rows(made)
+    assert facts(lines["accuracy"], "value n missing") == (0.75, 2, 6)
+    assert lines["missing"].value == pytest.approx(6 / 9)
 
 
 def test_means_over_tasks_are_over_what_was_asked(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     made.task("u", ["A"] * 4)
     made.task("v", ["A"] * 4)
-    for task, said in (("t", ["A", "B"]), ("u", ["A"] * 4), ("v", [])):
-        made.answers(made.point("plain", task), said)
-    found = score_table(made.write().path).where(metric="accuracy", contestant="plain")
-    macro, micro = (found.where(task=name).rows[0] for name in ("macro", "micro"))
+    for task, letters in (("t", ["A", "B"]), ("u", ["A"] * 4), ("v", [])):
+        made.answers(made.point("plain", task), letters)
+    table = score_table(made.write().path).where(metric="accuracy", contestant="plain")
+    macro, micro = (table.where(task=name).rows[0] for name in ("macro", "micro"))
     assert facts(macro, "value n n_tasks of_tasks") == (0.75, 6, 2, 3)
     assert facts(micro, "value n missing") == (pytest.approx(5 / 6), 6, 6)
 
@@ -102,10 +102,10 @@ def test_means_over_tasks_are_over_what_was_asked(made: MadeRun) -> None:
 def test_slices_are_over_what_was_asked(made: MadeRun) -> None:
     made.task("t", ["A"] * 4, meta=[{"kind": kind} for kind in "xxyy"])
     made.answers(made.point("plain", "t"), ["A", None, None, None])
-    found = score_table(made.write().path, by=["kind"]).where(
+    table = score_table(made.write().path, by=["kind"]).where(
         metric="accuracy", contestant="plain", task="t"
     )
-    assert {row.slice: (row.value, row.n, row.missing) for row in found} == {
+    assert {row.slice: (row.value, row.n, row.missing) for row in table} == {
         "": (1.0, 1, 3),
         "kind=x": (1.0, 1, 1),
         "kind=y": (None, 0, 2),
@@ -167,16 +167,16 @@ def test_units_that_were_not_asked_whole_fall_out(
     wanted: dict[str, Any],
 ) -> None:
     ask(made, scorer, keys, meta, said)
-    found = rows(made)
-    assert {name: facts(found[name], "value n") for name in wanted} == wanted
+    lines = rows(made)
+    assert {name: facts(lines[name], "value n") for name in wanted} == wanted
 
 
 def test_levels_of_a_control_are_over_what_was_asked(made: MadeRun) -> None:
     scorer = SweepScorer("visual_spatial", "2D", "integer", ("size",))
     ask(made, scorer, "1111", [{"size": size} for size in (1, 1, 2, 2)], ["1", None, "0", "1"])
     rows(made)
-    found = score_table(made.path).where(metric="accuracy_along", contestant="plain")
-    assert {row.slice: (row.value, row.n) for row in found} == {
+    table = score_table(made.path).where(metric="accuracy_along", contestant="plain")
+    assert {row.slice: (row.value, row.n) for row in table} == {
         "size=1": (1.0, 1),
         "size=2": (0.5, 2),
     }
@@ -188,8 +188,8 @@ def test_rotations_that_were_not_all_asked_fall_out(made: MadeRun) -> None:
     for by, said in enumerate(asked):
         stages = {"turn": {"use": "prompting.controls.PermuteLabels", "order": "rotated", "by": by}}
         made.answers(made.point("plain", "t", spec={"stages": stages}), said)
-    (found,) = score_table(made.write().path).where(metric="circular_accuracy").rows
-    assert (found.value, found.n) == (1.0, 1)
+    (table,) = score_table(made.write().path).where(metric="circular_accuracy").rows
+    assert (table.value, table.n) == (1.0, 1)
 
 
 def test_the_lines_under_a_table(made: MadeRun) -> None:

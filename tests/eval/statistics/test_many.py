@@ -57,39 +57,43 @@ def test_effects_are_the_coefficients_of_statsmodels() -> None:
     scale = sqrt((8 * n - 8) / (8 * n - 1))  # theirs corrects for the parameters too
     for code, times, changes in ((1, 2, {0: "ba"}), (2, 2, {1: "dc"}), (3, 4, {0: "ba", 1: "dc"})):
         weights = contrast(names, {i: (pair[0], pair[1]) for i, pair in changes.items()})
-        found = mean_difference(weights @ values)
-        assert found.value == pytest.approx(times * clustered.params[code])
+        estimate = mean_difference(weights @ values)
+        assert estimate.value == pytest.approx(times * clustered.params[code])
         low, high = times * clustered.conf_int()[code]
-        assert found.high - found.low == pytest.approx((high - low) * scale, rel=0.05)
+        assert estimate.high - estimate.low == pytest.approx((high - low) * scale, rel=0.05)
 
 
 def test_a_mean_difference_counts_clusters_as_statsmodels_does() -> None:
     names = np.repeat(np.arange(40), RANDOM.integers(1, 5, 40))
     gaps = RANDOM.choice([-1.0, 0.0, 1.0], size=len(names))
     theirs = OLS(gaps, np.ones(len(gaps))).fit().get_robustcov_results("cluster", groups=names)
-    found = mean_difference(gaps.tolist(), names.tolist())
+    estimate = mean_difference(gaps.tolist(), names.tolist())
     low, high = theirs.conf_int()[0]
-    assert found.value == pytest.approx((low + high) / 2)
-    assert found.high - found.low == pytest.approx(high - low, rel=0.05)
+    assert estimate.value == pytest.approx((low + high) / 2)
+    assert estimate.high - estimate.low == pytest.approx(high - low, rel=0.05)
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 2.0])
 def test_differences_that_are_all_alike_have_an_interval_with_a_width(gap: float) -> None:
     """Also an interaction of 2, beyond what a single difference can be."""
-    found = mean_difference([gap] * 40)
-    assert found.value == gap and found.high - found.low > 0.03
-    assert found.low < gap and (
-        found.high == gap if gap else found.high == pytest.approx(-found.low, abs=0.01)
+    estimate = mean_difference([gap] * 40)
+    assert estimate.value == gap and estimate.high - estimate.low > 0.03
+    assert estimate.low < gap and (
+        estimate.high == gap if gap else estimate.high == pytest.approx(-estimate.low, abs=0.01)
     )
 
 
 def test_draws_by_hand() -> None:
     """Rows 1 1, 0 0, 1 0: within (0 + 0 + 1/2) / 3; means 1, 0, 1/2 of variance 1/4, less within /
     2."""
-    found = split_variance([[1, 1], [0, 0], [1, 0]])
-    assert (found.mean, found.within, found.between) == pytest.approx((0.5, 1 / 6, 1 / 4 - 1 / 12))
-    assert found.draw_share == pytest.approx(0.5)
-    assert (found.samples_error, found.draws_error) == pytest.approx((sqrt(1 / 18), sqrt(1 / 36)))
+    estimate = split_variance([[1, 1], [0, 0], [1, 0]])
+    assert (estimate.mean, estimate.within, estimate.between) == pytest.approx(
+        (0.5, 1 / 6, 1 / 4 - 1 / 12)
+    )
+    assert estimate.draw_share == pytest.approx(0.5)
+    assert (estimate.samples_error, estimate.draws_error) == pytest.approx(
+        (sqrt(1 / 18), sqrt(1 / 36))
+    )
     assert split_variance([[1, 0], [0, 1]]).between == 0.0
     with pytest.raises(ValueError, match="two samples and two draws"):
         split_variance([[1], [0]])
@@ -127,21 +131,21 @@ def test_swaps_by_hand() -> None:
 
 def test_halves_disagree_as_often_as_they_do() -> None:
     gaps = RANDOM.choice([1.0, -1.0, 0.0], p=[0.25, 0.2, 0.55], size=400)
-    found, hits = swap_over_halves(gaps), []
+    estimate, hits = swap_over_halves(gaps), []
     for _ in range(3000):
         drawn = RANDOM.choice(gaps, 400)
         hits.append((drawn[:200].mean() > 0) != (drawn[200:].mean() > 0))
-    assert found.value == pytest.approx(np.mean(hits), abs=0.04)
-    assert found.low <= found.value <= found.high <= 0.5
+    assert estimate.value == pytest.approx(np.mean(hits), abs=0.04)
+    assert estimate.low <= estimate.value <= estimate.high <= 0.5
     assert swap_over_halves([1.0, 1.0]).value == 0.0
     assert swap_over_halves([0.0, 0.0]).value == 0.5
 
 
 def test_position_bias_by_hand() -> None:
     """Always A, where A is the key of three of four: recalls 1 and 0, spread 1/2."""
-    found = position_bias("AAAA", "AAAB")
-    assert (found.chosen, found.key) == ({"A": 1.0, "B": 0.0}, {"A": 0.75, "B": 0.25})
-    assert (found.recall, found.spread, found.n) == ({"A": 1.0, "B": 0.0}, 0.5, 4)
+    estimate = position_bias("AAAA", "AAAB")
+    assert (estimate.chosen, estimate.key) == ({"A": 1.0, "B": 0.0}, {"A": 0.75, "B": 0.25})
+    assert (estimate.recall, estimate.spread, estimate.n) == ({"A": 1.0, "B": 0.0}, 0.5, 4)
     assert position_bias("AB", "AB").p == 1.0
 
 
@@ -160,9 +164,9 @@ def test_kappas_are_those_of_statsmodels() -> None:
     first, second, third = RANDOM.integers(0, 3, (3, 150))
     second = np.where(RANDOM.random(150) < 0.6, first, second)
     table = [[int(np.sum((first == a) & (second == b))) for b in range(3)] for a in range(3)]
-    theirs, found = their_kappa(table), cohens_kappa(first.tolist(), second.tolist())
-    assert found.value == pytest.approx(theirs.kappa)
-    assert (found.low, found.high) == pytest.approx((theirs.kappa_low, theirs.kappa_upp), abs=0.02)
+    theirs, kappa = their_kappa(table), cohens_kappa(first.tolist(), second.tolist())
+    assert kappa.value == pytest.approx(theirs.kappa)
+    assert (kappa.low, kappa.high) == pytest.approx((theirs.kappa_low, theirs.kappa_upp), abs=0.02)
     raters = [first.tolist(), second.tolist(), third.tolist()]
     counts, _ = aggregate_raters(np.array(raters).T)
     assert fleiss_kappa(raters).value == pytest.approx(their_fleiss(counts))

@@ -31,21 +31,21 @@ def test_a_table_by_hand() -> None:
     """Of 10 items the first is right alone on 4 and the second alone on 1: +30 points, p = 2 *
     6/32."""
     mine, theirs = [1, 1, 1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0]
-    found = compare_paired(mine, theirs)
-    assert found.value == pytest.approx(0.3)
-    assert (found.p, found.n, found.clusters) == (0.375, 10, 10)
-    assert (found.better, found.worse, found.test) == (4, 1, MCNEMAR)
-    assert found.low < 0 < 0.3 < found.high
+    comparison = compare_paired(mine, theirs)
+    assert comparison.value == pytest.approx(0.3)
+    assert (comparison.p, comparison.n, comparison.clusters) == (0.375, 10, 10)
+    assert (comparison.better, comparison.worse, comparison.test) == (4, 1, MCNEMAR)
+    assert comparison.low < 0 < 0.3 < comparison.high
     assert compare_paired([0.5, 1], [0, 1]).test == FLIP
-    assert found == compare_paired(mine, theirs)  # the same at every call
+    assert comparison == compare_paired(mine, theirs)  # the same at every call
 
 
 def test_p_speaks_of_the_difference_that_is_shown() -> None:
     """Of graded values it spoke of how many samples are better: 60 by a third, against 30 worse by
     two."""
-    found = compare_paired([1 / 3] * 60 + [0.0] * 30, [0.0] * 60 + [2 / 3] * 30)
-    assert found.value == pytest.approx(0) and found.low < 0 < found.high
-    assert found.p > 0.9 and found.test == FLIP
+    comparison = compare_paired([1 / 3] * 60 + [0.0] * 30, [0.0] * 60 + [2 / 3] * 30)
+    assert comparison.value == pytest.approx(0) and comparison.low < 0 < comparison.high
+    assert comparison.p > 0.9 and comparison.test == FLIP
     assert compare_paired([0.5] * 9 + [0.0], [0.0] * 9 + [0.5]).p == pytest.approx(2 * 11 / 2**10)
 
 
@@ -93,8 +93,8 @@ def test_the_interval_is_near_that_of_scipy_where_there_is_much_data() -> None:
     theirs = bootstrap(
         (gaps,), np.mean, method="percentile", n_resamples=2000, rng=0
     ).confidence_interval
-    found = bootstrap_mean(gaps, floor=-1.0)
-    assert (found.low, found.high) == pytest.approx(tuple(theirs), abs=0.004)
+    estimate = bootstrap_mean(gaps, floor=-1.0)
+    assert (estimate.low, estimate.high) == pytest.approx(tuple(theirs), abs=0.004)
 
 
 def test_copies_of_an_item_bring_no_certainty() -> None:
@@ -110,9 +110,9 @@ def test_copies_of_an_item_bring_no_certainty() -> None:
 
 
 def test_equal_answers_have_an_interval_with_a_width() -> None:
-    found = compare_paired([1, 0, 1] * 20, [1, 0, 1] * 20)
-    assert (found.value, found.p, found.better, found.worse) == (0.0, 1.0, 0, 0)
-    assert found.high == -found.low == pytest.approx(wilson(0, 60)[1])
+    comparison = compare_paired([1, 0, 1] * 20, [1, 0, 1] * 20)
+    assert (comparison.value, comparison.p, comparison.better, comparison.worse) == (0.0, 1.0, 0, 0)
+    assert comparison.high == -comparison.low == pytest.approx(wilson(0, 60)[1])
     pairs = compare_paired(
         [1, 0, 1, 1] * 15, [1, 0, 1, 1] * 15, np.repeat(np.arange(12), 5).tolist()
     )
@@ -131,10 +131,10 @@ def chance_to_hold(n: int, up: float, down: float) -> float:
                 multinomial.pmf([gained, lost, n - gained - lost], n, [up, down, 1 - up - down])
             )
             if likely > 1e-7:
-                found = bootstrap_mean(
+                estimate = bootstrap_mean(
                     [1.0] * gained + [-1.0] * lost + [0.0] * (n - gained - lost), floor=-1.0
                 )
-                held += likely * (found.low - 1e-9 <= up - down <= found.high + 1e-9)
+                held += likely * (estimate.low - 1e-9 <= up - down <= estimate.high + 1e-9)
     return held
 
 
@@ -163,10 +163,10 @@ def test_the_exact_test_shows_the_detectable_difference_in_80_percent(
 ) -> None:
     """It was computed for a normal test, by which 0 of 100 would show 6 points: the exact one does
     in 56 %."""
-    found, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0
-    share, random = max(differing / n, found), np.random.default_rng(0)
+    estimate, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0
+    share, random = max(differing / n, estimate), np.random.default_rng(0)
     for count in random.binomial(n, share, 2000):
-        gained = np.arange(n) < random.binomial(count, (1 + found / share) / 2)
+        gained = np.arange(n) < random.binomial(count, (1 + estimate / share) / 2)
         lost = ~gained & (np.arange(n) < count)
         hits += mcnemar_p(int(gained.sum()), int(lost.sum())) < 0.05
     assert hits / 2000 == pytest.approx(0.8, abs=0.03)
@@ -198,8 +198,10 @@ def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> 
 
     names, hits = np.repeat(np.arange(n // size), size).tolist(), 0
     for seed in range(times):
-        found = bootstrap_mean(draw(np.random.default_rng(seed)), names, floor=-1.0, resamples=800)
-        hits += found.low <= up - down <= found.high
+        estimate = bootstrap_mean(
+            draw(np.random.default_rng(seed)), names, floor=-1.0, resamples=800
+        )
+        hits += estimate.low <= up - down <= estimate.high
     return hits / times
 
 
@@ -215,5 +217,5 @@ def test_intervals_hold_the_truth_as_often_as_they_say(
 def test_clusters_may_be_given_by_their_numbers() -> None:
     names = ["b", "a", "b", "c", "c", "d"]
     values, others = [1, 0, 1, 1, 0.5, 0], [0, 0, 1, 0, 1, 1]
-    found = compare_paired(values, others, cluster_codes(names, 6))
-    assert found == compare_paired(values, others, names) != compare_paired(values, others)
+    comparison = compare_paired(values, others, cluster_codes(names, 6))
+    assert comparison == compare_paired(values, others, names) != compare_paired(values, others)

@@ -26,16 +26,16 @@ Floats = NDArray[np.float64]
 )
 def test_units_that_stand_alone_have_wilson_s_interval(right: int, n: int) -> None:
     values = [1.0] * right + [0.0] * (n - right)
-    found = share_interval(values, [f"s{number}" for number in range(n)])
-    assert (found.value, found.n, found.clusters) == (right / n, n, n)
+    estimate = share_interval(values, [f"s{number}" for number in range(n)])
+    assert (estimate.value, estimate.n, estimate.clusters) == (right / n, n, n)
     theirs = binomtest(right, n).proportion_ci(method="wilson")
-    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert (estimate.low, estimate.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 def test_copies_of_a_unit_bring_no_certainty() -> None:
-    found = share_interval(np.repeat([1.0] * 13 + [0.0] * 7, 10), np.repeat(np.arange(20), 10))
-    assert (found.low, found.high) == pytest.approx(wilson(13, 20), abs=1e-12)
-    assert (found.n, found.clusters) == (200, 20)
+    estimate = share_interval(np.repeat([1.0] * 13 + [0.0] * 7, 10), np.repeat(np.arange(20), 10))
+    assert (estimate.low, estimate.high) == pytest.approx(wilson(13, 20), abs=1e-12)
+    assert (estimate.n, estimate.clusters) == (200, 20)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_copies_of_a_unit_bring_no_certainty() -> None:
 def test_where_clusters_are_all_alike_each_counts_as_one_unit(
     values: list[float], right: int
 ) -> None:
-    found = share_interval(values, np.repeat(np.arange(12), 5))
-    assert (found.low, found.high) == pytest.approx(wilson(right, 12), abs=1e-9)
+    estimate = share_interval(values, np.repeat(np.arange(12), 5))
+    assert (estimate.low, estimate.high) == pytest.approx(wilson(right, 12), abs=1e-9)
 
 
 def test_a_single_cluster_is_one_unit() -> None:
@@ -58,10 +58,10 @@ def test_sixty_pictures_with_five_questions_each_are_as_wide_as_the_bootstrap_sa
     values = np.repeat([1.0] * 42 + [0.0] * 18, 5)
     values[::7] = 1 - values[::7]
     clusters = np.repeat(np.arange(60), 5)
-    found, drawn = share_interval(values, clusters), bootstrap_mean(values, clusters)
-    assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=0.015)
+    estimate, drawn = share_interval(values, clusters), bootstrap_mean(values, clusters)
+    assert (estimate.low, estimate.high) == pytest.approx((drawn.low, drawn.high), abs=0.015)
     low, high = wilson(values.sum(), 300)
-    assert found.high - found.low > 1.5 * (high - low)
+    assert estimate.high - estimate.low > 1.5 * (high - low)
 
 
 def test_neither_the_order_nor_the_names_of_clusters_matter() -> None:
@@ -124,11 +124,11 @@ def test_intervals_of_clustered_answers_hold_the_truth_as_often_as_they_say(
 ) -> None:
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.6, alike), size)
-        found = share_interval(
+        estimate = share_interval(
             random.binomial(3, right) / 3 if graded else random.random(len(right)) < right,
             np.repeat(np.arange(40), size),
         )
-        return found.low, found.high
+        return estimate.low, estimate.high
 
     assert 0.925 <= held(0.6, draw) <= 0.98
 
@@ -140,8 +140,8 @@ def test_a_mean_over_variants_holds_the_truth_as_often_as_it_says(variants: int)
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = abilities(random, 60, 0.6, 0.8)
         values = np.concatenate([random.random(60) < right for _ in range(variants)])
-        found = share_interval(values, np.tile(np.arange(60), variants))
-        return found.low, found.high
+        estimate = share_interval(values, np.tile(np.arange(60), variants))
+        return estimate.low, estimate.high
 
     assert 0.925 <= held(0.6, draw) <= 0.98
 
@@ -150,10 +150,10 @@ def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_sa
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.5, 0.4), 3)
         names = np.repeat(np.arange(40), 3)
-        found = mean_of_shares(
+        estimate = mean_of_shares(
             [Stratum(np.asarray(random.random(120) < right, float), names, 0.25) for _ in range(4)]
         )
-        return found.low, found.high
+        return estimate.low, estimate.high
 
     assert 0.925 <= held(0.5, draw) <= 0.98
 

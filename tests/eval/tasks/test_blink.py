@@ -194,12 +194,12 @@ def test_an_unknown_split_or_folder(tmp_path: Path) -> None:
 
 
 def test_facts_name_the_revision_and_the_errata(tmp_path: Path) -> None:
-    one = write(tmp_path, [row(1)]).facts
-    other = write(tmp_path, [row(1, answer="(A)")]).facts
-    assert one.split == "val"
-    assert one.label_version.startswith("as in the file, sha256 ")
-    assert one.label_version != other.label_version
-    assert one.errata == ()
+    first = write(tmp_path, [row(1)]).facts
+    second = write(tmp_path, [row(1, answer="(A)")]).facts
+    assert first.split == "val"
+    assert first.label_version.startswith("as in the file, sha256 ")
+    assert first.label_version != second.label_version
+    assert first.errata == ()
     (tmp_path / "Jigsaw").rename(tmp_path / "Relative_Reflectance")
     assert "2025-09-03" in Blink(tmp_path, "Relative_Reflectance").facts.errata[0]
 

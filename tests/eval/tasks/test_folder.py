@@ -134,8 +134,8 @@ def test_a_mark_outside_its_image(folder: Path, mark: dict[str, Any], where: str
     if not where:
         check_marks(item.sample)
         return
-    said = f"sample b: .*{re.escape(where)}.* outside its image 0 of 20 x 10 pixels"
-    with pytest.raises(ValueError, match=said):
+    sentence = f"sample b: .*{re.escape(where)}.* outside its image 0 of 20 x 10 pixels"
+    with pytest.raises(ValueError, match=sentence):
         check_marks(item.sample)
 
 
@@ -202,12 +202,12 @@ def test_subset_and_facts(folder: Path) -> None:
     assert Folder(folder, label_version="v2").facts.label_version == "v2"
     halls = [item.sample.meta["room"] for item in Folder(folder, subset=Subset(n=2, whole="room"))]
     assert len(halls) == 8 and len(set(halls)) == 2  # all four questions of each of two rooms
-    for subset, said in (
+    for subset, sentence in (
         (Subset(n=1, whole="floor"), r"subset\.whole: item 0 has no field 'floor'"),
         (Subset(n=1, per="floor"), "has no field 'floor'; it has"),
         (Subset(n=0), "leaves no question"),
     ):
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=sentence):
             len(Folder(folder, subset=subset))
 
 

@@ -171,8 +171,8 @@ def test_what_is_to_be_counted_can_be_marked_alone(name: str) -> None:
 def test_every_combination_of_levels_comes_once_and_is_scored(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=1)
     total = len(task._combinations)
-    found = Counter(tuple(task._plan(number).values()) for number in range(total))
-    assert found == Counter(task._combinations)
+    counts = Counter(tuple(task._plan(number).values()) for number in range(total))
+    assert counts == Counter(task._combinations)
     kind, facts = KINDS[name], task.facts
     controls = tuple(control.name for control in kind.controls)
     assert (facts.scorer.controls, facts.scorer.form) == (controls, kind.form)

@@ -286,9 +286,9 @@ def test_a_thing_is_where_its_mark_says_and_has_its_color() -> None:
 
 def test_a_question_depends_on_its_number_and_the_settings_alone() -> None:
     few, many = list(MarkedScenes("shape", n=3)), MarkedScenes("shape", n=30, mark="box")
-    for one, other in zip(few, many, strict=False):
-        assert one.sample.images[0].sha == other.sample.images[0].sha
-        assert (one.sample.question, one.answer) == (other.sample.question, other.answer)
+    for first, second in zip(few, many, strict=False):
+        assert first.sample.images[0].sha == second.sample.images[0].sha
+        assert (first.sample.question, first.answer) == (second.sample.question, second.answer)
     (seeded,) = MarkedScenes("shape", n=1, seed=1)
     assert seeded.sample.images[0].sha != few[0].sample.images[0].sha
 

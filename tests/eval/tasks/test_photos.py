@@ -53,9 +53,9 @@ def patch(item: Item, point: Point, radius: int = 8) -> Any:
 
 def likeness(item: Item, letter: str) -> float:
     """Normalised cross-correlation of the surroundings of REF and of a candidate."""
-    found = points(item.sample)
+    marks = points(item.sample)
     return float(
-        np.corrcoef(patch(item, found["REF"]).ravel(), patch(item, found[letter]).ravel())[0, 1]
+        np.corrcoef(patch(item, marks["REF"]).ravel(), patch(item, marks[letter]).ravel())[0, 1]
     )
 
 
@@ -67,8 +67,8 @@ def guessed(items: list[Item], best: Any) -> float:
     """How often the candidate of the smallest value is the true one."""
     right = 0
     for item in items:
-        found = candidates(item)
-        right += min(found, key=lambda letter: best(item, found[letter])) == item.answer
+        marks = candidates(item)
+        right += min(marks, key=lambda letter: best(item, marks[letter])) == item.answer
     return right / len(items)
 
 
@@ -232,9 +232,9 @@ def test_an_independent_matcher_finds_the_true_point() -> None:
         fit, agree = cv2.findHomography(here, there, cv2.RANSAC, 2.0)
         if fit is None or agree.sum() < 30:
             continue
-        found = points(item.sample)
-        x, y, w = np.asarray(fit) @ (found["REF"].x, found["REF"].y, 1)
-        true = found[item.answer or ""]
+        marks = points(item.sample)
+        x, y, w = np.asarray(fit) @ (marks["REF"].x, marks["REF"].y, 1)
+        true = marks[item.answer or ""]
         landed.append(math.hypot(x / w - true.x, y / w - true.y))
     assert len(landed) >= 8
     assert np.median(landed) < 0.5

@@ -126,17 +126,17 @@ def test_the_overlap_of_errors(blink_val: RunScores) -> None:
 
 def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
     plan = planned("blink_concatenation_recorded", "Jigsaw", shared_data)
-    found = make_table([scored(plan, tmp_path)])
+    table = make_table([scored(plan, tmp_path)])
     for model, totals in CONCATENATED.items():
         for task, total in zip(("macro", "micro"), totals, strict=True):
-            assert percent(found, "accuracy", f"concatenated {model}", task=task) == total
-    for task in {r.task for r in found.rows if r.task_name}:
+            assert percent(table, "accuracy", f"concatenated {model}", task=task) == total
+    for task in {r.task for r in table.rows if r.task_name}:
         separate, concatenated = (
-            percent(found, "accuracy", f"{how} GPT4V", task=task)
+            percent(table, "accuracy", f"{how} GPT4V", task=task)
             for how in ("separate", "concatenated")
         )
         assert separate > concatenated, "GPT-4V falls on every task"
-    (whole,) = found.where(metric="accuracy", contestant="concatenated GPT4V", task="micro").rows
+    (whole,) = table.where(metric="accuracy", contestant="concatenated GPT4V", task="micro").rows
     assert (whole.baseline, whole.n, (whole.p or 0) < 1e-4) == ("separate GPT4V", 1108, True)
     assert round(100 * (whole.delta or 0), 2) == -11.82
 
@@ -211,11 +211,11 @@ CHANCE = {
 
 def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> None:
     plan = planned("dysm_baselines", "figure_ground", shared_data / "dysm")
-    found = make_table([scored(plan, tmp_path)])
-    rows = found.where(metric="accuracy", contestant="chance (level)", slice="").rows
+    table = make_table([scored(plan, tmp_path)])
+    rows = table.where(metric="accuracy", contestant="chance (level)", slice="").rows
     assert {r.task: round(100 * (r.value or 0), 2) for r in rows if r.task_name} == CHANCE
-    assert percent(found, "mean_2d", "majority (key)") == 35.05
-    assert percent(found, "mean_3d", "majority (key)") == 63.83
+    assert percent(table, "mean_2d", "majority (key)") == 35.05
+    assert percent(table, "mean_3d", "majority (key)") == 63.83
 
 
 # ---- VLM2-Bench

@@ -141,9 +141,9 @@ def outcomes(state: State) -> list[str]:
 
 
 def ended(state: State) -> EpisodeEnd:
-    found = read_end(state.notes)
-    assert found is not None
-    return found
+    end = read_end(state.notes)
+    assert end is not None
+    return end
 
 
 # What is sent
@@ -175,11 +175,11 @@ def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> 
 
 def test_tagged_calls_are_told_and_read_in_words() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls(), coordinates="0-1000", system="")
-    said = (
+    sentence = (
         'Hm.\n<tool_call>\n{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 500,'
         " 500]}}\n</tool_call>"
     )
-    state, asked = scripted(agent, said, "A cat.")
+    state, asked = scripted(agent, sentence, "A cat.")
     system = asked[0][0].text
     told = json.loads(system.partition("<tools>\n")[2].partition("\n</tools>")[0])
     assert told == {
@@ -189,7 +189,7 @@ def test_tagged_calls_are_told_and_read_in_words() -> None:
     }
     assert "thousandths" in told["parameters"]["properties"]["box"]["description"]
     assert seen(asked[1])[2:] == [
-        ("assistant", said),
+        ("assistant", sentence),
         ("user", "<tool_response>", "Image 2:", (40, 30), "</tool_response>"),
     ]
     assert state.reply == "A cat."
@@ -538,8 +538,8 @@ def test_a_malformed_call_gets_one_correction_and_then_a_reason(
     wrong = tool, arguments
     agent = Agent({"zoom": PLAIN_ZOOM, "mark": DrawBox()})
     state, asked = scripted(agent, raw(wrong), raw(wrong))
-    told = asked[-1][-1].text
-    assert len(asked) == 2 and told.startswith("error: ") and reason in told
+    text = asked[-1][-1].text
+    assert len(asked) == 2 and text.startswith("error: ") and reason in text
     assert state.reason.startswith("abstained: malformed tool call: ") and reason in state.reason
     assert outcomes(state) == ["refused", "refused"] and len(state.views) == 1
     assert ended(state).by == "malformed"

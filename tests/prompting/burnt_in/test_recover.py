@@ -76,11 +76,11 @@ def test_photographs_with_markers() -> None:
     wrong, total, invented = [], 0, 0
     for seed in range(16):  # two thousand are `make bench`
         burnt = made(seed)
-        found = points(recovered(State.start(burnt.sample)))
-        invented += len(found.keys() - {point.label for point in burnt.points})
+        marks = points(recovered(State.start(burnt.sample)))
+        invented += len(marks.keys() - {point.label for point in burnt.points})
         total += len(burnt.points)
         lost = [
-            p.label for p in burnt.points if p.label not in found or away(found[p.label], p) > 2
+            p.label for p in burnt.points if p.label not in marks or away(marks[p.label], p) > 2
         ]
         wrong += [f"{burnt.how}: {label}" for label in lost]
     assert len(wrong) <= 0.005 * total, wrong
@@ -144,9 +144,9 @@ def test_a_label_that_the_rim_cuts_off_is_told_from_what_is_left(
     coffee: Pixels, label_height: int
 ) -> None:
     cut = Point("B", 300, 16 + label_height)
-    found = points(recovered(state_of(as_released(coffee, [TWO[0], cut], RED))))
-    assert found.keys() == {"A", "B"}
-    assert away(found["B"], cut) < 1.5
+    marks = points(recovered(state_of(as_released(coffee, [TWO[0], cut], RED))))
+    assert marks.keys() == {"A", "B"}
+    assert away(marks["B"], cut) < 1.5
 
 
 def test_reference_and_candidates_are_found_on_their_own_images(coffee: Pixels) -> None:
@@ -155,18 +155,18 @@ def test_reference_and_candidates_are_found_on_their_own_images(coffee: Pixels) 
     choices = tuple(f"Point {letter}" for letter in "ABCD")
     second = as_released(coffee, spots, RED)
     state = recovered(state_of(first, second, choices=choices, prompt="labeled with REF."))
-    found = points(state)
-    assert [point.image for point in found.values()] == [0, 1, 1, 1, 1]
-    assert max(away(found[spot.label], spot) for spot in spots) < 1.5
+    marks = points(state)
+    assert [point.image for point in marks.values()] == [0, 1, 1, 1, 1]
+    assert max(away(marks[spot.label], spot) for spot in spots) < 1.5
     assert [mark.label for mark in state.sample.marks] == ["REF", "A", "B", "C", "D"]
 
 
 def test_a_white_ring_on_white_is_found_by_the_arrangement_of_the_other() -> None:
     ground = np.full((300, 400, 3), 90, np.uint8)
     ground[:, 200:] = 246
-    found = points(recovered(state_of(as_released(ground, TWO, (255, 255, 255)))))
-    assert found.keys() == {"A", "B"}
-    assert max(away(found[mark.label], mark) for mark in TWO) < 2
+    marks = points(recovered(state_of(as_released(ground, TWO, (255, 255, 255)))))
+    assert marks.keys() == {"A", "B"}
+    assert max(away(marks[mark.label], mark) for mark in TWO) < 2
 
 
 @pytest.mark.parametrize(("choices", "prompt", "words"), CASES["label_words"])

@@ -170,15 +170,17 @@ def test_random_marks_keep_label_kind_and_shape_and_lie_elsewhere(seed: int) -> 
 
 def test_random_marks_are_seeded_drawn_and_recorded(tmp_path: Path) -> None:
     state = start(*POINTS)
-    one, two = after(RandomMarks(), state), after(RandomMarks(), state)
-    assert one.sample.marks == two.sample.marks != after(RandomMarks(seed=1), state).sample.marks
-    place = one.sample.marks[0].center
-    drawn = after(Circles(), one).views[0].pixels
+    first, second = after(RandomMarks(), state), after(RandomMarks(), state)
+    assert (
+        first.sample.marks == second.sample.marks != after(RandomMarks(seed=1), state).sample.marks
+    )
+    place = first.sample.marks[0].center
+    drawn = after(Circles(), first).views[0].pixels
     x, y = round(place[0]), round(place[1])
     changed = (drawn != state.views[0].pixels).any(-1)
     assert changed[max(0, y - 11) : y + 12, max(0, x - 11) : x + 12].sum() > 60
-    assert record_of(one, tmp_path, state.sample).marks == tuple(
-        mark.to_dict() for mark in one.sample.marks
+    assert record_of(first, tmp_path, state.sample).marks == tuple(
+        mark.to_dict() for mark in first.sample.marks
     )
 
 

@@ -79,13 +79,13 @@ def test_a_label_begins_three_pixels_right_of_its_dot_in_its_colour() -> None:
 
 
 def test_labels_name_the_image_only_where_there_are_several() -> None:
-    one, two = drawn(DotGrid()), DotGrid()(start(plain(), plain()), NoModel()).views
-    assert changed(two[0].pixels).sum() > 1.15 * changed(one).sum()
-    assert (two[0].pixels != two[1].pixels).any()
+    first, second = drawn(DotGrid()), DotGrid()(start(plain(), plain()), NoModel()).views
+    assert changed(second[0].pixels).sum() > 1.15 * changed(first).sum()
+    assert (second[0].pixels != second[1].pixels).any()
     short = DotGrid(coordinates="row-column")(start(plain(), plain()), NoModel()).views
     assert (short[0].pixels == short[1].pixels).all()
-    assert (short[0].pixels == one).all()
-    assert (drawn(DotGrid(coordinates="image-row-column")) == two[0].pixels).all()
+    assert (short[0].pixels == first).all()
+    assert (drawn(DotGrid(coordinates="image-row-column")) == second[0].pixels).all()
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_thousandths_are_of_what_is_shown_of_the_image() -> None:
 
 
 def test_joined_images_have_axes_of_their_own_inside() -> None:
-    one, two = start(plain(400, 300), plain(300, 200)).views
-    pair = beside([one, two], 10)
+    first, second = start(plain(400, 300), plain(300, 200)).views
+    pair = beside([first, second], 10)
     axes = Axes(place="inside", step=100, color="red", tick=8)
     red = (axes.draw(pair).pixels == RED).all(-1)
     assert list(np.flatnonzero(red[:8].all(0))) == [0, 100, 200, 300]

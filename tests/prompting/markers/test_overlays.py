@@ -124,13 +124,13 @@ def test_layouts() -> None:
     assert tuple(blend.pixels[40, 0]) == (round(0.75 * GREY + 0.25 * 255),) * 3
     assert tuple(blend.pixels[40, 119]) == (round(0.75 * GREY),) * 3
     state = start()
-    one, two = shown(DepthOverlay(layout="extra", **settings), state)
-    assert one is state.views[0]
-    assert two.pixels[40, 0, 0] == 255
+    first, second = shown(DepthOverlay(layout="extra", **settings), state)
+    assert first is state.views[0]
+    assert second.pixels[40, 0, 0] == 255
     (pair,) = shown(DepthOverlay(layout="beside", margin=4, **settings))
     assert pair.size == (244, 80)
     assert (pair.pixels[:, :120] == GREY).all()
-    assert (pair.pixels[:, 124:] == two.pixels).all()
+    assert (pair.pixels[:, 124:] == second.pixels).all()
     assert [p.center[0] for p in pair.to_view(Point("", 7, 5)) if isinstance(p, Point)] == [7, 131]
 
 
@@ -283,8 +283,8 @@ def test_links_are_coloured_by_confidence_and_chosen_by_it() -> None:
 def test_matches_are_chosen_over_the_whole_picture() -> None:
     crowd = np.column_stack([np.arange(30) % 6, np.arange(30) // 6])
     xy = np.concatenate([crowd, [[90, 10], [10, 70], [100, 70]]]).astype(float)
-    found = spread_matches(Matches(xy, xy, np.linspace(1, 0.1, 33)), (120, 80), 4)
-    assert {(0, 0), (90, 10), (10, 70), (100, 70)} == {tuple(row) for row in found.xy0.tolist()}
+    matches = spread_matches(Matches(xy, xy, np.linspace(1, 0.1, 33)), (120, 80), 4)
+    assert {(0, 0), (90, 10), (10, 70), (100, 70)} == {tuple(row) for row in matches.xy0.tolist()}
     assert len(spread_matches(Matches.none(), (120, 80), 4)) == 0
 
 

@@ -203,8 +203,8 @@ def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
     mask = np.zeros((150, 200), bool)
     mask[100:140, 100:150] = True
     state = start(Box("A", 10, 10, 60, 60), Mask("B", mask), Point("C", 5, 5))
-    one, two = (10, 10, 60, 60), (100, 100, 150, 140)
-    numbered = {"A": one, "B": two, "C": (0, 0, 0, 0), "1": one, "2": two}
+    first, second = (10, 10, 60, 60), (100, 100, 150, 140)
+    numbered = {"A": first, "B": second, "C": (0, 0, 0, 0), "1": first, "2": second}
     assert regions(SetOfMark(), state) == numbered
     boxes = marked(SetOfMark(keep="boxes"), state).sample.marks[-1]
     assert isinstance(boxes, Box)
@@ -311,13 +311,13 @@ def test_a_region_of_two_letters_is_no_answer_and_a_point_lies_in_its_region() -
 def test_superpixels_part_the_picture(segmenter: Felzenszwalb | Slic) -> None:
     pixels = np.full((120, 160, 3), 40, np.uint8)
     pixels[30:90, 40:120] = (200, 60, 60)
-    found = segmenter(pixels)
-    assert (found.masks.sum(0) == 1).all()
-    areas = found.masks.sum((1, 2))
+    masks = segmenter(pixels)
+    assert (masks.masks.sum(0) == 1).all()
+    areas = masks.masks.sum((1, 2))
     assert list(areas) == sorted(areas, reverse=True)
     inside = np.zeros((120, 160), bool)
     inside[30:90, 40:120] = True
-    assert all(min((m & inside).sum(), (m & ~inside).sum()) <= 0.05 * m.sum() for m in found.masks)
+    assert all(min((m & inside).sum(), (m & ~inside).sum()) <= 0.05 * m.sum() for m in masks.masks)
     half = type(segmenter)(longest=80)(pixels)
     assert half.masks.shape[1:] == (120, 160)
     assert len(type(segmenter)(most=1)(pixels)) == 1

@@ -166,15 +166,15 @@ def test_an_inline_image_that_is_not_there() -> None:
 
 def test_drawn_tags_cover_no_pixel_and_differ() -> None:
     state = start((120, 40), (120, 40), marks=(Point("A", 30, 20),))
-    one, two = IndexTags(font_size=16)(state, NoModel()).views
-    strip = one.size[1] - 40
+    first, second = IndexTags(font_size=16)(state, NoModel()).views
+    strip = first.size[1] - 40
     assert 16 < strip < 40
-    assert (one.pixels[strip:] == COLORS[0]).all()
-    assert one.to_view(state.sample.marks[0])[0].center == (30, 20 + strip)
-    assert (one.pixels[:strip, :] < 60).all(-1).sum() > 40  # dark glyphs on the strip
-    assert (one.pixels[:strip] != two.pixels[:strip]).any()
+    assert (first.pixels[strip:] == COLORS[0]).all()
+    assert first.to_view(state.sample.marks[0])[0].center == (30, 20 + strip)
+    assert (first.pixels[:strip, :] < 60).all(-1).sum() > 40  # dark glyphs on the strip
+    assert (first.pixels[:strip] != second.pixels[:strip]).any()
     after = IndexTags(font_size=16)(Reorder("reversed")(state, NoModel()), NoModel()).views
-    assert (after[0].pixels[:strip] == two.pixels[:strip]).all()  # the sample's own number
+    assert (after[0].pixels[:strip] == second.pixels[:strip]).all()  # the sample's own number
     with pytest.raises(ValueError, match=r"s1: the tag 'Image 1' is \d+ pixels wide, the view 8"):
         IndexTags()(start((8, 8)), NoModel())
 

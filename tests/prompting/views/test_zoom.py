@@ -106,12 +106,12 @@ def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
         Point("p", 238, 89.5), Point("q", 3, 89.5, image=1), images=(numbered(), numbered(blue=200))
     )
     joined = state.replace(views=(transforms.beside(state.views, margin=10),))
-    one, two = zoomed(joined, Crop(padding=0, min_px=60)).views
-    assert area(one) == (180, 60, 240, 120)
-    assert area(two) == (0, 60, 60, 120)
-    assert (two.pixels[..., 2] == 200).all()
+    first, second = zoomed(joined, Crop(padding=0, min_px=60)).views
+    assert area(first) == (180, 60, 240, 120)
+    assert area(second) == (0, 60, 60, 120)
+    assert (second.pixels[..., 2] == 200).all()
     union = zoomed(joined, Crop(padding=0, min_px=60, merge="union")).views
-    assert [area(view) for view in union] == [area(one), area(two)]
+    assert [area(view) for view in union] == [area(first), area(second)]
 
 
 def part_of(clip: Any) -> View:

@@ -188,9 +188,9 @@ def test_what_is_shown_is_drawn_on_the_regions_alone() -> None:
 def test_the_zooms_with_names_of_their_own_are_the_same(
     stage: Any, where: Where, state: State
 ) -> None:
-    one, two = stage(state, NoModel()), Look(where, stage.crop)(state, NoModel())
-    assert len(one.views) == len(two.views)
-    for mine, theirs in zip(one.views, two.views, strict=True):
+    first, second = stage(state, NoModel()), Look(where, stage.crop)(state, NoModel())
+    assert len(first.views) == len(second.views)
+    for mine, theirs in zip(first.views, second.views, strict=True):
         assert np.array_equal(mine.pixels, theirs.pixels)
 
 
@@ -211,8 +211,8 @@ def test_masks_of_several_images_stay_on_their_own() -> None:
     mask = np.zeros((SIZE[1], SIZE[0]), bool)
     mask[5:15, 5:25] = True
     state = State.start(Sample("s", "?", (picture(), picture()), marks=(Mask("m", mask, 1),)))
-    one, two = Look(OnMarks(), Crop(padding=0, min_px=0))(state, NoModel()).views
-    assert (one.size, two.size) == (SIZE, (20, 10))
+    first, second = Look(OnMarks(), Crop(padding=0, min_px=0))(state, NoModel()).views
+    assert (first.size, second.size) == (SIZE, (20, 10))
 
 
 def test_points_are_asked_for_drawn_and_counted() -> None:

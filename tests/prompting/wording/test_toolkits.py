@@ -171,10 +171,10 @@ GAP = {"contestants": {"first": FIRST, "second": SECOND}, "gap": {"from": "first
 
 
 def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
-    found = planned(tmp_path, **GAP)
+    plan = planned(tmp_path, **GAP)
     changed = {
         place: point
-        for point in found.points
+        for point in plan.points
         if point.contestant == "first"
         for place in point.changes
     }
@@ -186,8 +186,8 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     assert changed["stages.choose"].changes == {"stages.choose": "MultipleChoice(label_style=A.)"}
     ask = changed["stages.ask.images"].stages["ask"]
     assert (ask.images, ask.options.max_tokens) == ("before", 5)  # type: ignore[attr-defined]
-    (reading,) = found.readings
-    plain = next(p for p in found.points if p.contestant == "first" and not p.changes)
+    (reading,) = plan.readings
+    plain = next(p for p in plan.points if p.contestant == "first" and not p.changes)
     assert (reading.changes, reading.replies_of) == ({"read": "Robust"}, plain.id)
 
 
@@ -206,11 +206,11 @@ def test_stages_in_another_order_are_a_fault(tmp_path: Path) -> None:
 
 def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) -> None:
     readers = [{"use": "eval.readers.Strict"}, {"use": "eval.readers.Robust"}]
-    found = planned(
+    plan = planned(
         tmp_path, stages=FIRST["stages"], sweep={"read": readers}, contestants={"one": {}}
     )
-    assert (len(found.points), len(found.readings)) == (1, 1)
-    run = Run(found, tmp_path / "runs" / "read")()
+    assert (len(plan.points), len(plan.readings)) == (1, 1)
+    run = Run(plan, tmp_path / "runs" / "read")()
     assert run.written == 12
     assert factor_effects(score_run(RunFolder(run.folder))) == []  # without a gap, no shares
     rows = {
@@ -299,8 +299,8 @@ def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Pa
     kept = {"Art_Style", "Relative_Depth", "GPT4V", "LLaVA-7B"}
     for entry in ("tasks", "contestants"):
         given += [f"{entry}.{name}=null" for name in whole[entry] if name not in kept]
-    found = load_plan(CONFIGS / "why_different_readers.yaml", given)
-    run = Run(found, tmp_path / "runs" / "readers")()
+    plan = load_plan(CONFIGS / "why_different_readers.yaml", given)
+    run = Run(plan, tmp_path / "runs" / "readers")()
     assert run.written == 2 * (117 + 124)
     rows = score_table(run.folder).where(metric="accuracy", task="micro").rows
     held = {row.contestant: row for row in rows if row.reader}
@@ -318,11 +318,11 @@ def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) ->
         f"tasks.depth.path={shared_data / 'blink'}",
         "models.chat={use: pipelines.models.Scripted}",
     ]
-    found = load_plan(CONFIGS / "why_different.yaml", given)
-    depth = [point for point in found.points if point.task_name == "depth"]
+    plan = load_plan(CONFIGS / "why_different.yaml", given)
+    depth = [point for point in plan.points if point.task_name == "depth"]
     changed = [place for point in depth for place in point.changes]
     assert changed == ["stages.prompt", "stages.size", "stages.ask.images", "stages.ask.options"]
-    assert [point.changes for point in found.readings if point.task_name == "depth"] == [
+    assert [point.changes for point in plan.readings if point.task_name == "depth"] == [
         {"read": "Vlmevalkit"}
     ]
     other = load_plan(CONFIGS / "why_different.yaml", [*given, "gap.to=as_lmms_eval"])

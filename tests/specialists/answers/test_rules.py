@@ -205,12 +205,12 @@ def test_relations_of_two_boxes(kind: str, one: str, two: str, holds: bool) -> N
 
 
 def test_a_detector_is_asked_for_what_the_question_names() -> None:
-    found = finds((11, 9, 50, 51))
-    check(FittingBox(found), asked(WHICH, ("Box A", "Box B"), marks=BOXES), "A")
-    check(FittingBox(found, words=""), asked("Which box?", ("Box A", "Box B"), marks=BOXES), "A")
+    boxes = finds((11, 9, 50, 51))
+    check(FittingBox(boxes), asked(WHICH, ("Box A", "Box B"), marks=BOXES), "A")
+    check(FittingBox(boxes, words=""), asked("Which box?", ("Box A", "Box B"), marks=BOXES), "A")
     both = finds(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
     check(SpatialRelation(both), asked("Is the cat left of the dog?"), "Yes")
-    assert (found.words, both.words) == ([["cat"], None], [["cat", "dog"]])
+    assert (boxes.words, both.words) == ([["cat"], None], [["cat", "dog"]])
 
 
 def test_a_count_is_surer_the_nearer_its_choice() -> None:
@@ -220,16 +220,16 @@ def test_a_count_is_surer_the_nearer_its_choice() -> None:
 
 
 def test_what_is_behind_is_told_by_depth() -> None:
-    found = finds(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
+    boxes = finds(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
     behind, front = (asked(f"Is the cat {place} the dog?") for place in ("behind", "in front of"))
-    check(SpatialRelation(found, Plane()), behind, "Yes")  # the plane is nearer at the right
-    check(SpatialRelation(found, Plane()), front, "No")
+    check(SpatialRelation(boxes, Plane()), behind, "Yes")  # the plane is nearer at the right
+    check(SpatialRelation(boxes, Plane()), front, "No")
     for values, reason in (
         (np.full((100, 100), np.nan), "no depth is known inside"),
         (np.ones((100, 100)), "the cat and the dog are exactly on the limit"),
     ):
         depth = DepthMap(values, True)
-        check(SpatialRelation(found, lambda *_, depth=depth: depth), behind, None, reason)
+        check(SpatialRelation(boxes, lambda *_, depth=depth: depth), behind, None, reason)
 
 
 # Identities and likeness
@@ -257,11 +257,11 @@ def test_a_thing_is_cut_out_before_it_is_described() -> None:
         seen.append(pixels.shape[:2])
         return FeatureGrid(np.ones((2, 2, 3)), *pixels.shape[1::-1])
 
-    found = finds((0, 0, 99, 99), (10, 20, 40, 60), scores=[0.4, 0.8])
+    boxes = finds((0, 0, 99, 99), (10, 20, 40, 60), scores=[0.4, 0.8])
     bags = asked("The bags in these images are the same bag. T or F?", (), 2)
-    bag = ObjectIdentity(extract, found)
+    bag = ObjectIdentity(extract, boxes)
     check(SameIdentity(bag), bags, "T")
-    assert (seen, found.words) == ([(40, 30)] * 2, [["bag"]] * 2)
+    assert (seen, boxes.words) == ([(40, 30)] * 2, [["bag"]] * 2)
     check(CountIdentities(bag), asked("How many different bags are there?", (), 2), "1")
     none = ObjectIdentity(extract, finds())
     check(SameIdentity(none), bags, None, "the detector finds no bag")

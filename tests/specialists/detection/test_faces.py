@@ -38,11 +38,11 @@ def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool)
     pixels = photograph("astronaut")
     seen, side = Picture(pixels[:, ::-1].copy() if mirrored else pixels), round(512 * scale)
     view = resize(View.of(seen), side, side)
-    found = FaceCascade()(view.pixels)
+    boxes = FaceCascade()(view.pixels)
     expected = (511 - FACE[2], FACE[1], 511 - FACE[0], FACE[3]) if mirrored else FACE
-    assert len(found) == 1
-    assert overlap(found.xyxy[0] / scale, expected) > 0.6
-    assert found.labels.tolist() == ["face"]
+    assert len(boxes) == 1
+    assert overlap(boxes.xyxy[0] / scale, expected) > 0.6
+    assert boxes.labels.tolist() == ["face"]
 
 
 @pytest.mark.dear
@@ -61,9 +61,9 @@ def test_threads_find_the_same() -> None:
     pixels = photograph("astronaut")
     alone = faces(pixels)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(faces, [pixels] * 8):
-            np.testing.assert_array_equal(found.xyxy, alone.xyxy)
-            np.testing.assert_array_equal(found.scores, alone.scores)
+        for boxes in pool.map(faces, [pixels] * 8):
+            np.testing.assert_array_equal(boxes.xyxy, alone.xyxy)
+            np.testing.assert_array_equal(boxes.scores, alone.scores)
     assert (np.diff(alone.scores) <= 0).all()
 
 
@@ -130,16 +130,16 @@ def test_the_network_finds_the_same_face_as_the_histograms() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (40, 300), (120, 120)])
 def test_one_colour_holds_no_face(size: tuple[int, int]) -> None:
-    found = FaceRecognition()(np.full((*size, 3), 90, np.uint8))
-    assert len(found) == 0 and found.vectors.shape == (0, 128)
+    boxes = FaceRecognition()(np.full((*size, 3), 90, np.uint8))
+    assert len(boxes) == 0 and boxes.vectors.shape == (0, 128)
 
 
 def test_threads_share_the_networks_of_dlib_and_find_the_same() -> None:
     faces, pixels = FaceRecognition(), photograph("astronaut")[:256, 100:356].copy()
     alone = faces(pixels)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(faces, [pixels] * 6):
-            np.testing.assert_array_equal(found.vectors, alone.vectors)
+        for boxes in pool.map(faces, [pixels] * 6):
+            np.testing.assert_array_equal(boxes.vectors, alone.vectors)
 
 
 def test_a_face_finder_stands_in_for_a_detector() -> None:
@@ -152,8 +152,8 @@ def test_a_face_finder_stands_in_for_a_detector() -> None:
 
 
 def test_files_of_dlib_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
-    said = "no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"
-    with pytest.raises(WeightsError, match=said):
+    sentence = "no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"
+    with pytest.raises(WeightsError, match=sentence):
         FaceRecognition(models=tmp_path)(photograph("coffee"))
     for name in ("shape_predictor_5_face_landmarks", "dlib_face_recognition_resnet_model_v1"):
         (tmp_path / f"{name}.dat").write_bytes(b"no network")
@@ -165,9 +165,9 @@ def test_yunet_finds_what_its_file_finds(tmp_path: Path) -> None:
     pixels = np.zeros((100, 130, 3), np.uint8)
     pixels[40:48, 64:72] = 255
     faces = YuNet(yunet(tmp_path / "tiny.onnx"), longest=130)
-    found = faces(pixels)
-    np.testing.assert_allclose(found.xyxy, [[60, 36, 76, 52]], atol=1e-3)
-    assert found.scores[0] > 0.99 and found.vectors.shape == (1, 0)
+    boxes = faces(pixels)
+    np.testing.assert_allclose(boxes.xyxy, [[60, 36, 76, 52]], atol=1e-3)
+    assert boxes.scores[0] > 0.99 and boxes.vectors.shape == (1, 0)
     twice = np.repeat(np.repeat(pixels, 2, 0), 2, 1)
     np.testing.assert_allclose(faces(twice).xyxy, [[120, 72, 152, 104]], atol=1e-3)
     for size in ((1, 1), (3, 50), (64, 64)):

@@ -81,7 +81,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
     # another one of its nearly equal queries
     detector = RFDETR(folder, threshold=level, device="cpu", dtype="float32", batch=1)
     for image in IMAGES:
-        found = detector(image)
+        boxes = detector(image)
         if name == "rf_detr":
             seen, make = rf_detr_of_transformers(folder, image)
             given = {"pixel_values": seen}
@@ -95,13 +95,13 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         xyxy = np.asarray(expected["boxes"]).clip(0, [width, height, width, height])
         order = np.argsort(-np.asarray(expected["scores"]), kind="stable")
         order = order[(xyxy[order, 2:] > xyxy[order, :2]).all(1)]  # some lie outside of the image
-        assert len(found) == len(order) > 3
+        assert len(boxes) == len(order) > 3
         wanted = [labels[label] for label in np.asarray(expected["labels"])[order].tolist()]
         scores = np.asarray(expected["scores"])[order]
-        assert found.labels.tolist() == wanted
-        np.testing.assert_allclose(found.scores, scores, atol=1e-4)
+        assert boxes.labels.tolist() == wanted
+        np.testing.assert_allclose(boxes.scores, scores, atol=1e-4)
         apart = 1e-2 if name == "rf_detr" else 1e-3
-        np.testing.assert_allclose(found.xyxy, xyxy[order], rtol=0, atol=apart)
+        np.testing.assert_allclose(boxes.xyxy, xyxy[order], rtol=0, atol=apart)
 
 
 @pytest.mark.dear
@@ -113,11 +113,11 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(
     words = [["cat"], None, ["people", "sports balls"], ["Knives."], "person"]
     together = detector.many(list(zip(IMAGES, words, strict=True)))
     assert sum(map(len, together)) > 10
-    for image, asked, found in zip(IMAGES, words, together, strict=True):
+    for image, asked, boxes in zip(IMAGES, words, together, strict=True):
         alone = detector(image, asked)
-        np.testing.assert_allclose(found.xyxy, alone.xyxy, atol=0.01)
-        np.testing.assert_allclose(found.scores, alone.scores, atol=1e-5)
-        assert found.labels.tolist() == alone.labels.tolist()
+        np.testing.assert_allclose(boxes.xyxy, alone.xyxy, atol=0.01)
+        np.testing.assert_allclose(boxes.scores, alone.scores, atol=1e-5)
+        assert boxes.labels.tolist() == alone.labels.tolist()
     assert set(together[2].labels) <= {"people", "sports balls"}
 
 
@@ -143,8 +143,8 @@ def test_words_choose_among_the_labels_of_the_network(
     assert cats.scores.tolist() == every.scores[every.labels == "cat"].tolist()
     assert 0 < len(cats) < len(every)
     assert set(cats.labels) == {"cats"}
-    said = "has learnt no 'unicorn' and no 'lamp'; its labels are person, sports ball, "
-    with pytest.raises(NoEvidence, match=said):
+    sentence = "has learnt no 'unicorn' and no 'lamp'; its labels are person, sports ball, "
+    with pytest.raises(NoEvidence, match=sentence):
         detector.many([(IMAGES[0], ["cat"]), (IMAGES[0], ["unicorn", "cat", "lamp"])])
     copy(Path(built("d_fine")) / "config.json", tmp_path)
     with pytest.raises(NoEvidence, match="no 'unicorn'"):  # before any weights are opened
@@ -154,8 +154,8 @@ def test_words_choose_among_the_labels_of_the_network(
 def test_what_is_no_detector_fails_and_does_not_abstain(tmp_path: Path) -> None:
     """A folder of BERT had learnt "no 'person'", so that every sample was an abstention."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    said = "of the type 'bert', which finds no objects; give an id or folder of RF-"
-    with pytest.raises(WeightsError, match=said):
+    sentence = "of the type 'bert', which finds no objects; give an id or folder of RF-"
+    with pytest.raises(WeightsError, match=sentence):
         RFDETR(str(tmp_path), device="cpu")(IMAGES[0], "person")
 
 
@@ -173,6 +173,6 @@ def test_rf_detr_looks_at_one_size_or_says_so(built: Callable[[str], str], tmp_p
     settings = json.loads((folder / "preprocessor_config.json").read_text())
     settings["size"] = {"shortest_edge": 64, "longest_edge": 96}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    said = "RF-DETR looks at images of one size, and its preprocessor_config"
-    with pytest.raises(WeightsError, match=said):
+    sentence = "RF-DETR looks at images of one size, and its preprocessor_config"
+    with pytest.raises(WeightsError, match=sentence):
         RFDETR(str(folder), device="cpu")(IMAGES[0])

@@ -93,10 +93,10 @@ def test_lines_of_text_are_the_bounds_of_their_corners(folder: str, tmp_path: Pa
     for image in IMAGES:
         expected = bare(folder, image, "<OCR_WITH_REGION>")
         quads = np.reshape(expected["quad_boxes"], (-1, 4, 2))
-        found = reader(image)
-        np.testing.assert_array_equal(found.xyxy, np.hstack((quads.min(1), quads.max(1))))
-        assert found.labels.tolist() == expected["labels"]
-        number += len(found)
+        lines = reader(image)
+        np.testing.assert_array_equal(lines.xyxy, np.hstack((quads.min(1), quads.max(1))))
+        assert lines.labels.tolist() == expected["labels"]
+        number += len(lines)
     assert number > 3
     letter = str(reader(IMAGES[0]).labels[0])[-1]
     chosen = reader(IMAGES[0], letter.upper())
@@ -112,12 +112,12 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(folder: str, task: 
     detector = Florence2(folder, task=task, longest=LONGEST, device="cpu")
     words = [["cat"], ["dog", "cat"], ["cat"], ["dog", "cat"]]
     calls = list(zip(IMAGES, words, strict=True))
-    for given, found in zip(calls, detector.many(calls), strict=True):
+    for given, boxes in zip(calls, detector.many(calls), strict=True):
         alone = detector(*given)
-        np.testing.assert_array_equal(found.xyxy, alone.xyxy)
-        assert found.labels.tolist() == alone.labels.tolist()
+        np.testing.assert_array_equal(boxes.xyxy, alone.xyxy)
+        assert boxes.labels.tolist() == alone.labels.tolist()
         height, width = given[0].shape[:2]
-        assert (found.xyxy >= 0).all() and (found.xyxy <= [width, height, width, height]).all()
+        assert (boxes.xyxy >= 0).all() and (boxes.xyxy <= [width, height, width, height]).all()
 
 
 def test_settings_have_a_meaning(folder: str) -> None:

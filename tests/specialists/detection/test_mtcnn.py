@@ -34,9 +34,9 @@ class TestReal:
     pytestmark = real
 
     def test_a_face_is_where_upstream_finds_it(self) -> None:
-        found = MTCNN()(astronaut())
-        np.testing.assert_allclose(found.xyxy, [FACE], atol=1.5)
-        assert found.scores[0] > 0.9999 and found.vectors.shape == (1, 0)
+        boxes = MTCNN()(astronaut())
+        np.testing.assert_allclose(boxes.xyxy, [FACE], atol=1.5)
+        assert boxes.scores[0] > 0.9999 and boxes.vectors.shape == (1, 0)
 
     def test_several_faces_are_found_mirrored_and_at_several_sizes(self) -> None:
         face = astronaut()[30:220, 140:310]
@@ -45,9 +45,9 @@ class TestReal:
         for number, (x, y, scale) in enumerate(places):
             part = resized(face[:, ::-1] if number == 1 else face, scale)
             canvas[y : y + part.shape[0], x : x + part.shape[1]] = part
-        found = MTCNN()(canvas)
-        middles = np.sort((found.xyxy[:, 0] + found.xyxy[:, 2]) / 2)
-        assert len(found) == 3 and (np.diff(found.scores) <= 0).all()
+        boxes = MTCNN()(canvas)
+        middles = np.sort((boxes.xyxy[:, 0] + boxes.xyxy[:, 2]) / 2)
+        assert len(boxes) == 3 and (np.diff(boxes.scores) <= 0).all()
         np.testing.assert_allclose(middles, [10 + 83, 250 + 43, 480 + 91], atol=8)
 
     @pytest.mark.parametrize("name", ["coffee", "chelsea", "rocket"])
@@ -72,8 +72,8 @@ class TestReal:
 
         for part in ("pnet", "rnet", "onet"):
             (tmp_path / f"{part}.onnx").write_bytes(FILES[1].path(None).read_bytes())
-        said = "pnet.onnx (takes no batch|is no network of MTCNN)"
-        with pytest.raises(WeightsError, match=said):
+        sentence = "pnet.onnx (takes no batch|is no network of MTCNN)"
+        with pytest.raises(WeightsError, match=sentence):
             MTCNN(models=tmp_path)(astronaut())
 
 

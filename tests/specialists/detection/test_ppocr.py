@@ -83,8 +83,8 @@ class TestReal:
         assert len(lines) == 7
 
     def test_an_upright_line_is_turned_and_read(self) -> None:
-        found = PPOCR()(np.rot90(written({"Platform": (20, 80)}, (240, 200)), 3).copy())
-        assert found.labels.tolist() == ["Platform"]
+        boxes = PPOCR()(np.rot90(written({"Platform": (20, 80)}, (240, 200)), 3).copy())
+        assert boxes.labels.tolist() == ["Platform"]
 
     @pytest.mark.dear
     @pytest.mark.parametrize("shape", [(1, 1), (3, 90), (90, 3), (64, 64), (2100, 40)])
@@ -117,12 +117,12 @@ class TestReal:
         other = FILES["det"].path(None).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
         empty = tmp_path / "empty.onnx"
         empty.write_bytes(b"")
-        for reader, said in (
+        for reader, sentence in (
             (PPOCR(detector=other), "no map of text; set detector: to one of PP-OCR"),
             (PPOCR(recognizer=other), "set recognizer: to a file that carries its own letters"),
             (PPOCR(detector=empty), "no ONNX network that OpenCV"),
         ):
-            with pytest.raises(WeightsError, match=said):
+            with pytest.raises(WeightsError, match=sentence):
                 reader(written(SIGNS))
 
 
@@ -151,6 +151,6 @@ def test_what_is_read_is_the_answer_or_chooses_it(
 
 def test_a_missing_package_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    said = r"PP-OCRv6_det_small.onnx .* pip install 'looktwice\[eyes\]'"
-    with pytest.raises(WeightsError, match=said):
+    sentence = r"PP-OCRv6_det_small.onnx .* pip install 'looktwice\[eyes\]'"
+    with pytest.raises(WeightsError, match=sentence):
         PPOCR()(np.zeros((4, 4, 3), np.uint8))

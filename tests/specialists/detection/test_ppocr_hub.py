@@ -48,8 +48,8 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 def theirs(folder: Path, image: Pixels) -> Any:
     """The tensor of transformers' own processor: itself where torchvision is, else its formulas."""
-    said = json.loads((folder / "preprocessor_config.json").read_text())
-    kind = str(said["image_processor_type"])
+    message = json.loads((folder / "preprocessor_config.json").read_text())
+    kind = str(message["image_processor_type"])
     if find_spec("torchvision") is not None:
         return getattr(transformers, kind).from_pretrained(folder)(
             images=image, return_tensors="pt"
@@ -58,9 +58,9 @@ def theirs(folder: Path, image: Pixels) -> Any:
     resize = torch.nn.functional.interpolate
     pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None]
     if "Det" in kind:
-        limit = said.get("limit_side_len", 960)
+        limit = message.get("limit_side_len", 960)
         by = {"max": min(1, limit / max(height, width)), "min": max(1, limit / min(height, width))}
-        scale = by.get(said.get("limit_type", "max"), limit / max(height, width))
+        scale = by.get(message.get("limit_type", "max"), limit / max(height, width))
         rows, columns = (max(32, round(int(side * scale) / 32) * 32) for side in (height, width))
         small = resize(pixels.float(), (rows, columns), mode="bilinear", antialias=True)
         mean, std = torch.tensor([0.406, 0.456, 0.485]), torch.tensor([0.225, 0.224, 0.229])
@@ -68,7 +68,7 @@ def theirs(folder: Path, image: Pixels) -> Any:
     columns = min(
         math.ceil(48 * width / height),
         int(48 * max(width / height, 320 / 48)),
-        said["max_image_width"],
+        message["max_image_width"],
     )
     if "V5" in kind:
         small = resize(pixels.float(), (48, columns), mode="bilinear", antialias=True)
@@ -95,9 +95,9 @@ def test_a_map_of_text_is_that_of_transformers(
     for image in IMAGES:
         with torch.no_grad():
             expected = network(theirs(folder, image)).last_hidden_state.numpy()
-        found = find_text(folder, image)
+        lines = find_text(folder, image)
         assert np.ptp(expected) > 0.1
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+        np.testing.assert_allclose(lines, expected, atol=1e-4)
 
 
 @pytest.mark.dear
@@ -108,7 +108,7 @@ def test_letters_are_those_of_transformers(
 ) -> None:
     folder = built(kind, max_image_width=width)
     network = transformers.AutoModelForTextRecognition.from_pretrained(folder).eval()
-    said = list[str]()
+    lines = list[str]()
     for line in (noise((20, 90), 1), noise((60, 90), 2), noise((48, 300), 3), noise((16, 200), 4)):
         with torch.no_grad():
             expected = network(theirs(folder, line)).last_hidden_state.numpy()
@@ -120,8 +120,8 @@ def test_letters_are_those_of_transformers(
         assert text == "".join(LETTERS[k] for k in best[new]).strip()
         assert sure == pytest.approx(expected[0].max(1)[new].mean() if len(new) else 0, abs=1e-4)
         assert letters == tuple(LETTERS)
-        said.append(text)
-    assert any(said)
+        lines.append(text)
+    assert any(lines)
 
 
 def test_lines_are_found_and_read_by_folders(built: Callable[..., Path]) -> None:
@@ -131,9 +131,9 @@ def test_lines_are_found_and_read_by_folders(built: Callable[..., Path]) -> None
     }
     reader = PPOCR(threshold=0, box_threshold=0, **folders)
     for image in IMAGES:
-        found = reader(image)
+        lines = reader(image)
         height, width = image.shape[:2]
-        assert (found.xyxy >= 0).all() and (found.xyxy <= [width, height, width, height]).all()
+        assert (lines.xyxy >= 0).all() and (lines.xyxy <= [width, height, width, height]).all()
     assert len(reader(IMAGES[2])) > 0
     assert len(reader(IMAGES[2], [str(reader(IMAGES[2]).labels[0])])) > 0
 

@@ -98,10 +98,10 @@ def test_shapes_are_told_by_their_outlines(
     points = 60.5 + radius * np.column_stack([np.cos(angles), np.sin(angles)])
     ink = np.zeros((120, 120), np.uint8)
     cv2.fillPoly(ink, [np.round(points * 256).astype(np.int32)], 255, cv2.LINE_AA, shift=8)
-    (found,) = find_shapes(ink / 255, 0.5)
-    assert classify_shape(found.contour) == shape
-    assert found.holes == 0
-    assert found.box == pytest.approx((*points.min(0), *points.max(0)), abs=1.5)
+    (shapes,) = find_shapes(ink / 255, 0.5)
+    assert classify_shape(shapes.contour) == shape
+    assert shapes.holes == 0
+    assert shapes.box == pytest.approx((*points.min(0), *points.max(0)), abs=1.5)
 
 
 def test_stars_and_crosses_are_told_by_their_notches() -> None:

@@ -46,8 +46,8 @@ def test_a_map_adds_up_and_a_batch_equals_single_images(
     alone = [attention.predict((image,)).values for image in images]
     assert alone[0].shape == KEPT["picture" if "qwen" in family else "square"]
     together = attention.predict_batch([(image,) for image in images[1:]])
-    for one, other in zip(alone[1:], together, strict=True):
-        assert one.sum() == pytest.approx(1) and np.allclose(one, other.values, atol=1e-6)
+    for first, second in zip(alone[1:], together, strict=True):
+        assert first.sum() == pytest.approx(1) and np.allclose(first, second.values, atol=1e-6)
     assert not np.allclose(alone[1], alone[2], atol=1e-5, rtol=0)
     whole = attention(images[0])
     assert whole.shape == (60, 80) and whole.sum() == pytest.approx(1)

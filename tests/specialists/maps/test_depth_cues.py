@@ -59,10 +59,10 @@ def test_a_cue_tells_near_from_far(name: str) -> None:
     """Away from the seam, nearly everything on the left is nearer than nearly everything on the
     right."""
     cue, picture = PICTURES[name]
-    found = cue(picture)
-    assert found.larger_is_nearer
-    assert found.values.shape == (HIGH, WIDE)
-    left, right = found.values[10:-10, 20:100], found.values[10:-10, 140:220]
+    depth = cue(picture)
+    assert depth.larger_is_nearer
+    assert depth.values.shape == (HIGH, WIDE)
+    left, right = depth.values[10:-10, 20:100], depth.values[10:-10, 140:220]
     assert np.percentile(left, 5) > np.percentile(right, 95)
 
 
@@ -74,23 +74,23 @@ def test_a_mirrored_picture_has_the_mirrored_map(name: str) -> None:
 
 
 def test_what_stands_lower_is_nearer() -> None:
-    found = DepthCue("vertical_position")(np.zeros((5, 3, 3), np.uint8))
-    assert found.larger_is_nearer
-    assert (np.diff(found.values, axis=0) > 0).all() and (np.diff(found.values, axis=1) == 0).all()
+    depth = DepthCue("vertical_position")(np.zeros((5, 3, 3), np.uint8))
+    assert depth.larger_is_nearer
+    assert (np.diff(depth.values, axis=0) > 0).all() and (np.diff(depth.values, axis=1) == 0).all()
 
 
 def test_sharpness_is_not_contrast() -> None:
     """Pale but sharp is nearer than strong but blurred."""
     pale: Floats = 128 + 0.3 * (texture() - 128)
     strong = 128 + 2 * (np.asarray(cv2.GaussianBlur(texture(), (0, 0), 2.5), np.float64) - 128)
-    found = DepthCue("sharpness")(beside(pale, strong)).values
-    assert np.median(found[:, 20:100]) > np.median(found[:, 140:220])
+    depth = DepthCue("sharpness")(beside(pale, strong)).values
+    assert np.median(depth[:, 20:100]) > np.median(depth[:, 140:220])
 
 
 def test_where_there_is_no_texture_there_is_no_size_of_it() -> None:
     flat = np.full((HIGH, WIDE, 3), 128.0)
-    found = DepthCue("texture_size")(beside(texture(), flat)).values
-    assert np.isfinite(found[:, :80]).all() and np.isnan(found[:, 200:]).all()
+    depth = DepthCue("texture_size")(beside(texture(), flat)).values
+    assert np.isfinite(depth[:, :80]).all() and np.isnan(depth[:, 200:]).all()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "vertical_position"])
@@ -155,9 +155,9 @@ def test_in_even_light_retinex_changes_nothing_but_the_scale() -> None:
 def test_a_large_picture_is_looked_at_smaller_and_given_in_its_size() -> None:
     light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
     pixels, truth = lit(light)
-    found = ColorRetinex(longest=120)(pixels)
-    assert found.shape == truth.shape
-    assert error(found, truth) < 0.5 * error(ConstantShading()(pixels), truth)
+    depth = ColorRetinex(longest=120)(pixels)
+    assert depth.shape == truth.shape
+    assert error(depth, truth) < 0.5 * error(ConstantShading()(pixels), truth)
 
 
 def test_one_colour_shows_no_surface() -> None:

@@ -41,13 +41,13 @@ def test_the_albedo_is_that_of_the_pipeline_in_linear_light(
 ) -> None:
     names = ["material", "albedo"][:: 1 if place else -1]
     ours = MarigoldAlbedo(str(intrinsics(tmp_path, names, space)), device="cpu")
-    found = ours(PHOTO)
+    depth = ours(PHOTO)
     dice = torch.Generator().manual_seed(0)
     told = ours.network()(PHOTO.astype(np.float32) / 255, generator=dice)
     theirs = told.prediction[place].astype(np.float64)
     expected = theirs if space == "linear" else levels_to_linear(theirs)
-    assert found.shape == (48, 64, 3)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert depth.shape == (48, 64, 3)
+    np.testing.assert_allclose(depth, expected, atol=1e-6)
 
 
 def test_a_pipeline_without_an_albedo_is_refused(tmp_path: Path) -> None:

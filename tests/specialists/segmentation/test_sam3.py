@@ -63,8 +63,8 @@ def test_masks_are_those_of_transformers(model: str) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     words = ("cat", "red box")
     sam = SAM3(model, words=words, threshold=LEVEL, device="cpu")
-    for image, found in zip(IMAGES, sam.many(IMAGES), strict=True):
-        assert len(found) > 2
+    for image, boxes in zip(IMAGES, sam.many(IMAGES), strict=True):
+        assert len(boxes) > 2
         for word in words:
             text = tokenizer(word, padding="max_length", max_length=32, return_tensors="pt")
             given = {name: text[name] for name in ("input_ids", "attention_mask")}
@@ -72,7 +72,7 @@ def test_masks_are_those_of_transformers(model: str) -> None:
                 out = network(pixel_values=see_square(image, 56), **given)
             scores = (out.pred_logits.sigmoid() * out.presence_logits.sigmoid())[0].numpy()
             small = out.pred_masks.sigmoid()[:, scores > LEVEL]
-            ours = found[found.labels == word]
+            ours = boxes[boxes.labels == word]
             assert len(ours) == small.shape[1]
             order = np.argsort(-scores[scores > LEVEL], kind="stable")
             np.testing.assert_allclose(ours.scores, scores[scores > LEVEL][order], atol=1e-5)

@@ -100,14 +100,14 @@ def test_an_original_checkpoint_gives_what_the_network_it_came_from_gives(
     built: Callable[[str], str],
 ) -> None:
     ours, theirs = built("sam"), built("sam_file")
-    held = [opened(place).model.state_dict() for place in (ours, theirs)]
-    assert held[0].keys() == held[1].keys()
-    assert all(torch.equal(held[0][name], held[1][name]) for name in held[0])
+    tensors = [opened(place).model.state_dict() for place in (ours, theirs)]
+    assert tensors[0].keys() == tensors[1].keys()
+    assert all(torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
     for size in SIZES:
         image = noise(size)
-        one, two = (SAM(place, device="cpu")(image, BOXES) for place in (ours, theirs))
-        np.testing.assert_array_equal(one.masks, two.masks)
-        np.testing.assert_array_equal(one.scores, two.scores)
+        first, second = (SAM(place, device="cpu")(image, BOXES) for place in (ours, theirs))
+        np.testing.assert_array_equal(first.masks, second.masks)
+        np.testing.assert_array_equal(first.scores, second.scores)
 
 
 @pytest.mark.parametrize("size", SIZES[:3])
