@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
 from looktwice.eval.adaptive.runs import Staircase
-from looktwice.eval.psychometrics.functions import Psychometric, check_fit, fit_threshold
+from looktwice.eval.psychometrics.fit_checks import check_fit
+from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
 
 Floats = NDArray[np.float64]
 

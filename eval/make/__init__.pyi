@@ -1,4 +1,5 @@
 from .files import Jigsaw as Jigsaw
 from .localization import Localization as Localization
-from .points import Correspondence as Correspondence, RelativeDepth as RelativeDepth
+from .points import Correspondence as Correspondence
+from .relative_depth import RelativeDepth as RelativeDepth
 from .sequences import Sequences as Sequences

@@ -23,13 +23,8 @@ from looktwice.eval.display.text_tables import (
     table,
 )
 from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
-from looktwice.eval.psychometrics.functions import (
-    Direction,
-    FitCheck,
-    Threshold,
-    check_fit,
-    fit_threshold,
-)
+from looktwice.eval.psychometrics.fit_checks import FitCheck, check_fit
+from looktwice.eval.psychometrics.functions import Direction, Threshold, fit_threshold
 from looktwice.eval.scoring.labels import as_number
 from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.scoring.verdict import PointScores, RunScores

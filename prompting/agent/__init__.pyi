@@ -5,6 +5,14 @@ from .call_formats import (
     TaggedCalls as TaggedCalls,
 )
 from .episode import Bounds as Bounds
+from .stage_tools import (
+    ApplyStage as ApplyStage,
+    CropByWord as CropByWord,
+    ShowDepth as ShowDepth,
+    ShowMatches as ShowMatches,
+    ShowSegments as ShowSegments,
+    ZoomOnFaces as ZoomOnFaces,
+)
 from .tool import (
     AgentTool as AgentTool,
     Arguments as Arguments,
@@ -16,22 +24,16 @@ from .tool import (
 )
 from .tools import (
     Answer as Answer,
-    ApplyStage as ApplyStage,
     Contrast as Contrast,
-    CropByWord as CropByWord,
     DrawBox as DrawBox,
     DrawPoint as DrawPoint,
     Magnify as Magnify,
     Measure as Measure,
     OracleZoom as OracleZoom,
     Rotate as Rotate,
-    ShowDepth as ShowDepth,
     ShowGrid as ShowGrid,
-    ShowMatches as ShowMatches,
-    ShowSegments as ShowSegments,
     Undo as Undo,
     Zoom as Zoom,
-    ZoomOnFaces as ZoomOnFaces,
 )
 from .trained import CodeCalls as CodeCalls, Edit as Edit, ZoomIn as ZoomIn
 from .words import CompareRegions as CompareRegions, TellNearer as TellNearer

@@ -19,7 +19,8 @@ import pytest
 
 from looktwice.eval.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
 from looktwice.eval.make.command import build_tasks, make_questions, save
-from looktwice.eval.make.points import read_homography, read_map
+from looktwice.eval.make.points import read_homography
+from looktwice.eval.make.relative_depth import read_map
 from looktwice.eval.tasks import (
     Blink,
     Columns,

@@ -15,12 +15,8 @@ from scipy.stats import f
 
 from bench.bench_thresholds import Crowd, check
 from looktwice.eval.display.table import score_table
-from looktwice.eval.psychometrics.functions import (
-    Psychometric,
-    _rising_fit,
-    check_fit,
-    fit_threshold,
-)
+from looktwice.eval.psychometrics.fit_checks import _rising_fit, check_fit
+from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
 from looktwice.eval.psychometrics.thresholds import (
     Along,
     crossed_grids,
