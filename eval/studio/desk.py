@@ -226,6 +226,7 @@ class Desk:
             "notes": notes,
             "answer": trial.state.answer or trial.state.reason,
             "amount": say_amount(asked or [trial]),
+            "arms": len(arms) or 1,
             "faults": self.say_faults(_failure(trial)) if trial.error else [],
             "yaml": dump_yaml(study),
         }

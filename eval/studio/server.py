@@ -84,16 +84,15 @@ class StudioServer(LocalPage):
         return web.Response(body=payload.data, content_type=payload.media_type)
 
     async def work(self, request: web.Request) -> web.Response:
-        """What a page asks for, as JSON or as it is; what is wrong is told with status 422. It must
-        be our page that asks."""
+        """What a page asks for, as JSON or as it is, or what is `refused` in it: no failure of the
+        browser, whose console stays clear of what is half typed. It must be our page that asks."""
         if request.headers.get(HEADER) != "studio":
             raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
         data = await request.read()
         try:
             made = await asyncio.to_thread(self.desk.answer, request.match_info["what"], data)
         except FAULTS as exc:
-            text = json.dumps({"faults": self.desk.say_faults(exc)})
-            raise web.HTTPUnprocessableEntity(text=text, content_type="application/json") from exc
+            made = {"refused": self.desk.say_faults(exc)}
         if isinstance(made, bytes):
             return web.Response(body=made, content_type="application/zip")
         return web.json_response(made)

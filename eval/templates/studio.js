@@ -4,7 +4,9 @@
 
 class Studio {
   constructor(root, talk) {
-    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, undone: [], rows: [], canvases: [], folded: new Set() });
+    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, rows: [], canvases: [], kept: {}, folded: new Set() });
+    Object.assign(this, { undone: [], redone: [], present: "", isNewStep: true, field: null });
+    root.tabIndex = -1; // takes the keys of what goes while it has them
   }
 
   $(id) { return this.root.querySelector(`#${id}`); }
@@ -13,7 +15,7 @@ class Studio {
 
   async start() {
     const { draft, images, ...catalog } = (await this.talk.get("start"));
-    Object.assign(this, catalog, { draft, images: Object.fromEntries(images.map((image) => [image.name, image])) });
+    Object.assign(this, catalog, { draft, present: JSON.stringify(draft), images: Object.fromEntries(images.map((image) => [image.name, image])) });
     this.$("new").replaceChildren(...classOptions(this));
     this.$("new").value = "prompting.markers.Circles";
     this.$("colors").replaceChildren(...this.colors.map((value) => el("option", { value })));
@@ -49,13 +51,23 @@ class Studio {
       this.$("fold").textContent = isFolded ? "fold all" : "unfold all";
       this.redraw();
     });
-    on("file", "change", () => this.upload(this.$("file").files[0]));
+    on("file", "change", () => { this.upload([...this.$("file").files]); this.$("file").value = ""; });
     this.root.addEventListener("dragover", (event) => event.preventDefault()); // else the browser leaves the page for the picture
-    this.root.addEventListener("drop", (event) => { event.preventDefault(); this.upload(event.dataTransfer.files[0]); });
+    this.root.addEventListener("drop", (event) => { event.preventDefault(); this.upload([...event.dataTransfer.files]); });
     on("undo", "click", () => this.undo());
     this.root.addEventListener("keydown", (event) => {
-      if (event.key === "z" && (event.ctrlKey || event.metaKey) && !event.target.matches("input, textarea")) this.undo();
+      if (event.key.toLowerCase() !== "z" || !(event.ctrlKey || event.metaKey) || event.target.matches(TYPED)) return;
+      event.preventDefault();
+      if (event.shiftKey) this.undo(this.redone, this.undone);
+      else this.undo();
     });
+    // one gesture, or what is typed into one field, is one step
+    for (const kind of ["pointerdown", "focusin"]) this.root.addEventListener(kind, () => this.begin(), true);
+    this.root.addEventListener("keydown", ({ key, repeat, target }) => { if (key === "Enter" || !(repeat || target.matches(TYPED))) this.begin(); }, true);
+    this.root.addEventListener("input", ({ target }) => {
+      if (target !== this.field) this.begin();
+      this.field = target;
+    }, true);
     on("after", "input", () => { const at = Number(this.$("after").value); this.after = at < this.draft.stages.length ? at : null; this.changed(); });
     on("scale", "change", () => { this.$("views").className = this.$("scale").value; });
     on("ask", "click", () => this.ask());
@@ -64,6 +76,7 @@ class Studio {
     on("copy", "click", () => this.copy());
     on("pack", "click", () => this.pack());
     on("yaml", "input", () => this.read());
+    on("rows", "click", ({ target }) => { if (!getSelection().toString()) target.closest("li")?.classList.toggle("large"); });
   }
 
   addStage(use) {
@@ -71,7 +84,7 @@ class Studio {
     const taken = new Set(this.draft.stages.map(({ slot }) => slot)), name = last(use).replace(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
     let slot = name;
     for (let number = 2; taken.has(slot); number++) slot = `${name}_${number}`;
-    const asking = this.draft.stages.findIndex((stage) => /\.(turns|agent)\./.test(stage.node.use));
+    const asking = this.draft.stages.findIndex((stage) => ASKING.test(stage.node.use));
     this.draft.stages.splice(asking < 0 ? this.draft.stages.length : asking, 0, { slot, node: { use }, on: true });
     this.restage();
   }
@@ -86,29 +99,55 @@ class Studio {
     }
   }
 
-  async upload(file) {
-    if (!file) return;
+  /** Pictures instead of those that are there, with their marks, or beside them. */
+  async upload(files) {
+    if (!files.length) return;
     await this.try(async () => {
-      const image = await this.talk.upload(file);
-      this.images[image.name] = image;
-      Object.assign(this.draft, { images: [image.name], marks: [] });
-      this.undone = [];
+      const names = [];
+      for (const file of files) {
+        const image = await this.talk.upload(file);
+        this.images[image.name] = image;
+        names.push(image.name);
+      }
+      this.begin();
+      Object.assign(this.draft, this.$("beside").checked ? { images: [...this.draft.images, ...names] } : { images: names, marks: [] });
       this.redrawAll();
     });
   }
 
-  // ---- marks
-
-  remember() { this.undone.push(JSON.stringify(this.draft.marks)); }
-
-  undo() {
-    if (!this.undone.length) return;
-    this.draft.marks = JSON.parse(this.undone.pop());
-    this.drawMarks();
+  removePicture(number) {
+    const { draft } = this, rest = draft.marks.filter(({ image = 0 }) => image !== number);
+    draft.marks = rest.map((mark) => (mark.image > number ? { ...mark, image: mark.image - 1 } : mark));
+    draft.images.splice(number, 1);
+    this.redrawAll();
   }
 
+  // ---- the history of all that stands on the page
+
+  /** What comes is a step of its own. */
+  begin() { this.isNewStep = true; }
+
+  /** Keep what stood before a step. */
+  note() {
+    const now = JSON.stringify(this.draft), { body, activeElement } = this.root.ownerDocument;
+    if (now === this.present) return;
+    if (this.isNewStep) this.undone.push(this.present);
+    Object.assign(this, { present: now, isNewStep: false, redone: [] });
+    if (activeElement === body) this.root.focus({ preventScroll: true }); // what was pressed is gone, and Ctrl-Z is for us
+  }
+
+  undo(from = this.undone, to = this.redone) {
+    if (!from.length) return;
+    to.push(this.present);
+    this.present = from.pop();
+    this.draft = JSON.parse(this.present);
+    this.begin();
+    this.redrawAll();
+  }
+
+  // ---- marks
+
   removeMark(number) {
-    this.remember();
     this.draft.marks.splice(number, 1);
     this.drawMarks();
   }
@@ -122,8 +161,11 @@ class Studio {
 
   redrawAll() {
     const { draft } = this;
-    this.canvases = draft.images.map((name, number) => new Canvas(this.images[name], number, this));
-    this.$("canvases").replaceChildren(...this.canvases.map(({ box }) => box));
+    if (!same(this.canvases.map(({ image }) => image.name), draft.images)) {
+      this.canvases = draft.images.map((name, number) => (this.kept[`${number} ${name}`] ??= new Canvas(this.images[name], number, this)));
+      this.$("canvases").replaceChildren(...this.canvases.map(({ box }) => box));
+    }
+    this.canvases.forEach((canvas) => canvas.draw());
     this.$("question").value = draft.question;
     this.$("choices").value = draft.choices.map((choice) => (choice.image ? `image: ${choice.image}` : choice)).join("\n");
     this.$("key").value = draft.answer ?? "";
@@ -132,7 +174,12 @@ class Studio {
     this.restage();
   }
 
-  redraw() { this.$("cards").replaceChildren(...stageCards(this)); }
+  /** The cards anew; what had the keys keeps them. */
+  redraw() {
+    const cards = this.$("cards"), focused = this.root.ownerDocument.activeElement, name = cards.contains(focused) && (focused.id || focused.ariaLabel);
+    cards.replaceChildren(...stageCards(this));
+    if (name) [...cards.querySelectorAll("[id], [aria-label]")].find((part) => part.id === name || part.ariaLabel === name)?.focus({ preventScroll: true });
+  }
 
   restage() {
     this.redraw();
@@ -143,8 +190,13 @@ class Studio {
   async changed() {
     this.moved ||= performance.now();
     this.isWanted = true;
-    this.$("strip").classList.add("past");
+    this.note();
+    if (this.after >= this.draft.stages.length) this.after = null;
+    if (!this.root.ownerDocument.activeElement?.matches("#marks input")) this.$("marks").replaceChildren(...markList(this)); // where no label is being typed
+    this.$("strip").classList.toggle("past", this.along !== this.asked);
+    this.$("plain").hidden = !(this.draft.each.length || Object.keys(this.draft.sweep).length);
     this.dimRows();
+    this.tellArms();
     if (this.isOnItsWay) return;
     this.isOnItsWay = true;
     this.count(1);
@@ -167,8 +219,8 @@ class Studio {
     this.root.dataset.busy = this.atWork ? "1" : "";
   }
 
-  /** What comes of some work; what is wrong is told at its place, and what was shown stays. */
-  async try(work) {
+  /** What comes of some work; what is wrong is told above all and at its place, or all at one, and what was shown stays. */
+  async try(work, where = "") {
     let faults = [], made = null;
     this.count(1);
     try {
@@ -177,8 +229,9 @@ class Studio {
     } catch (error) {
       faults = error.faults || [String(error)];
     }
+    this.$("wrong").textContent = faults.slice(0, 1).join("") + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : "");
     for (const place of this.root.querySelectorAll("[data-fault]")) {
-      const own = faults.filter((fault) => `${/^(?:`|the )?(question|choices|answer|draws)\b/.exec(fault)?.[1] ?? fault.split(":")[0]}.`.startsWith(`${place.dataset.fault}.`));
+      const own = where ? faults.filter(() => place.dataset.fault === where) : faults.filter((fault) => `${/^(?:`|the )?(question|choices|answer|draws)\b/.exec(fault)?.[1] ?? fault.split(":")[0]}.`.startsWith(`${place.dataset.fault}.`));
       place.textContent = own.join("\n");
       faults = faults.filter((fault) => !own.includes(fault));
     }
@@ -197,7 +250,8 @@ class Studio {
     });
     await Promise.all(figures.map((figure) => figure.firstChild.decode().catch(() => null)));
     this.$("views").replaceChildren(...figures);
-    this.$("sent-title").textContent = this.after === null && shown.words[0].role !== "prompt" ? "What is sent" : "What there is to be sent";
+    this.$("sent-title").textContent = (this.after === null && shown.words[0].role !== "prompt" ? "What is sent" : "What there is to be sent")
+      + (shown.arms > 1 ? `: ${shown.arms} arms; shown: the cards as they stand` : "");
     let views = 0;
     const turns = shown.words.filter(({ role }) => role !== "assistant").map(({ role, parts }) => [`[${role}]`, ...parts.map((text) => text ?? `[view ${++views}]`)].join("\n"));
     this.$("words").replaceChildren(...turns.map((text) => el("div", { class: "turn", tabindex: "0" }, text)));
@@ -206,8 +260,6 @@ class Studio {
     if (this.root.ownerDocument.activeElement !== this.$("yaml")) this.$("yaml").value = shown.yaml;
     Object.assign(this.$("after"), { max: stages.length, value: this.after ?? stages.length });
     this.$("after-name").textContent = this.after === null ? "all" : this.after ? stages[this.after - 1].slot : "none";
-    this.$("marks").replaceChildren(...markList(this));
-    this.$("plain").hidden = !(this.draft.each.length || Object.keys(this.draft.sweep).length);
     const seen = performance.now() - since;
     this.$("time").textContent = `${seen.toFixed(0)} ms from move to picture`;
     this.root.dataset.seen = seen;
@@ -220,8 +272,8 @@ class Studio {
     this.$("ask").disabled = true;
     const { question } = this, stages = structuredClone(this.draft.stages.filter(({ on }) => on));
     const rows = await this.try(() => this.talk.post("ask", { draft: this.draft }));
-    const known = new Set(this.rows.map((row) => JSON.stringify(row))), asked = (rows || []).map((row) => ({ ...row, stages, question }));
-    this.rows.push(...asked.filter((row) => !known.has(JSON.stringify(row)))); // what was asked before has its row
+    const known = new Set(this.rows.map(sorted)), asked = (rows || []).map((row) => ({ ...row, stages, question }));
+    this.rows.push(...asked.filter((row) => !known.has(sorted(row)))); // what was asked before has its row
     this.$("ask").disabled = false;
     this.drawRows();
   }
@@ -229,7 +281,16 @@ class Studio {
   /** What is asked, as JSON by name: a row of another question is past. */
   get question() {
     const { stages, each, sweep, draws, ...question } = this.draft;
-    return Object.fromEntries(Object.entries(question).map(([name, value]) => [name, JSON.stringify(value)]));
+    return Object.fromEntries(Object.entries(question).map(([name, value]) => [name, sorted(value)]));
+  }
+
+  /** What a strip was asked of. */
+  get asked() { return sorted([this.question, this.draft.stages]); }
+
+  /** In what a row was asked otherwise. */
+  others(row) {
+    const { question } = this;
+    return Object.keys(question).filter((name) => row.question[name] !== question[name]);
   }
 
   drawRows() {
@@ -240,8 +301,9 @@ class Studio {
   }
 
   dimRows() {
-    const { question } = this;
-    this.rows.forEach((row, n) => this.$("rows").children[n]?.classList.toggle("past", !same(row.question, question)));
+    this.rows.forEach((row, n) => this.$("rows").children[n]?.classList.toggle("past", this.others(row).length > 0));
+    const names = [...new Set(this.rows.flatMap((row) => this.others(row)))].map((name) => ({ images: "pictures", answer: "key" }[name] ?? name));
+    this.$("dimmed").textContent = names.length ? `dimmed: asked with other ${names.join(", ")}; "rows as each" leaves these out` : "";
     this.$("each").hidden = this.variants().size < 2;
   }
 
@@ -249,17 +311,30 @@ class Studio {
   differences(row) {
     const [first] = this.rows, ofFirst = this.rows.map(({ stages }) => this.changesFrom(stages, first.stages));
     const own = Object.assign({}, ...ofFirst, this.changesFrom(first.stages, row.stages), row.changes);
-    const settings = Object.entries(own).map(([place, value]) => {
+    return [...this.wordsOf(own), ...Object.keys(first.question).filter((name) => row.question[name] !== first.question[name]).map((name) => `other ${name}`)];
+  }
+
+  /** Changes of a study in words: "mark.radius 9", "mark: Crosshairs, color yellow", "with zoom: ZoomOnMarks", "without zoom". */
+  wordsOf(changes) {
+    return Object.entries(changes).map(([place, value]) => {
       const [, slot, ...setting] = place.split(".");
-      return setting.length ? `${slot}.${setting.join(".")} ${JSON.stringify(value)}` : value ? `with ${slot}` : slot ? `without ${slot}` : `${place} ${JSON.stringify(value)}`;
+      if (setting.length || !slot) return `${[slot, ...setting].join(".") || place} ${JSON.stringify(value)}`;
+      if (!value) return `without ${slot}`;
+      const { use, before, after, ...settings } = value, own = Object.entries(settings).map(([name, set]) => `, ${name} ${typeof set === "string" ? set : JSON.stringify(set)}`);
+      return `${before || after ? "with " : ""}${slot}: ${last(use)}${own.join("")}`;
     });
-    return [...settings, ...Object.keys(first.question).filter((name) => row.question[name] !== first.question[name]).map((name) => `other ${name}`)];
+  }
+
+  /** Which arms the study has beside the stages as they stand. */
+  tellArms() {
+    const { each, sweep } = this.draft, more = each.map((changes, n) => `arm ${n + 2}: ${this.wordsOf(changes).join(", ")}`);
+    this.$("arms").textContent = [...(each.length ? ["arm 1: the cards as they stand"] : []), ...more, ...Object.entries(sweep).map(([place, values]) => `${place} ${values.join(", ")}`)].join("; ");
   }
 
   /** The stages of the rows that were asked of this question as they stood, each once. */
   variants() {
-    const { question } = this, own = this.rows.filter((row) => !Object.keys(row.changes).length && same(row.question, question));
-    return new Set(own.map(({ stages }) => JSON.stringify(stages)));
+    const own = this.rows.filter((row) => !Object.keys(row.changes).length && !this.others(row).length);
+    return new Set(own.map(({ stages }) => sorted(stages)));
   }
 
   /** The answers along one slider: for the value that it has, which a sweep begins with, and some over its range. */
@@ -267,12 +342,14 @@ class Studio {
     const steps = [...Array(9).keys()].map((n) => Number((Math.round((min + (max - min) * n / 8) / step) * step).toFixed(4)));
     const values = [...new Set([now, ...steps])].filter((value) => value > 0 || min < 0).sort((a, b) => a - b);
     const sweep = { [place]: [...values.filter((value) => value === now), ...values.filter((value) => value !== now)] };
-    const rows = await this.try(() => this.talk.post("ask", { draft: { ...this.draft, draws: 1, sweep, each: [] } }));
-    if (rows) this.drawStrip(place, values, values.map((value) => rows[sweep[place].indexOf(value)]), sweep);
+    const { asked } = this, rows = await this.try(() => this.talk.post("ask", { draft: { ...this.draft, draws: 1, sweep, each: [] } }));
+    if (!rows) return;
+    this.along = asked;
+    this.drawStrip(place, values, values.map((value) => rows[sweep[place].indexOf(value)]), sweep);
   }
 
   drawStrip(place, values, rows, sweep) {
-    this.$("strip").classList.remove("past");
+    this.$("strip").classList.toggle("past", this.along !== this.asked);
     const colors = ["#0072b2", "#d55e00", "#009e73", "#b0578f", "#8a6d00"], hasKey = rows.some(({ verdict }) => verdict === "right" || verdict === "wrong");
     const kinds = rows.map(({ verdict, answer }) => (hasKey ? verdict : answer ?? "no answer")), names = [...new Set(kinds)].sort();
     const number = (name) => (/^[A-Z]$/.test(name) ? name.charCodeAt(0) - 65 : names.indexOf(name)); // a letter has its colour in every strip
@@ -330,11 +407,12 @@ class Studio {
     await this.try(async () => {
       const { draft } = await this.talk.post("read", { draft: this.draft, text });
       if (text !== this.$("yaml").value) return; // more was typed since
+      const slotsOf = ({ stages }) => stages.map(({ slot }) => slot), isOther = !same(slotsOf(this.draft), slotsOf(draft));
       this.draft = draft;
       this.after = null;
-      this.foldMany();
+      if (isOther) this.foldMany();
       this.redrawAll();
-    });
+    }, "yaml");
   }
 
   async pack() {

@@ -12,8 +12,13 @@ function el(tag, attributes = {}, ...children) {
 }
 
 const PAINT = document.createElement("canvas").getContext("2d"); // knows colours by name
+const TYPED = "textarea, input:not([type=checkbox], [type=radio], [type=range], [type=file], [type=color])"; // which undo what is typed themselves
+const ASKING = /\.(turns|agent)\./; // rooms of stages that ask the model
 const last = (path) => path.split(".").pop();
-const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+const prose = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
+/** As JSON with sorted names, for what comes back from the server has its own order. */
+const sorted = (value) => JSON.stringify(value, (_, part) => (part?.constructor === Object ? Object.fromEntries(Object.entries(part).sort()) : part));
+const same = (a, b) => sorted(a) === sorted(b);
 
 function select(options, value, put, attributes = {}) {
   const box = el("select", { ...attributes, change: () => put(box.value) }, ...options);
@@ -38,7 +43,7 @@ function settingRows(path, node, place, studio, defaults = {}, then = () => {}) 
     const reset = () => { put(undefined); studio.redraw(); };
     const words = setting.name.split("_").flatMap((word, n) => (n ? [el("wbr"), `_${word}`] : [word])); // a long name breaks between words
     const help = sentences.filter((sentence) => sentence.includes(`\`${setting.name}\``)).join(" ");
-    const name = el("label", { for: here, title: help || setting.words, dblclick: reset }, ...words);
+    const name = el("label", { for: here, title: help.replaceAll("`", "") || setting.words, dblclick: reset }, ...words);
     const row = el("div", { class: set === undefined ? "setting" : "setting changed", "data-place": here }, name);
     row.append(...CONTROLS[setting.kind](setting, set === undefined ? setting.default : set, put, here, studio));
     return row;
@@ -148,7 +153,7 @@ function stageCards(studio) {
       button("↑", "earlier", () => move(number, number - 1)), button("↓", "later", () => move(number, number + 1)),
       button("×", "remove", () => { stages.splice(number, 1); studio.restage(); }));
     const [first, ...more] = form ? form.says.split(/(?<=\.)\s+/) : [""];
-    const says = more.length ? el("details", { class: "soft" }, el("summary", {}, first), el("p", { class: "says" }, more.join(" "))) : el("p", { class: "soft" }, first);
+    const says = more.length ? el("details", { class: "soft" }, el("summary", {}, ...prose(first)), el("p", { class: "says" }, ...prose(more.join(" ")))) : el("p", { class: "soft" }, ...prose(first));
     const rows = form ? settingRows(stage.node.use, stage.node, place, studio) : [];
     const settings = el("details", { open: !studio.folded.has(stage.slot), toggle: () => studio.folded[settings.open ? "delete" : "add"](stage.slot) },
       el("summary", {}, "settings"), ...rows);
@@ -163,10 +168,13 @@ function classOption(studio, path) {
   return el("option", { value: path, class: needs ? "soft" : null }, last(path) + (needs ? " (needs weights)" : ""));
 }
 
-/** The stages by their rooms; `words` are sought in their names and in what they say of themselves. */
+/** The stages by their rooms; those in whose names `words` stand, the earlier the better, before those that speak of them. */
 function classOptions(studio, chosen = "", words = "") {
-  const isMeant = (path) => `${path} ${studio.forms[path].says}`.toLowerCase().includes(words.toLowerCase());
-  const groups = Object.entries(studio.rooms).map(([room, paths]) => [room, paths.filter(isMeant)]).filter(([, paths]) => paths.length)
-    .map(([room, paths]) => el("optgroup", { label: room }, ...paths.map((path) => classOption(studio, path))));
+  const sought = words.trim().toLowerCase(), at = (path) => last(path).toLowerCase().indexOf(sought.replaceAll(" ", ""));
+  const rank = (path) => at(path) + (ASKING.test(path) ? 0.5 : 0); // what draws or crops before what asks
+  const paths = Object.values(studio.rooms).flat(), named = paths.filter((path) => at(path) >= 0).sort((a, b) => rank(a) - rank(b));
+  const speaking = paths.filter((path) => !named.includes(path) && `${path} ${studio.forms[path].says}`.toLowerCase().includes(sought));
+  const groups = (sought ? [["by name", named], ["by what they say", speaking]] : Object.entries(studio.rooms)).filter(([, of]) => of.length)
+    .map(([label, of]) => el("optgroup", { label }, ...of.map((path) => classOption(studio, path))));
   return chosen && !studio.forms[chosen] ? [el("option", { value: chosen }, chosen), ...groups] : groups;
 }

@@ -32,7 +32,8 @@ class Canvas {
     this.svg = shape("svg", { viewBox: `0 0 ${image.width} ${image.height}`, tabindex: 0, role: "application",
       "aria-label": `picture ${number + 1}, ${image.width} x ${image.height} pixels: arrow keys move the cross, Enter places a point there,`
         + " then they move it; Escape leaves it, Delete removes it" });
-    this.box = el("div", { class: "canvas" }, el("img", { src: studio.talk.picture(image.sha), alt: "" }), this.svg);
+    const remove = el("button", { type: "button", "aria-label": `remove picture ${number + 1}`, click: () => studio.removePicture(number) }, "×");
+    this.box = el("div", {}, el("p", { class: "soft" }, `picture ${number + 1} `, remove), el("div", { class: "canvas" }, el("img", { src: studio.talk.picture(image.sha), alt: "" }), this.svg));
     for (const kind of ["pointerdown", "pointermove", "pointerup", "keydown"]) this.svg.addEventListener(kind, (event) => this[kind](event));
     this.draw();
   }
@@ -59,7 +60,6 @@ class Canvas {
     if (!start.dragged) {
       if (Math.hypot(event.clientX - start.client[0], event.clientY - start.client[1]) < LEAST) return;
       start.dragged = true;
-      if (start.mark) this.studio.remember();
     }
     start.line.push([x, y]);
     if (!start.mark) return this.draw(this.made(x, y));
@@ -86,7 +86,6 @@ class Canvas {
 
   add(mark) {
     const taken = new Set(this.marks.map(({ label }) => label)), free = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"].find((letter) => !taken.has(letter));
-    this.studio.remember();
     this.selected = this.marks.push({ label: free || String(this.marks.length + 1), ...mark, image: this.number }) - 1;
     this.studio.drawMarks();
   }
@@ -96,7 +95,6 @@ class Canvas {
     if (by) {
       const [dx, dy] = by.map((step) => step * (event.shiftKey ? 10 : 1));
       if (isSelected) {
-        this.studio.remember();
         marks[selected] = moved(marks[selected], dx, dy, this.image);
         this.studio.changed();
       } else {
@@ -133,6 +131,7 @@ function markList(studio) {
     const label = el("input", { size: 4, "aria-label": `label of mark ${number + 1}`, input: () => { mark.label = label.value; studio.canvases.forEach((c) => c.draw()); studio.changed(); } });
     label.value = mark.label ?? "";
     const where = "x" in mark ? `point (${mark.x}, ${mark.y})` : "x0" in mark ? `box (${mark.x0}, ${mark.y0}, ${mark.x1}, ${mark.y1})` : "region";
-    return el("li", {}, label, ` ${where} `, el("button", { type: "button", "aria-label": `remove mark ${number + 1}`, click: () => studio.removeMark(number) }, "×"));
+    const on = studio.draft.images.length > 1 ? `on picture ${(mark.image || 0) + 1} ` : "";
+    return el("li", {}, label, ` ${where} ${on}`, el("button", { type: "button", "aria-label": `remove mark ${number + 1}`, click: () => studio.removeMark(number) }, "×"));
   });
 }

@@ -5,7 +5,8 @@ async function answer(what, body) {
   const response = await fetch(what, { method: "POST", headers: { "X-Looktwice": "studio" }, body });
   const kind = response.headers.get("Content-Type") || "";
   const given = kind.startsWith("application/json") ? await response.json() : await response.blob();
-  if (!response.ok) throw Object.assign(new Error(response.statusText), { faults: given.faults });
+  if (!response.ok) throw new Error(response.statusText);
+  if (given.refused) throw Object.assign(new Error(), { faults: given.refused });
   return given;
 }
 

@@ -28,6 +28,7 @@ export default {
     const hear = () => {
       const given = { marks: model.get("marks"), stages: model.get("stages") };
       if (same(given, { marks: studio.draft.marks, stages: studio.draft.stages })) return;
+      studio.begin();
       Object.assign(studio.draft, structuredClone(given));
       studio.drawMarks(); // which asks what is wrong with them
       studio.redraw();

@@ -72,13 +72,25 @@ class OpenStudio:
         self.pointer("mouseReleased", *places[-1])
         return self.settle()
 
-    def drop(self, file: Path) -> list[str]:
-        """Choose a picture's file."""
+    def drop(self, *files: Path) -> list[str]:
+        """Choose files of pictures."""
         document = self.browser.send("DOM.getDocument")["root"]["nodeId"]
         node = self.browser.send("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
-        self.browser.send("DOM.setFileInputFiles", files=[str(file)], nodeId=node)
-        self.browser.wait("page.draft.images.length === 1")
+        self.browser.send("DOM.setFileInputFiles", files=[*map(str, files)], nodeId=node)
+        self.browser.wait(f"page.draft.images.length >= {len(files)}")
         return self.settle()
+
+    def take_back(self, shift: bool = False) -> list[str]:
+        """Ctrl-Z, wherever the keys go; with Shift the step is done again."""
+        key = {"key": "Z" if shift else "z", "modifiers": 10 if shift else 2}
+        for kind in ("keyDown", "keyUp"):
+            self.browser.send("Input.dispatchKeyEvent", type=kind, **key)
+        return self.settle()
+
+    def texts(self, selector: str) -> list[str]:
+        """The texts that somebody sees at all elements that a selector finds."""
+        script = f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.innerText)"
+        return list(self.browser.run(script))
 
     @property
     def draft(self) -> dict[str, Any]:

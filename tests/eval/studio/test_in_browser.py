@@ -135,6 +135,34 @@ def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene
     assert "contours" not in studio.browser.run("document.getElementById('yaml').value")
 
 
+@pytest.mark.dear
+def test_one_history_takes_back_each_step_and_does_it_again(
+    studio: OpenStudio, scene: Path
+) -> None:
+    plain = studio.drop(scene)
+    marked = studio.drag((100, 80))
+    larger = studio.set("stages.mark.radius", 20)
+    studio.set("stages.mark.radius", 40)  # typed into the same field
+    states = [plain, marked]
+    for press in ("[aria-label='mark on']", "[aria-label='mark: remove']"):
+        states.append(studio.settle())
+        studio.browser.click(press)
+        studio.settle()
+    assert studio.slots == ["ask"] and larger not in states
+    for shas in reversed(states):
+        assert studio.take_back() == shas
+    assert studio.draft["marks"] == [] and studio.slots == ["mark", "ask"]
+    for shas in (*states[1:], plain):
+        assert studio.take_back(shift=True) == shas
+    assert studio.slots == ["ask"]
+    studio.browser.click("#undo")
+    assert studio.settle() == plain and studio.slots == ["mark", "ask"]
+    studio.browser.click("[aria-label='mark: later']")
+    studio.settle()
+    assert studio.slots == ["ask", "mark"]
+    assert studio.browser.run("document.activeElement.ariaLabel") == "mark: later"
+
+
 def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     marked = studio.drag((100, 80))
@@ -154,7 +182,15 @@ def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, s
         assert studio.browser.text(f"[data-fault={place}]")
         assert studio.browser.run("page.root.dataset.stale") == "1"
         studio.set(place, before)
-    studio.set("stages.mark.color", "ret", "stages.mark: 'ret' is no colour; did you mean")
+    fault = "stages.mark: 'ret' is no colour; did you mean"
+    studio.set("stages.mark.color", "ret", fault)
+    studio.browser.run("scrollTo(0, document.body.scrollHeight)")
+    assert studio.browser.text("#wrong").startswith(fault)
+    top = "document.getElementById('wrong').getBoundingClientRect().top"
+    assert 0 <= studio.browser.run(top) < 100
+    assert studio.browser.complaints == []
+    studio.set("yaml", "stages: {", "pasted.yaml")
+    assert studio.browser.text("[data-fault=yaml]").startswith("pasted.yaml")
 
 
 @pytest.mark.dear
@@ -184,6 +220,9 @@ def test_it_asks_once_and_rows_become_a_study(
     studio.browser.click("#each")
     studio.settle()
     assert studio.draft["each"] == [{"stages.mark.radius": 9}]
+    assert studio.browser.text("#arms") == "arm 1: the cards as they stand; arm 2: mark.radius 9"
+    title = "What is sent: 2 arms; shown: the cards as they stand"
+    assert studio.browser.text("#sent-title") == title
     run = run_study(studio, tmp_path)
     assert len(run.records()) == 2
     studio.browser.click("#plain")
@@ -202,6 +241,40 @@ def test_it_asks_once_and_rows_become_a_study(
     studio.set("question", "What shape is at the mark?")
     assert studio.browser.run(past) == ["past", "past"]
     assert studio.browser.run("page.$('each').hidden")
+    assert studio.browser.text("#dimmed").startswith("dimmed: asked with other question; ")
+    past = "document.getElementById('strip').className"
+    assert studio.browser.run(past) == "past"
+    studio.take_back()
+    assert studio.browser.run(past) == "" == studio.browser.text("#dimmed")
+    fault = "stages.mark.colour: Circles has no setting 'colour'; did you mean"
+    copied = studio.browser.run("page.$('yaml').value")
+    studio.set("yaml", copied.replace("radius: 28", "colour: yellow"), fault)
+    assert studio.browser.text("#wrong").startswith(fault)
+    studio.set("yaml", copied)
+    assert studio.browser.run(past) == "" == studio.browser.text("#dimmed")
+    assert not studio.browser.run("page.$('each').hidden")
+
+
+@pytest.mark.dear
+def test_rows_say_what_their_stages_are_and_grow(studio: OpenStudio, scene: Path) -> None:
+    studio.drop(scene)
+    studio.drag((100, 80))
+    for use in ("Circles", "Crosshairs"):
+        select = f"{TYPE}('class', 'prompting.markers.{use}')"
+        studio.browser.run("document.querySelector('[aria-label=\"mark: class\"]').id = 'class'")
+        studio.browser.run(select)
+        studio.set("stages.mark.color", "yellow" if use == "Crosshairs" else "red")
+        studio.browser.click("#ask")
+        studio.settle()
+    circles, crosshairs = studio.texts("#rows .soft")
+    assert circles.startswith("mark: Circles")
+    assert crosshairs == "mark: Crosshairs, color yellow"
+    height = "document.querySelector('#rows img').height"
+    assert studio.browser.run(height) == 72
+    studio.browser.click("#rows img")
+    assert studio.browser.run(height) > 150
+    studio.browser.click("#rows b")
+    assert studio.browser.run(height) == 72
 
 
 def test_stages_are_sought_and_folded(studio: OpenStudio, scene: Path) -> None:
@@ -209,6 +282,8 @@ def test_stages_are_sought_and_folded(studio: OpenStudio, scene: Path) -> None:
     studio.browser.run(f"{TYPE}('find', 'crops')")
     offered = studio.browser.run("[...page.$('new').options].map((o) => o.value)")
     assert "prompting.views.Look" in offered and "prompting.markers.Circles" not in offered
+    studio.browser.run(f"{TYPE}('find', 'zoom')")
+    assert studio.browser.run("page.$('new').value").startswith("prompting.views.ZoomOn")
     assert studio.browser.text("[data-slot=ask] summary").startswith("Sends the views")
     label = "document.getElementById('stages.mark.radius').checkVisibility()"
     for is_shown in (False, True):
@@ -260,15 +335,39 @@ def test_the_study_is_copied_or_selected(studio: OpenStudio, scene: Path) -> Non
 def test_a_picture_dropped_on_a_card_is_the_next_one(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((100, 80))
-    studio.drag((200, 150))
+    marked = studio.drag((200, 150))
     slots = studio.slots
     studio.browser.run(DROP)
     studio.browser.wait("page.canvases[0].image.width === 7")
     studio.settle()
-    assert studio.slots == slots
+    assert studio.slots == slots and studio.texts("#marks li") == []
     studio.browser.click("#undo")
+    assert studio.settle() == marked
+    assert len(studio.texts("#marks li")) == 2
+
+
+def test_pictures_are_put_beside_each_other(
+    studio: OpenStudio, scene: Path, tmp_path: Path
+) -> None:
+    Image.new("RGB", (30, 20)).save(small := tmp_path / "small.png")
+    assert len(studio.drop(small, scene)) == 2
+    studio.drop(scene)
+    studio.drag((100, 80))
+    studio.browser.click("#beside")
+    assert len(studio.drop(small)) == 2
+    draft = studio.draft
+    studio.browser.run("page.begin(); page.canvases[1].add({x: 3, y: 4})")
     studio.settle()
-    assert studio.draft["marks"] == []
+    places = [" point (100, 80) on picture 1 ×", " point (3, 4) on picture 2 ×"]
+    assert studio.texts("#marks li") == places
+    studio.browser.click("[aria-label='remove picture 1']")
+    studio.settle()
+    assert studio.draft["images"] == draft["images"][1:]
+    assert [(mark["label"], mark["image"]) for mark in studio.draft["marks"]] == [("B", 0)]
+    assert studio.texts("#marks li") == [" point (3, 4) ×"]
+    for _ in range(2):
+        studio.take_back()
+    assert studio.draft == draft
 
 
 def test_the_slider_shows_what_there_is_after_each_stage(studio: OpenStudio, scene: Path) -> None:
@@ -330,7 +429,7 @@ def test_who_is_let_in(studio: OpenStudio) -> None:
         ("start", {"Host": "evil.example"}, 404),
         ("start", {"Origin": "http://evil.example"}, 404),
         ("", {"Token": "other"}, 404),
-        ("render", {"X-Looktwice": "studio"}, 422),
+        ("render", {"X-Looktwice": "studio"}, 200),
         ("render", {}, 403),
         ("render", {"X-Looktwice": "studio", "Origin": "null"}, 404),
     ]
