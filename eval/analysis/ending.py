@@ -75,7 +75,7 @@ def _table(task: TaskFinding, room: int) -> Iterator[Text]:
     if any(row.difference for row in rows):
         signs.append("* sure at 5 % (Holm)")
     if failed:
-        signs.append("failed: wrong in the %, in no difference")
+        signs.append("failed: 0 in the %, in no difference")
     if task.chance is not None:
         signs.append(f"┊ chance {100 * task.chance:.0f} %")
     if len(rows) < len(task.rows):

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
+from string import ascii_uppercase
 
 import numpy as np
 
-from looktwice.eval.annotation.sheet import ERRORS, KEY_FILE, SheetItem, SheetKey
+from looktwice.eval.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.logs.log import letter_or_text
@@ -298,7 +299,7 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
 
 
 def ratings_lines(ratings: Ratings) -> Iterator[str]:
-    """What is not in the taxonomy, what is not filled in, and how the raters agree."""
+    """What is not in the taxonomy, not filled in, or no answer, and how the raters agree."""
     taxonomy, n = ratings.key.taxonomy, len(ratings.key.items)
     for rater in ratings.filled:
         column = ratings.column(rater, ratings.asked)
@@ -307,4 +308,12 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
         strange = [value for value in dict.fromkeys(column.values()) if value not in taxonomy]
         if ratings.key.ask == ERRORS and taxonomy and strange:
             yield f"{rater}: not in the taxonomy: {', '.join(strange)}"
+        right, unread = ratings.is_right(rater), list[str]()
+        for item in ratings.key.items if ratings.key.ask == ANSWERS else ():
+            letters, answer = ascii_uppercase[: len(item.choices)], column.get(item.item, "")
+            is_wrong = letters and right.get(item.item) is False
+            if is_wrong and letter_of(answer, item) not in letters:
+                unread.append(f"{answer!r} (item {item.item})")
+        if unread:
+            yield f"{rater}: neither a letter nor a choice's words, so wrong: {', '.join(unread)}"
     yield from agreement_lines(ratings)

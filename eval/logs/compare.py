@@ -334,9 +334,11 @@ def chosen_places(names: Sequence[str], baseline: str, only: Collection[str]) ->
 
 def place_of(name: str, names: Sequence[str], kind: str) -> int:
     """The place of a name among those of logs or variants. Raises TaskError for an unknown one,
-    with the name that may be meant."""
+    with the name that may be meant. One that a single arm or log of several has stands for it."""
     if name not in names:
-        longer = [entry for entry in names if entry.startswith(f"{name} (")]
+        longer = [entry for entry in names if entry.startswith((f"{name} (", f"{name} ["))]
+        if len(longer) == 1:
+            return names.index(longer[0])
         near = f"; did you mean {longer[0]!r}?" if longer else did_you_mean(name, names)
         raise TaskError(f"no {kind} is named {name!r}{near}; there are {', '.join(names)}")
     return names.index(name)

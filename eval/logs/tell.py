@@ -195,10 +195,13 @@ def _sentence(contrast: Contrast) -> str:
     if abs(paired.value) > 1e-9:
         word = "better" if paired.value > 0 else "worse"
         result = f"{100 * abs(paired.value):.1f} points {word} than"
+    samples = counted(paired.n, "sample")
+    if paired.clusters == 1 < paired.n:
+        samples += " of one picture or group, from which no interval can be told"
     sure = "a clear difference" if contrast.p_holm < 0.05 else "no clear difference"
     return (
         f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure}"
-        f" (p {format_p(contrast.p_holm)} after Holm) on {counted(paired.n, 'sample')};"
+        f" (p {format_p(contrast.p_holm)} after Holm) on {samples};"
         f" {paired.better} better, {paired.worse} worse"
     )
 

@@ -335,7 +335,8 @@ class Run:
         walk = partial(Walk, *about)
         for (task_id, seed, draw), arms in self.groups().items():
             ids = work.same.get(task_id, ())
-            if ids and all((a.id, name, draw) in work.done for a in arms for name in ids):
+            whole = ids and all((a.id, name, draw) in work.done for a in arms for name in ids)
+            if whole and not self.choose:  # who chooses goes through what is answered, too
                 self._skip(len(ids) * len(arms))
                 continue
             roots = build_tree(arms)

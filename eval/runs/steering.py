@@ -122,6 +122,7 @@ class Steering(ABC):
                     key = arm.id, sample
                     if key in recorded:
                         self.answers[key] = recorded[key]
+                        run.progress.count("kept")
                         continue
                     new.append(arm)
                     with self._told:

@@ -25,6 +25,7 @@ from looktwice.eval.scoring.verdict import (
 )
 from looktwice.pipelines.counted import counted, listed
 from looktwice.pipelines.models.answers import shorten
+from looktwice.prompting.markers.base import NO_MARK
 
 WHY_UNREADABLE = {
     "unread": "as the reader found no answer",
@@ -39,6 +40,7 @@ WHY_UNREADABLE = {
 MOSTLY = 0.5
 """The share of samples, and of a slot's values, above which it is said that nothing was done."""
 SPENT = ".spent"  # the file of a run folder with what it has cost
+DRAWS_ITSELF = "eval.tasks.MarkQuestions"  # markers beside it have nothing to draw
 SHOWN = 3  # arms that a sentence names
 BESIDE = " + "  # between two slots
 
@@ -313,6 +315,9 @@ def _found_nothing(arms: Arms) -> Iterator[str]:
         kept = {name: bool(arm.kept.get(name)) for name, request in arm.requests.items() if request}
         if sum(kept.values()) > len(kept) * MOSTLY:
             reason = arm.reason([name for name in kept if kept[name]])
+            task = arm.point.spec.get("task") or {}
+            if task.get("use") == DRAWS_ITSELF and reason.endswith(NO_MARK):
+                continue
             contestants[_samples([*kept.values()]), arm.task, reason].append(arm.contestant)
     tasks = defaultdict[tuple[str, str, str], list[str]](list)
     for (samples, task, reason), names in contestants.items():

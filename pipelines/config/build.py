@@ -220,10 +220,14 @@ class Binder:
         """Note a fault, once."""
         self.noticed += 1
         bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change is one for every contestant
+        own, where = place.removesuffix(bare).removesuffix("."), ""
         for changed, entry in self.changed_at.items():
             if f"{bare}.".startswith(f"{changed}."):
+                where = f" (in {own})" if own and own not in entry else ""
                 place = f"{entry}{bare.removeprefix(changed)}"
-        self.faults.note(f"{place}: {text}")
+        fault = f"{place}: {text}"
+        if not any(noted.startswith(fault) for noted in self.faults):
+            self.faults.note(f"{fault}{where}")
 
 
 def build(node: Mapping[str, Any], scope: Scope | None = None, place: str = "node") -> Any:

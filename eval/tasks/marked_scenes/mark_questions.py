@@ -3,6 +3,7 @@ any task."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,6 +66,7 @@ DRAWN = {
 }
 """What each marker draws; a class that derives from one draws the same."""
 NO_MODEL = NoModel("a marker may not call a model")
+_counts: deque[tuple[Task, int]] = deque(maxlen=16)  # of tasks, which aspects and markers share
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,11 @@ class MarkQuestions:
 
     @cached_property
     def _count(self) -> int:
-        return sum(bool(item.sample.marks) for item in self.of)
+        for task, count in list(_counts):
+            if task is self.of:
+                return count
+        _counts.append((self.of, sum(bool(item.sample.marks) for item in self.of)))
+        return _counts[-1][1]
 
     @property
     def _shape(self) -> str:

@@ -169,6 +169,18 @@ def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) 
     assert {winner.arm.contestant for winner in ended.values()} == {"sees"}
     with pytest.raises(RunError, match="20 answers are too few to tell 4 arms apart on 80"):
         Study(load_plan(study), Path("b"), steering=Discovery(budget=30))()
+    few = r"on 3 samples; about 24 samples \(`n`, --limit\) are enough, with --budget 96"
+    with pytest.raises(RunError, match=few):
+        Study(load_plan(study), Path("c"), RunOptions(limit=3), steering=Discovery(budget=24))()
+
+
+def test_after_a_run_of_the_whole_grid_the_search_goes_through_its_answers(study: Path) -> None:
+    study.write_text(NO_MODEL)
+    plan = load_plan(study, ["tasks.few=null"])
+    grid, steering = Study(plan)().written, Discovery(styles=())
+    summary = Study(plan, steering=steering)()
+    (winner,) = steering.winners
+    assert summary.written == 0 < summary.kept == winner.result.calls < grid == 320
 
 
 @pytest.mark.parametrize("styles", [["default", "nonsense"], ["default"]])

@@ -295,17 +295,25 @@ def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(stu
 
 
 def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> None:
-    """Accuracy counts what failed as wrong, and the difference leaves it out."""
+    """A failure scores 0 in the accuracy, and the difference leaves it out."""
     study.arm("plain", ALL)
     study.arm("cross", "-" * 4 + "A" * 36)
     console = Console(width=80, file=StringIO())
     console.print(Ending(finding := study.finding()))
     plain, cross, signs, *_ = console.file.getvalue().splitlines()[1:]  # type: ignore[attr-defined]
     assert plain.endswith("baseline") and " 90.0 " in cross and cross.endswith("+0.0  4 failed")
-    assert "failed: wrong in the %, in no difference" in signs and len(signs) <= 80
+    assert "failed: 0 in the %, in no difference" in signs and len(signs) <= 80
     assert "| failed |" in changes(finding.tasks[0]).markdown
     whole = replace(finding.tasks[0], rows=finding.rows[:1])
     assert "| sure |" in changes(whole).markdown and "failed" not in changes(whole).markdown
+
+
+def test_the_headline_tells_how_many_failures_score_0(study: Study) -> None:
+    study.arm("plain", "-" * 30 + "A" * 10)
+    assert study.finding().sentences[0] == (
+        "On shape, plain is right on 25 % [14, 40] of 40 samples, of which 30 failed and score 0;"
+        " chance is 50 %."
+    )
 
 
 def test_where_the_baseline_was_not_asked_yet_nothing_is_compared(study: Study) -> None:

@@ -228,8 +228,9 @@ def test_a_sheet_of_answers_shows_neither_key_nor_reply(run: Path, tmp_path: Pat
     shown = (tmp_path / "sheet.html").read_text() + (tmp_path / "sheet.csv").read_text()
     assert "none" not in shown.replace("'none'", "")
     keys = [drawn.key for drawn in items]
-    cells = {"human_answer": [*keys[:2], "Z"], "difficulty": ["1", "3", "5"]}
+    cells = {"human_answer": [*keys[:2], "eye"], "difficulty": ["1", "3", "5"]}
     read = annotate(fill(tmp_path, "anna", cells))
+    assert "anna: neither a letter nor a choice's words, so wrong: 'eye' (item 3)" in read.output
     assert read.exit_code == 0 and "right by difficulty" in read.output, read.output
     people = read_logs(tmp_path / "humans" / "humans.csv")
     (contrast,) = compare_logs([log, *people]).contrasts

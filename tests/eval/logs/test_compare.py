@@ -200,6 +200,16 @@ def test_what_cannot_be_compared_is_refused() -> None:
             compare_logs(logs, base)
 
 
+def test_a_contestant_of_one_arm_goes_by_its_own_name_and_one_shared_picture_is_told() -> None:
+    arms = ("plain [mark.radius=10]", "elsewhere [mark.radius=10]", "elsewhere [mark.radius=5]")
+    logs = [make_log(arm, [1.0, 0.0, 1.0], pictures=["sha"] * 3) for arm in arms]
+    compared = compare_logs(logs, "plain", [arms[1]])
+    assert [log.name for log in compared.logs] == [*arms[:2]]
+    assert "on 3 samples of one picture or group, from which" in next(summary_lines(compared))
+    with pytest.raises(TaskError, match="no log is named 'elsewhere'; did you mean 'elsewhere "):
+        compare_logs(logs, "elsewhere")
+
+
 def test_the_command_writes_its_files(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,correct\n=q1,1\nq2,0\nq3,0\n")
     (tmp_path / "b.csv").write_text("id,correct\n=q1,1\nq2,1\nq4,0\n")

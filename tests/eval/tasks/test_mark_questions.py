@@ -183,6 +183,18 @@ def watch_but_magenta(messages: Messages) -> str:
     return f"({choices.get('no') or 'A'})"
 
 
+def test_questions_on_one_task_draw_its_scenes_once_to_be_counted() -> None:
+    class Drawn(Halves):
+        def __iter__(self) -> Iterator[Item]:
+            passes.append(1)
+            return super().__iter__()
+
+    passes, halves = list[int](), Drawn(4)
+    assert len(MarkQuestions(halves, Circles(), "present")) == 4
+    assert len(MarkQuestions(halves, Circles(), "where")) == 4
+    assert passes == [1]
+
+
 @pytest.mark.dear
 def test_a_model_blind_to_magenta_is_found(tmp_path: Path) -> None:
     halves = Halves(48)
@@ -195,6 +207,7 @@ def test_a_model_blind_to_magenta_is_found(tmp_path: Path) -> None:
         model = Scripted(watch_but_magenta)
         scored = evaluate(tasks, {"watch": pipeline}, model, out=tmp_path / color)
         rows = scored.where(contestant="watch", metric="accuracy").rows
+        assert not any("found nothing" in note for note in scored.unchanged)  # the task draws it
         accuracy = {row.task: row.value for row in rows}
         assert (accuracy["there"], accuracy["halves"]) == (0.5 + share / 2, 0.5 + share / 2)
         lines = {line.asked: line for line in seen_marks(scored.scores[0])}
