@@ -129,11 +129,10 @@ class Studio {
 
   /** Keep what stood before a step. */
   note() {
-    const now = JSON.stringify(this.draft), { body, activeElement } = this.root.ownerDocument;
+    const now = JSON.stringify(this.draft);
     if (now === this.present) return;
     if (this.isNewStep) this.undone.push(this.present);
     Object.assign(this, { present: now, isNewStep: false, redone: [] });
-    if (activeElement === body) this.root.focus({ preventScroll: true }); // what was pressed is gone, and Ctrl-Z is for us
   }
 
   undo(from = this.undone, to = this.redone) {
@@ -192,7 +191,9 @@ class Studio {
     this.isWanted = true;
     this.note();
     if (this.after >= this.draft.stages.length) this.after = null;
-    if (!this.root.ownerDocument.activeElement?.matches("#marks input")) this.$("marks").replaceChildren(...markList(this)); // where no label is being typed
+    const { ownerDocument } = this.root;
+    if (!ownerDocument.activeElement?.matches("#marks input")) this.$("marks").replaceChildren(...markList(this)); // where no label is being typed
+    if (this.undone.length && ownerDocument.activeElement === ownerDocument.body) this.root.focus({ preventScroll: true }); // what was pressed is gone, and Ctrl-Z is for us
     this.$("strip").classList.toggle("past", this.along !== this.asked);
     this.$("plain").hidden = !(this.draft.each.length || Object.keys(this.draft.sweep).length);
     this.dimRows();

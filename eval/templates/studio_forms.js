@@ -171,7 +171,8 @@ function classOption(studio, path) {
 /** The stages by their rooms; those in whose names `words` stand, the earlier the better, before those that speak of them. */
 function classOptions(studio, chosen = "", words = "") {
   const sought = words.trim().toLowerCase(), at = (path) => last(path).toLowerCase().indexOf(sought.replaceAll(" ", ""));
-  const rank = (path) => at(path) + (ASKING.test(path) ? 0.5 : 0); // what draws or crops before what asks
+  const needs = ({ weights, settings }) => weights || settings.some((setting) => !("default" in setting));
+  const rank = (path) => at(path) + (ASKING.test(path) ? 0.5 : 0) + (needs(studio.forms[path]) ? 0.25 : 0); // what works as it is added comes first
   const paths = Object.values(studio.rooms).flat(), named = paths.filter((path) => at(path) >= 0).sort((a, b) => rank(a) - rank(b));
   const speaking = paths.filter((path) => !named.includes(path) && `${path} ${studio.forms[path].says}`.toLowerCase().includes(sought));
   const groups = (sought ? [["by name", named], ["by what they say", speaking]] : Object.entries(studio.rooms)).filter(([, of]) => of.length)

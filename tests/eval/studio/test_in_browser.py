@@ -155,6 +155,9 @@ def test_one_history_takes_back_each_step_and_does_it_again(
     for shas in (*states[1:], plain):
         assert studio.take_back(shift=True) == shas
     assert studio.slots == ["ask"]
+    studio.browser.click("[aria-label='remove mark 1']")
+    assert studio.settle() == plain
+    assert studio.take_back() == plain and len(studio.draft["marks"]) == 1
     studio.browser.click("#undo")
     assert studio.settle() == plain and studio.slots == ["mark", "ask"]
     studio.browser.click("[aria-label='mark: later']")
@@ -283,8 +286,10 @@ def test_stages_are_sought_and_folded(studio: OpenStudio, scene: Path) -> None:
     offered = studio.browser.run("[...page.$('new').options].map((o) => o.value)")
     assert "prompting.views.Look" in offered and "prompting.markers.Circles" not in offered
     studio.browser.run(f"{TYPE}('find', 'zoom')")
-    assert studio.browser.run("page.$('new').value").startswith("prompting.views.ZoomOn")
+    assert studio.browser.run("page.$('new').value") == "prompting.views.ZoomOnMarks"
     assert studio.browser.text("[data-slot=ask] summary").startswith("Sends the views")
+    assert studio.browser.run("document.querySelectorAll('[data-slot=ask] code').length")
+    assert "`" not in studio.browser.run("document.querySelector('[data-slot=ask]').textContent")
     label = "document.getElementById('stages.mark.radius').checkVisibility()"
     for is_shown in (False, True):
         studio.browser.click("#fold")
