@@ -1,6 +1,6 @@
-"""Where a network in this process looks, against random, placebo and oracle: a planted network that
-looks at ink is asked by ViCrop where to look in pictures in which nothing but what is asked about
-is inked, and a simulated reader of known acuity reads what it shows.
+"""The ways of looking against random, placebo and oracle, with networks and readers whose evidence
+is planted: windows, boxes and votes for one who reads only what is large, blur, dimming and points
+for one who reads what stands out, contrasts with their critics' control for one with a habit.
 
 python -m bench.bench_looking [QUESTIONS]
 """
@@ -9,93 +9,179 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
-import numpy as np
-
+from bench.planted_readers import Alone, Boxing, Distracted, PlantedContrast, seeks_red
 from looktwice.eval import evaluate
 from looktwice.eval.readers import Marked
-from looktwice.eval.tasks import Facts, LettersAndShapes, NearSighted
+from looktwice.eval.tasks import LettersAndShapes, NearSighted, Task
 from looktwice.pipelines import Pipeline
-from looktwice.pipelines.marks import bounding_box
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.runtime import close_networks
-from looktwice.pipelines.sample import Item
-from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import Crop, LongestSide, Look
-from looktwice.prompting.where import Elsewhere, Given, Sized, ViCrop, Where
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.controls import Noise
+from looktwice.prompting.markers import Cover, Spotlight
+from looktwice.prompting.turns import Ask, Verify, Vote, ZoomOnClaim
+from looktwice.prompting.views import Crop, Dimmed, LongestSide, Look, Show
+from looktwice.prompting.where import Claimed, Elsewhere, Given, Places, Sized, ViCrop, Where
 from tests.planted_network import seeks_ink
 
 SHARE = 0.2  # of the sides of a picture, in every arm that looks
-LIGHT = 230  # of the least of a pixel's colours, above which it is ground
 PIXELS = 400_000  # of a picture as the planted network gets it
-
-
-@dataclass(frozen=True)
-class Alone:
-    """Questions of LettersAndShapes in whose pictures all but what is asked about is white."""
-
-    questions: LettersAndShapes
-
-    @property
-    def facts(self) -> Facts:
-        return self.questions.facts
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    def __iter__(self) -> Iterator[Item]:
-        for item in self.questions:
-            (picture,), (target,) = item.sample.images, item.sample.marks
-            left, top, right, bottom = map(int, bounding_box(target))
-            inked = picture.pixels.min(-1) <= LIGHT
-            inked[:top] = inked[bottom:] = inked[:, :left] = inked[:, right:] = False
-            pixels = np.where(inked[..., None], picture.pixels, np.uint8(255))
-            yield replace(item, sample=replace(item.sample, images=(Picture(pixels),)))
+ORACLE = Sized(Given(), SHARE)
+CROP, FIT = Crop(padding=0, min_px=0, most=1), LongestSide(480, grow=True)
+CONTROLS: dict[str, Where] = {
+    "random part": Elsewhere(ORACLE, tries=1),
+    "placebo of the oracle": Elsewhere(ORACLE),
+}
+NOISE = Noise(step=900)
+POINT = "{prompt}\nFirst point at it: [x, y], in {unit}."
+PARTS, PART = 5, 0.4  # a side, and of its length
 
 
 def arms(network: Path) -> dict[str, Pipeline]:
     """One look of one size each, and the whole picture."""
-    oracle = Sized(Given(), SHARE)
     inked = ViCrop(model=str(network), layer=-1, base=120, general="")
-    sources: dict[str, Where] = {
-        "random part": Elsewhere(oracle, tries=1),
-        "placebo of the oracle": Elsewhere(oracle),
-        "ViCrop, of a planted network": Sized(inked, SHARE),
-        "oracle": oracle,
-    }
-    crop, fit = Crop(padding=0, min_px=0, most=1), LongestSide(480, grow=True)
+    sources = {**CONTROLS, "ViCrop, of a planted network": Sized(inked, SHARE), "oracle": ORACLE}
     looks = {
-        name: Pipeline({"look": Look(where, crop), "fit": fit, "ask": Ask()})
+        name: Pipeline({"look": Look(where, CROP), "fit": FIT, "ask": Ask()})
         for name, where in sources.items()
     }
-    return {"whole picture": Pipeline({"fit": fit, "ask": Ask()}), **looks}
+    return {"whole picture": Pipeline({"fit": FIT, "ask": Ask()}), **looks}
 
 
-def main(questions: int) -> None:
-    """Print the table of the page on where to look."""
-    task = Alone(LettersAndShapes(questions))
-    sys.stdout.write("| arm | right | tokens of an answer |\n|---|---|---|\n")
-    with tempfile.TemporaryDirectory() as made:
-        network = seeks_ink(Path(made, "ink"))
-        processor = network / "preprocessor_config.json"
-        processor.write_text(processor.read_text().replace("50176", str(PIXELS)))
-        table = evaluate(
-            task,
-            arms(network),
-            NearSighted(min_height=20),
-            out=Path(made, "run"),
-            reader=Marked(),
-            workers=2,
+def emphasised(network: Path) -> dict[str, Pipeline]:
+    """All but one part blurred, or dimmed, for the reader of what stands out."""
+    blur = Spotlight(dim=0, blur=5, radius=40)
+    window = ViCrop(model=str(network), layer=-1, base=120, general="")
+    looks: dict[str, Stage] = {
+        name: Show(where, blur, most=1)
+        for name, where in {
+            **CONTROLS,
+            "FGVP's blur, around ViCrop's window": Sized(window, SHARE),
+        }.items()
+    }
+    looks["API, of a planted network"] = Dimmed(model=str(network), layer=-1, ground=200)
+    looks["oracle"] = Show(ORACLE, blur)
+    pointing = Verify(where=POINT, zoom=Show(Claimed(points=True), blur))
+    return {
+        "whole picture": Pipeline({"ask": Ask()}),
+        **{name: Pipeline({"look": look, "ask": Ask()}) for name, look in looks.items()},
+        "point, then answer": Pipeline({"ask": pointing}),
+    }
+
+
+def refined() -> dict[str, Pipeline]:
+    """A second look each beside the whole picture, and up to three rounds of boxes."""
+    crop = Crop(padding=0, min_px=0, most=1, upscale=480)
+    zooms: dict[str, Stage] = {
+        name: Look(where, crop) for name, where in {**CONTROLS, "oracle": ORACLE}.items()
+    }
+    asked = {name: Verify(zoom=zoom) for name, zoom in zooms.items()}
+    for rounds in (1, 2, 3):
+        asked[f"refined boxes, rounds {rounds}"] = Verify(
+            zoom=ZoomOnClaim(crop=crop), rounds=rounds
         )
+    whole = {"whole picture": Pipeline({"fit": FIT, "ask": Ask()})}
+    return whole | {name: Pipeline({"fit": FIT, "ask": ask}) for name, ask in asked.items()}
+
+
+@dataclass(frozen=True)
+class Part(Where):
+    """One of overlapping parts of a picture."""
+
+    column: int
+    row: int
+
+    def places(self, state: State, model: Model) -> Places:
+        """The part."""
+
+        def look(number: int) -> list[Mark]:
+            width, height = state.sample.images[number].size
+            step = (1 - PART) / (PARTS - 1)
+            left, top = self.column * step, self.row * step
+            right, bottom = left + PART, top + PART
+            return [Box("", left * width, top * height, right * width, bottom * height, number)]
+
+        return Places.found("part", state, None, look)
+
+
+def voted() -> dict[str, Pipeline]:
+    """Votes over parts, over as many looks at the whole, and one look at the right part."""
+    parts = [Part(*place) for place in product(range(PARTS), repeat=2)]
+    styles = tuple(Pipeline({"look": Look(part, CROP), "fit": FIT}) for part in parts)
+    right = Sized(Given(), PART)
+    looks: dict[str, Where] = {
+        "random part": Elsewhere(right, tries=1),
+        "placebo": Elsewhere(right),
+        "oracle": right,
+    }
+    votes = {
+        "votes over the whole picture": Vote(read=Marked(), n=len(parts), styles=(FIT,)),
+        "votes over parts": Vote(read=Marked(), n=len(parts), styles=styles),
+    }
+    return {
+        **{
+            name: Pipeline({"look": Look(where, CROP), "fit": FIT, "ask": Ask()})
+            for name, where in looks.items()
+        },
+        **{name: Pipeline({"vote": vote}) for name, vote in votes.items()},
+    }
+
+
+def contrasted(network: Path) -> dict[str, Pipeline]:
+    """The plain answer, the contrasts, and what their critics compare them with."""
+    window = ViCrop(model=str(network), layer=-1, base=120, general="")
+    covers = {
+        **{f"CRG, {name}": where for name, where in CONTROLS.items()},
+        "CRG, ViCrop's window": Sized(window, SHARE),
+        "CRG, oracle": ORACLE,
+    }
+    answers = {
+        "plain": PlantedContrast(change=NOISE, alpha=0),
+        "cut-off alone": PlantedContrast(change=NOISE, alpha=0, beta=0.1),
+        "VCD": PlantedContrast(change=NOISE, beta=0.1),
+    }
+    for name, where in covers.items():
+        answers[name] = PlantedContrast(change=Show(where, Cover(color="white")))
+    return {name: Pipeline({"answer": answer}) for name, answer in answers.items()}
+
+
+def compare(title: str, task: Task, pipelines: Mapping[str, Pipeline], model: Model) -> None:
+    """Print a table of the arms."""
+    sys.stdout.write(f"\n{title}\n\n| arm | right | tokens of an answer |\n|---|---|---|\n")
+    with tempfile.TemporaryDirectory() as made:
+        out = Path(made, "run")
+        table = evaluate(task, pipelines, model, out=out, reader=Marked(), workers=2)
         for row in table.where(metric="accuracy", slice=""):
             if row.point:
                 tokens = sum(filter(None, (row.tokens_in, row.tokens_out))) / row.n
                 sys.stdout.write(f"| {row.contestant} | {row.value:.0%} | {tokens:,.0f} |\n")
+    sys.stdout.flush()
+
+
+def main(questions: int) -> None:
+    """Print the tables of the page on where to look."""
+    near, asked = NearSighted(min_height=20), LettersAndShapes(questions)
+    small = LettersAndShapes(questions, width=800, height=600, smallest=20, largest=40)
+    among = Alone(small, beside=True, letters=True)
+    compare("boxes", Alone(asked), refined(), Boxing(near))
+    compare("votes", asked, voted(), near)
+    with tempfile.TemporaryDirectory() as made:
+        ink, red = seeks_ink(Path(made, "ink")), seeks_red(Path(made, "red"))
+        for network in (ink, red):
+            processor = network / "preprocessor_config.json"
+            processor.write_text(processor.read_text().replace("50176", str(PIXELS)))
+        compare("contrasts, among others", among, contrasted(red), near)
+        compare("contrasts, alone", Alone(small, letters=True), contrasted(red), near)
+        compare("emphasis", among, emphasised(red), Distracted())
+        compare("windows", Alone(asked), arms(ink), near)
         close_networks()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 120)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40)

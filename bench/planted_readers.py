@@ -1,0 +1,247 @@
+"""Pictures and readers whose needs are known, for the methods of the page on where to look: one
+that reads what stands out, one whose boxes are a little off, and likelihoods that lean to a
+habit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks import Facts, LettersAndShapes, NearSighted
+from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.toy_models import Sighting
+from looktwice.pipelines.geometry import Rect
+from looktwice.pipelines.marks import bounding_box
+from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Usage, canonical
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.view import View
+from looktwice.prompting.turns import ContrastAnswer
+from tests.planted_network import seeks_ink
+
+LIGHT = 230  # of the least of a pixel's colours, above which it is ground
+CONTRAST, HEIGHT = 60, 8  # levels and pixels from which on a thing is seen
+PER_LOGIT, HABIT = 80, 3.5  # levels of contrast a logit of evidence; logits of the habit's letter
+CLAIM = re.compile(r"^LOOK: image 1, \[(.*)\]$", re.M)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Questions of LettersAndShapes in whose pictures all but what is asked about is white, or
+    `beside` in black, and then what is asked about is in red and a letter."""
+
+    questions: LettersAndShapes
+    beside: bool = False
+    letters: bool = False
+
+    @property
+    def facts(self) -> Facts:
+        return self.questions.facts
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in self.questions:
+            if item.sample.meta["kind"] == "letter" or not self.letters:
+                yield self._changed(item)
+
+    def _changed(self, item: Item) -> Item:
+        (picture,), (target,) = item.sample.images, item.sample.marks
+        left, top, right, bottom = map(int, bounding_box(target))
+        levels = picture.pixels.min(-1)
+        levels = np.where(levels > LIGHT, np.uint8(255), levels)
+        asked = np.zeros(levels.shape, bool)
+        asked[top:bottom, left:right] = True
+        if not self.letters:
+            shown = (asked & (levels < 255))[..., None]
+            pixels = np.where(shown, picture.pixels, np.uint8(255))
+            return replace(item, sample=replace(item.sample, images=(Picture(pixels),)))
+        ground = levels if self.beside else np.where(asked, levels, np.uint8(255))
+        red = np.where(asked, np.uint8(255), ground)
+        pictures = (Picture(np.stack((red, ground, ground), -1)),)
+        sample = replace(item.sample, images=pictures, question="Which letter is red?")
+        return replace(item, sample=replace(sample, choices=tuple(ascii_uppercase)))
+
+
+def seeks_red(folder: Path) -> Path:
+    """The network of `seeks_ink`, which does not see greys: it asks for patches with red."""
+    from safetensors.torch import load_file, save_file
+
+    seeks_ink(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (name,) = (name for name in tensors if name.endswith("patch_embed.proj.weight"))
+    for channel, weight in enumerate((2, -1, -1)):
+        tensors[name][0, channel] = weight
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+class Thing(NamedTuple):
+    """A thing in a picture: how sharp its edges are and how far it is from the ground, in levels,
+    whether it is red, and what is seen of it."""
+
+    sharpness: float
+    contrast: float
+    red: bool
+    sight: Sighting
+
+
+def things(pixels: Pixels) -> list[Thing]:
+    """What differs from the ground, each connected part of it."""
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    off = np.abs(grey - np.median(grey))
+    seen = (off >= CONTRAST).astype(np.uint8)
+    edges = np.hypot(cv2.Sobel(grey, -1, 1, 0), cv2.Sobel(grey, -1, 0, 1)) / 4
+    size, listed = (pixels.shape[1], pixels.shape[0]), list[Thing]()
+    _, places, boxes, _ = cv2.connectedComponentsWithStats(seen, connectivity=8)
+    for number, (left, top, wide, high, _) in enumerate(boxes.tolist()):
+        if number and high >= HEIGHT:
+            box = (left, top, left + wide, top + high)
+            part = np.s_[top : top + high, left : left + wide]
+            inside = places[part] == number
+            most = float(off[part][inside].max())
+            color = pixels[part][inside].astype(float).mean(0)
+            sight = Sighting(1, size, box, np.minimum(off[part] / most, 1), True)
+            sharp = float(edges[part].max())
+            listed.append(Thing(sharp, most, bool(color[0] > color[1] + 40), sight))
+    return listed
+
+
+def moved(value: str, sides: Any, draw: int) -> NDArray[np.float64]:
+    """An error of up to these sides either way, by what is pointed at and the draw."""
+    return np.asarray(seeded_rng("off", draw, value).uniform(-1, 1, 2) * sides)
+
+
+@dataclass(frozen=True)
+class Distracted:
+    """Reads the thing with the sharpest edges in the last picture that it is sent, whatever it is
+    asked; asked to point, it points at the red one, up to `off` pixels beside its middle."""
+
+    off: float = 12
+
+    @property
+    def identity(self) -> str:
+        """Its setting."""
+        return canonical({"off": self.off})
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The point, or the letter."""
+        views = [part for message in messages for part in message.parts if isinstance(part, View)]
+        listed, text = things(views[-1].pixels), "I see nothing."
+        pointed = [thing for thing in listed if thing.red]
+        if "First point" in messages[-1].text and pointed:
+            left, top, right, bottom = pointed[0].sight.box
+            middle = np.array([left + right, top + bottom]) / 2
+            middle += moved(views[-1].picture.sha, (self.off, self.off), draw)
+            x, y = (middle / views[-1].size * 1000).round().clip(0, 1000).astype(int).tolist()
+            text = f"[{x}, {y}]"
+        elif listed:
+            text = f"ANSWER: {max(listed, key=lambda thing: thing.sharpness).sight.read()}"
+        return Reply(text, usage=used(messages, text))
+
+
+def used(messages: Messages, text: str) -> Usage:
+    """Tokens as `NearSighted` counts them."""
+    parts = [part for message in messages for part in message.parts]
+    words = sum(len(part) for part in parts if isinstance(part, str)) // 4
+    pixels = sum(
+        -(-w // 28) * -(-h // 28) for w, h in (p.size for p in parts if isinstance(p, View))
+    )
+    return Usage(words + pixels, len(text) // 4)
+
+
+@dataclass(frozen=True)
+class Boxing:
+    """`NearSighted`, who says with each reply where it would look closer: a part of the last
+    picture, up to `off` of its sides beside what is asked about, at `shrink` of its sides."""
+
+    reader: NearSighted
+    off: float = 0.12
+    shrink: float = 0.45
+
+    @property
+    def identity(self) -> str:
+        """Its settings."""
+        return canonical({"reader": self.reader.identity, "off": self.off, "shrink": self.shrink})
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The reader's reply, and a box in thousandths of the first picture."""
+        reply = self.reader(messages, draw, options)
+        views = [part for message in messages for part in message.parts if isinstance(part, View)]
+        claims = CLAIM.findall("\n".join(m.text for m in messages if m.role == "assistant"))
+        last: Rect = (0, 0, 1000, 1000)
+        if claims and len(views) > 1:
+            left, top, right, bottom = json.loads(f"[{claims[-1]}]")
+            last = (left, top, right, bottom)
+        box = self._around(views[-1], last, draw)
+        if box is None:
+            box = self._around(views[0], (0, 0, 1000, 1000), draw + len(views))
+        if box is None:
+            return reply
+        return replace(reply, text=f"LOOK: image 1, {box}\n{reply.text}")
+
+    def _around(self, view: View, part: Rect, draw: int) -> list[int] | None:
+        """The next box, where the view shows this part of the first picture."""
+        colored = np.ptp(view.pixels.astype(int), axis=-1) > 60
+        if not colored.any():
+            return None
+        rows, columns = np.nonzero(colored)
+        sides = np.subtract(part[2:], part[:2])
+        place = np.array([np.ptp(columns) / 2 + columns.min(), np.ptp(rows) / 2 + rows.min()])
+        middle = np.asarray(part[:2]) + place / view.size * sides
+        middle = middle + moved(view.picture.sha, self.off * sides, draw)
+        half = sides * self.shrink / 2
+        low = np.clip(middle - half, 0, 1000 - 2 * half)
+        edges: list[int] = np.concatenate((low, low + 2 * half)).round().astype(int).tolist()
+        return edges
+
+
+class Likelihoods(NamedTuple):
+    """Of each capital as the first token of a reply."""
+
+    likely: NDArray[np.float64]
+
+    def letters(self, choices: Sequence[str]) -> list[int]:
+        """The numbers of these capitals."""
+        return [ascii_uppercase.index(choice) for choice in choices]
+
+
+class Habit:
+    """Finds a letter the likelier the more it differs from the ground, and E likely whatever it
+    sees."""
+
+    def look(self, messages: Sequence[Message]) -> Likelihoods:
+        """The likelihoods with the last picture of the message."""
+        (view,) = (part for part in messages[-1].parts if isinstance(part, View))
+        logits = np.zeros(26)
+        for thing in things(view.pixels):
+            place = ascii_uppercase.index(thing.sight.read())
+            logits[place] = max(logits[place], thing.contrast / PER_LOGIT)
+        logits[ascii_uppercase.index("E")] += HABIT
+        return Likelihoods(logits - np.log(np.exp(logits).sum()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantedContrast(ContrastAnswer):
+    """`ContrastAnswer` with these likelihoods in place of a network's."""
+
+    model: str = "planted"
+
+    @property
+    def eyes(self) -> Any:
+        """What is looked with."""
+        return Habit()
