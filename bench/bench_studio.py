@@ -63,7 +63,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 @pytest.mark.parametrize("name", CASES)
-def bench_move_to_picture(browser: Browser, tmp_path: Path, name: str) -> None:
+def test_from_a_move_to_its_picture(browser: Browser, tmp_path: Path, name: str) -> None:
     """Print median and p95, of the whole way and of the stages alone."""
     stages, place, values = CASES[name]
     image = Image.fromarray(photograph("astronaut")).resize((1024, 768))

@@ -19,10 +19,10 @@ from looktwice.pipelines.transforms import resample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
+    best_choice,
     choice_texts,
     find_choice,
     marks_by_letter,
-    nearest_choice,
 )
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ReflectanceEstimator
 from looktwice.specialists.results import Floats, patch_around
@@ -65,7 +65,9 @@ class ColorAtMark(AnswerRule):
             distances[letter] = float(distance(lab(seen / 255), lab(color / 255)))
         if len(distances) < 2:
             raise NoEvidence(f"{len(distances)} choices name colours, and 2 or more are compared")
-        return nearest_choice(distances, "the colours of")
+        far = {letter: -away for letter, away in distances.items()}
+        letter, lead = best_choice(far, "the colours of")
+        return letter, lead / (distances[letter] + lead)
 
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
@@ -230,7 +232,9 @@ class SeamMatcher(AnswerRule):
 
     def decide(self, sample: Sample) -> Decision:
         costs = dict(zip(sample.letters, self.costs(sample), strict=True))
-        return nearest_choice(costs, "the costs of")
+        cheap = {letter: -cost for letter, cost in costs.items()}
+        letter, margin = best_choice(cheap, "the costs of")
+        return letter, margin / sorted(costs.values())[1]
 
     def costs(self, sample: Sample) -> list[float]:
         """The cost of each candidate, in the order of the choices. Raises NoEvidence."""
