@@ -5,6 +5,33 @@ from itertools import takewhile
 
 __all__: list[str] = []
 
+NUMBER_WORDS = tuple(
+    [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+    ]
+)
+"""The words of 0 to 20."""
+
 
 def counted(number: int, noun: str, many: str = "") -> str:
     """The number with its noun, "1 sample" or "1,200 samples"; `many` is a plural that is not

@@ -69,6 +69,10 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
 
     plan = load_plan(config, *how)
     _say_left_out(plan)
+    places = [override.partition("=")[0] for override in (how[0] if how else ())]
+    for place in places:
+        if place.split(".")[0] in ("model", "models") and not (plan.models or plan.left_out):
+            say(f"{place}: no contestant of this study asks a model, so it changes nothing")
     if not plan.points:
         refuse("no contestant is left to run: get what the lines above name, or set their paths")
     return plan

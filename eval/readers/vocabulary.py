@@ -10,38 +10,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from looktwice.pipelines.counted import NUMBER_WORDS
+
 Pattern = re.Pattern[str]
 Match = re.Match[str]
 Texts = tuple[str, ...]
 """Sentences, or the texts of choices."""
-_UNITS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-)
+
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-NUMBERS = {word: str(number) for number, word in enumerate(_UNITS)}
+NUMBERS = {word: str(number) for number, word in enumerate(NUMBER_WORDS)}
 NUMBERS |= {tens: str(10 * ten) for ten, tens in enumerate(_TENS, 2)}
 NUMBERS |= {
-    f"{tens}{join}{_UNITS[unit]}": str(10 * ten + unit)
+    f"{tens}{join}{NUMBER_WORDS[unit]}": str(10 * ten + unit)
     for ten, tens in enumerate(_TENS, 2)
     for join in "- "
     for unit in range(1, 10)

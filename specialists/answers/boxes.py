@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from looktwice.pipelines.counted import NUMBER_WORDS
 from looktwice.pipelines.geometry import iou, overlap
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -97,23 +98,6 @@ class ReadText(AnswerRule):
         return text, min(float(boxes.scores.min()) for boxes in texts if len(boxes))
 
 
-NAMES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
-
-
 @dataclass(frozen=True)
 class Count(AnswerRule):
     """Answers with the number of objects that the detector finds in all images together.
@@ -156,7 +140,7 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
     differences = {}
     for letter, choice in sample.lettered.items():
         text = str(choice).strip().lower()
-        numbers = [NAMES.index(text)] if text in NAMES else re.findall(r"\d+", text)
+        numbers = [NUMBER_WORDS.index(text)] if text in NUMBER_WORDS else re.findall(r"\d+", text)
         if len(numbers) != 1:
             raise NoEvidence(
                 f"not every choice says a number: {', '.join(map(str, sample.choices))}"

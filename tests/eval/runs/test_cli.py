@@ -283,3 +283,15 @@ def test_what_a_shell_completes(study: Path) -> None:
     assert complete_setting(context, "task.") == ["task.kind=", "task.n="]
     context.params = {"config": "no such file"}
     assert complete_setting(context, "task.") == []
+
+
+def test_a_model_that_nobody_asks_is_told(study: Path) -> None:
+    study.write_text(
+        "task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"
+        "stages: {answer: {use: specialists.answers.Chance}}\n"
+    )
+    words = "no contestant of this study asks a model, so it changes nothing"
+    assert f"models.chat.model: {words}" in looktwice("check", study, "models.chat.model=any")
+    assert words not in looktwice("check", study, "task.n=1")
+    study.write_text(STUDY)
+    assert words not in looktwice("check", study, "model={use: pipelines.models.Pocket}")
