@@ -66,6 +66,14 @@ class Clock:
             ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
             return [(kind, spent / total) for kind, spent in ordered if spent >= least * total > 0]
 
+    def copies(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The `seconds` and `busy` up to now."""
+        now = time.perf_counter()
+        with self.lock:
+            under_way = {kind: now * (count > 0) for kind, count in self.under_way.items()}
+            busy = {kind: spent + under_way.get(kind, 0.0) for kind, spent in self.busy.items()}
+            return dict(self.seconds), busy
+
     @property
     def whole(self) -> float:
         """The seconds up to now."""
@@ -101,9 +109,11 @@ def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
     return nullcontext() if clock is None else clock.spend(kind, **facts)
 
 
-def add_seconds(seconds: Mapping[str, float]) -> None:
-    """Count, where a clock is running, what another process has spent."""
+def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:
+    """Count, where a clock is running, what another process has spent beside this one."""
     if clock := _running:
         with clock.lock:
             for kind, spent in seconds.items():
                 clock.seconds[kind] += spent
+            for kind, spent in busy.items():
+                clock.busy[kind] = max(spent, clock.busy[kind])

@@ -13,15 +13,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, partial, reduce
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.score import price_of
+from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, Usage, canonical, close_model
@@ -29,7 +30,13 @@ from looktwice.pipelines.models.batched.model import Batched, BatchQueue
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.chat_api import place_of
 from looktwice.pipelines.models.limits import SERVERS, Ration
-from looktwice.pipelines.models.wrappers import EndpointWatch, Metered, UsageCount, wrap
+from looktwice.pipelines.models.wrappers import (
+    EndpointWatch,
+    Metered,
+    UsageCount,
+    UsageSummary,
+    wrap,
+)
 from looktwice.pipelines.sample import Item
 
 LIBRARIES = (
@@ -121,12 +128,27 @@ def price(model: Any, usage: Usage | UsageCount) -> float:
     return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
 
 
+class Tally(NamedTuple):
+    """What was used of the models in another process: of each model, by its place among those that
+    are asked over a network, of each endpoint that refused, and which servers could not be asked;
+    and the seconds that it spent, by kind of work."""
+
+    used: list[UsageSummary]
+    refused: dict[str, tuple[Counter[int], int]]
+    lost: list[tuple[int, Usage]]
+    dearest: dict[str, float]
+    aside: dict[str, float]
+    seconds: dict[str, float]
+    busy: dict[str, float]
+
+
 @dataclass(eq=False)
 class RunModels:
     """Wraps every model of a run that is asked over a network; `cache` is the folder of the reply
     store.
 
-    `cached` is how many replies the store held before the run; `say` is told how far batches are.
+    `cached` is how many replies the store held before the run; `say` is told how far batches are;
+    `parts` are the tallies of other processes, of models that were wrapped in the same order.
     """
 
     progress: Progress
@@ -138,6 +160,7 @@ class RunModels:
     def __post_init__(self) -> None:
         self.queues, self.models = list[BatchQueue](), list[Any]()
         self.meters, self.cached = list[tuple[Any, Metered]](), 0
+        self.parts: dict[int, Tally] = {}
         watch = partial(EndpointWatch, self.progress.give_up)
         self.watches = defaultdict[str, EndpointWatch](watch)
 
@@ -171,12 +194,44 @@ class RunModels:
         for queue in self.queues:
             queue.collect()
 
+    def tally(self, clock: Clock) -> Tally:
+        """What was used in this process up to now."""
+        models = [model for model, _ in self.meters]
+        lost = [(models.index(model), usage) for model, usage in self.ration.lost]
+        refused = {
+            endpoint: (watch.refused.copy(), watch.given_up)
+            for endpoint, watch in self.watches.items()
+        }
+        used = [meter.snapshot() for _, meter in self.meters]
+        dearest, aside = dict(self.ration.dearest), dict(SERVERS.aside)
+        return Tally(used, refused, lost, dearest, aside, *clock.copies())
+
+    def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
+        """Each model, its place, and what was used of it, in other processes too."""
+        for number, (model, meter) in enumerate(self.meters):
+            parts = [part.used[number] for part in self.parts.values()]
+            yield model, meter.place, reduce(UsageSummary.plus, parts, meter.snapshot())
+
+    @property
+    def lost(self) -> list[tuple[Any, Usage]]:
+        """What was billed for answers that were no replies, with the model that was asked."""
+        parts = [pair for part in self.parts.values() for pair in part.lost]
+        return [*self.ration.lost, *((self.meters[number][0], usage) for number, usage in parts)]
+
+    def dearest(self) -> dict[str, float]:
+        """What the dearest request of each model cost, by its identity."""
+        dearest = dict(self.ration.dearest)
+        for part in self.parts.values():
+            for name, cost in part.dearest.items():
+                dearest[name] = max(cost, dearest.get(name, 0.0))
+        return dearest
+
     def spent(self) -> Spent:
         """What was asked for so far in this run; its cost is that of the models with prices, if
         there are any."""
         tokens_in, tokens_out, cost = 0, 0, 0.0
-        used: list[tuple[Any, Usage | UsageCount]] = [*self.ration.lost]
-        used += [(model, meter.snapshot().paid) for model, meter in self.meters]
+        used: list[tuple[Any, Usage | UsageCount]] = [*self.lost]
+        used += [(model, summary.paid) for model, _, summary in self.used()]
         for model, usage in used:
             tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
             cost += price(model, usage)
@@ -185,26 +240,30 @@ class RunModels:
     def remarks(self) -> Iterator[str]:
         """What has to be said at the end: dead servers, replies that another one gave, and prices
         without tokens."""
+        aside = {*SERVERS.aside}.union(*(part.aside for part in self.parts.values()))
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the others were"
-            for url in (url for url in urls if len(urls) > 1 and url in SERVERS.aside):
+            for url in (url for url in urls if len(urls) > 1 and url in aside):
                 yield f"{url} could not always be asked, so {others}"
         yield from self.uncounted()
         for endpoint, watch in self.watches.items():
+            parts = [part.refused.get(endpoint) for part in self.parts.values()]
+            for counts, given_up in filter(None, parts):
+                watch.refused.update(counts)
+                watch.given_up += given_up
             if refused := watch.say_refusals(place_of(endpoint), self.progress.drain.is_set()):
                 yield refused
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
-        for _, meter in self.meters:
-            count = meter.snapshot()
+        for _, here, count in self.used():
             unknown |= set(count.unknown)
-            for place, number in count.elsewhere.items():
-                elsewhere[meter.place, place] += number
+            for there, number in count.elsewhere.items():
+                elsewhere[here, there] += number
         for place, reason in sorted(unknown):
             yield (
                 f"the server at {place} ended replies with the reason {reason!r}, not known here;"
                 " they count as whole"
             )
-        if lost := self.ration.lost:
+        if lost := self.lost:
             tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
             yield (
                 f"{counted(len(lost), 'answer')} could not be used, and billed all the same:"
@@ -219,11 +278,11 @@ class RunModels:
 
     def uncounted(self) -> Iterator[str]:
         """A sentence for each server that counts no tokens, although its model has prices."""
-        for model, meter in self.meters:
-            paid = meter.snapshot().paid
+        for model, place, summary in self.used():
+            paid = summary.paid
             if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
                 yield (
-                    f"the server at {meter.place} counts no tokens, so there is no cost of what it"
+                    f"the server at {place} counts no tokens, so there is no cost of what it"
                     " answered"
                 )
 
@@ -263,7 +322,7 @@ class Ledger:
         self.written = time.monotonic()
         if (cost := self.models.spent().cost) and self.path.parent.is_dir():
             with suppress(OSError):
-                dearest = json.dumps(dict(self.models.ration.dearest))
+                dearest = json.dumps(self.models.dearest())
                 write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")
 
 

@@ -18,7 +18,7 @@ import cv2
 
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
-from looktwice.eval.runs.crew import Crew, Task
+from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.made_with import (
     DataDigest,
     describe_plugin,
@@ -26,7 +26,7 @@ from looktwice.eval.runs.made_with import (
     installed_versions,
     shard_of,
 )
-from looktwice.eval.runs.walk import DrawFirst, Progress, Walk, build_tree
+from looktwice.eval.runs.walk import Progress, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.plan import Plan
@@ -124,8 +124,8 @@ class Run:
     there are any. `choose` says which of a task's items are asked of which arms, one after the
     other, and `chosen_by` how; without it, all of them of all. `on_begin` is called with the
     samples and draws of each arm that are done, `on_record` with every record written, `on_skipped`
-    with the number of records that an earlier run wrote. `draw_first` may run the first stages of a
-    sample elsewhere. `in_parts` says that other runs do the rest of it.
+    with the number of records that an earlier run wrote. `elsewhere` may ask samples in other
+    processes, and gives back the rest. `in_parts` says that other runs do the rest of it.
     """
 
     plan: Plan
@@ -138,7 +138,7 @@ class Run:
     on_begin: Callable[[Mapping[str, set[tuple[str, int]]]], None] = lambda done: None
     on_record: Callable[[Arm, SampleRow, Record], None] = lambda arm, row, record: None
     on_skipped: Callable[[int], None] = lambda number: None
-    draw_first: DrawFirst = lambda roots, state, is_wanted: {}
+    elsewhere: Callable[[Iterator[Walk], Any], Iterator[Walk]] = lambda walks, writer: walks
     in_parts: bool = False
     progress: Progress = field(default_factory=Progress)
     models: dict[int, Any] = field(default_factory=dict)
@@ -327,12 +327,12 @@ class Run:
     def _predict(self, work: Work) -> None:
         """Every sample that is not done, in the threads of a crew."""
         crew = Crew(self.options.workers, self.progress.end_with)
-        crew.run(self._walks(work, crew), self.progress.drain.set)
+        walks = self.elsewhere(self._walks(work, crew), work.writer)
+        crew.run(walks, self.progress.drain.set)
 
-    def _walks(self, work: Work, crew: Crew) -> Iterator[Task]:
-        """What begins the walk of each sample."""
-        about = self.models, work.writer, crew, self.progress, self.note, self.draw_first
-        walk = partial(Walk, *about)
+    def _walks(self, work: Work, crew: Crew) -> Iterator[Walk]:
+        """The walk of each sample."""
+        walk = partial(Walk, self.models, work.writer, crew, self.progress, self.note)
         for (task_id, seed, draw), arms in self.groups().items():
             ids = work.same.get(task_id, ())
             whole = ids and all((a.id, name, draw) in work.done for a in arms for name in ids)
@@ -341,7 +341,7 @@ class Run:
                 continue
             roots = build_tree(arms)
             for sample, row, wanted in self._asked(arms, draw, work):
-                yield partial(walk(sample, row, draw, wanted).begin, roots, seed)
+                yield walk(roots, seed, draw, sample, row, wanted)
 
     def _asked(
         self, arms: Sequence[Arm], draw: int, work: Work

@@ -27,6 +27,7 @@ from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
 from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins, price
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
+from looktwice.eval.runs.processes import Processes
 from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.scoring.score import ScoringTools
@@ -42,7 +43,6 @@ from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.pipeline import Pipeline, say_stage_fault
-from looktwice.pipelines.runtime.drawers import Drawers
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import Stage
@@ -120,8 +120,10 @@ class Study:
 
         run.on_record = show_verdict
         run.on_skipped = display.skip
-        drawers = Drawers(most, self.say)
-        run.draw_first = drawers
+        processes = Processes(run, most, models, cache, self.say)
+        run.elsewhere = processes
+        if not (self.folder / "records.jsonl").exists():  # else there may be nothing to ask
+            processes.begin()
         if not self.only_cached:
             run.on_begin = partial(self._announce, run, most, models)
         try:
@@ -133,7 +135,7 @@ class Study:
             self._say_times(clock, slowest)
             return summary
         finally:
-            drawers.close()
+            processes.close()
             ledger.write()
             models.close()
             close_networks()

@@ -64,9 +64,6 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
 
 
 Action = Callable[[], None]
-DrawFirst = Callable[[Sequence[TreeNode], State, Callable[[TreeNode], bool]], dict[int, State]]
-"""Gives the states behind the first nodes of a tree that are wanted, by the identity of the nodes;
-of those that it leaves out, the walk runs the stages."""
 
 
 def none_of(stage: Stage) -> NoModel:
@@ -139,11 +136,10 @@ class Progress:
 class Walk:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    All walks of a run share the wrapped models by id of the original, the writer, the crew, `note`,
-    which is told of every record, and `draw_first`, which gives the states behind nodes that were
-    run elsewhere, by their identity; a task takes one of the crew's turns, which it gives back
-    while it waits to ask again. A stage task runs one stage and goes on with the first child of its
-    node, the others go to the crew.
+    All walks of a run share the wrapped models by id of the original, the writer, the crew and
+    `note`, which is told of every record; `at_end` is called when nothing is left. A task takes one
+    of the crew's turns, which it gives back while it waits to ask again. A stage task runs one
+    stage and goes on with the first child of its node, the others go to the crew.
     """
 
     models: Mapping[int, Any]
@@ -151,18 +147,19 @@ class Walk:
     crew: Crew
     progress: Progress
     note: Callable[[Arm, SampleRow, Record], None]
-    draw_first: DrawFirst
+    roots: Sequence[TreeNode]
+    seed: int
+    draw: int
     sample: Sample
     row: SampleRow
-    draw: int
     wanted: frozenset[str]
+    at_end: Action = lambda: None
     pending: int = 1
-    drawn: dict[int, State] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, roots: Sequence[TreeNode], seed: int) -> bool:
+    def __call__(self) -> bool:
         """The first task, and all that has one way to go; whether nothing is left."""
-        return self._run_task(partial(self._run_roots, roots, seed))
+        return self._run_task(self._run_roots)
 
     def _run_task(self, task: Action) -> bool:
         try:
@@ -173,26 +170,28 @@ class Walk:
             self.progress.end_with(exc)
         with self.lock:
             self.pending -= 1
-            return self.pending == 0
+            is_over = self.pending == 0
+        if is_over:
+            self.at_end()
+        return is_over
 
-    def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
+    def _run_roots(self) -> None:
         """An image that cannot be read, a mark outside or a wrong key fail the sample in every
         arm."""
         if self.progress.drain.is_set():
             raise Stopped
-        state = State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw)
+        state = State(self.sample, prompt=self.sample.question, seed=self.seed, draw=self.draw)
         error = say_key_fault(self.row.answer, len(self.sample.choices))
         error = error and f"{error}, so nothing was asked; mend the task"
         try:
             check_marks(self.sample)
-            state = state if error else State.start(self.sample, seed, self.draw)
+            state = state if error else State.start(self.sample, self.seed, self.draw)
         except ValueError as exc:
             error = describe_failure(exc)
         if not error:
-            self.drawn = self.draw_first(roots, state, self._is_wanted)
-            self._run_children(roots, state)
+            self._run_children(self.roots, state)
             return
-        for root in roots:
+        for root in self.roots:
             self._write(root.arms(), state, error)
 
     def _run_children(self, nodes: Iterable[TreeNode], state: State) -> None:
@@ -219,10 +218,8 @@ class Walk:
             model, self.sample.id, progress.raise_if_stopped, lambda second: models[id(second)]
         )
         try:
-            if (after := self.drawn.pop(id(node), None)) is None:
-                with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
-                    after = step(node.slot, node.stage, state, recorder)
-            state = after
+            with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
+                state = step(node.slot, node.stage, state, recorder)
         except StageFailed as exc:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):

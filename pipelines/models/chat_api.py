@@ -95,6 +95,7 @@ class ChatAPI(Ranged):
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
     ranges = (*SAMPLING, *LIMITS, "timeout > 0")
 
     def __post_init__(self) -> None:

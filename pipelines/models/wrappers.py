@@ -282,10 +282,14 @@ class UsageCount:
     cached_tokens: int = 0
     seconds: float = 0.0
 
-    def plus(self, reply: Reply) -> UsageCount:
-        """The counts with one more reply."""
-        more = {"calls": 1, "seconds": reply.seconds, **vars(reply.usage)}
-        return UsageCount(**{name: count + more[name] for name, count in vars(self).items()})
+    @classmethod
+    def of(cls, reply: Reply) -> UsageCount:
+        """That of one reply."""
+        return cls(calls=1, seconds=reply.seconds, **vars(reply.usage))
+
+    def plus(self, more: UsageCount) -> UsageCount:
+        """Both together."""
+        return UsageCount(*map(sum, zip(vars(self).values(), vars(more).values(), strict=True)))
 
 
 @dataclass
@@ -301,6 +305,16 @@ class UsageSummary:
     failed: int = 0
     elsewhere: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
+
+    def plus(self, more: UsageSummary) -> UsageSummary:
+        """Both together."""
+        return UsageSummary(
+            self.paid.plus(more.paid),
+            self.cached.plus(more.cached),
+            self.failed + more.failed,
+            self.elsewhere + more.elsewhere,
+            self.unknown | more.unknown,
+        )
 
 
 @dataclass(frozen=True)
@@ -329,9 +343,9 @@ class Metered(Around):
             if reason := reply.served_by.get("finish_reason"):
                 self.summary.unknown.add((place, reason))
             if not reply.cached:
-                self.summary.paid = self.summary.paid.plus(reply)
+                self.summary.paid = self.summary.paid.plus(UsageCount.of(reply))
                 return reply
-            self.summary.cached = self.summary.cached.plus(reply)
+            self.summary.cached = self.summary.cached.plus(UsageCount.of(reply))
             if place not in self.place.split(", "):
                 self.summary.elsewhere[place] += 1
         return reply

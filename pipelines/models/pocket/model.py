@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Pocket:
     max_tokens: int = REPLY
     stop: tuple[str, ...] | None = None
     seed: int = 0
+    apart: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         is_share = self.top_p is None or 0 < self.top_p <= 1

@@ -1,0 +1,294 @@
+"""Several processes on one machine that ask for a run, each in threads of its own: one interpreter
+does one thing at a time, however many threads it has.
+
+They share the cache, the limits of endpoints and the pictures' folder; the run makes the questions,
+writes and scores all records, and asks what a process that has ended was to ask.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.crew import AT_WORK
+from looktwice.eval.runs.made_with import RunModels, Tally
+from looktwice.eval.runs.part import Asked, Over, Recorded, Setup, dump, receive, send
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.walk import Walk
+from looktwice.pipelines.clock import add_seconds
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.models.limits import IN_FLIGHT
+from looktwice.pipelines.picture import PictureError
+
+SETTING = "LOOKTWICE_PROCESSES"
+"""The environment variable with their number; where it is not set, the run decides."""
+MOST = 4  # processes: the run itself does not write and score more than they ask
+FEWEST = 500  # records of a run that is long enough to begin processes for
+MANY, SHARE = 32, 8  # threads that one interpreter may be too slow for, and that each process has
+AHEAD = 4  # samples that a process has at hand besides, at least
+OWN = ("looktwice.prompting.", "looktwice.pipelines.")
+"""Where the classes of stages and models lie that other processes may run: networks are the run's,
+and plugins were loaded by it."""
+DRAW = ("markers", "grids", "views", "controls", "burnt_in")
+"""The rooms of `prompting` whose stages make pictures."""
+KEEP = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 28))
+"""Lets glibc keep the memory of a picture for the next one: to get it anew takes half as long as to
+draw."""
+PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
+LOOK = 0.2  # seconds between looks whether the run is being stopped
+UNSENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
+
+
+def is_own(thing: Any) -> bool:
+    """Whether a stage, model or setting is made of looktwice's own classes and plain values
+    alone."""
+    if is_dataclass(thing):
+        inner = [getattr(thing, f.name) for f in fields(thing)]
+        return type(thing).__module__.startswith(OWN) and all(map(is_own, inner))
+    if isinstance(thing, Mapping):
+        return all(map(is_own, (*thing.keys(), *thing.values())))
+    if isinstance(thing, tuple | list | frozenset):
+        return all(map(is_own, thing))
+    return thing is None or isinstance(thing, str | bytes | int | float | Path | np.ndarray)
+
+
+def cores() -> list[int]:
+    """The processor's cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return [*range(os.cpu_count() or 1)]
+
+
+def processes_for(run: Run, records: int) -> int:
+    """How many processes are to ask for a run of so many records; 0 where it asks by itself."""
+    options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
+    stages = [stage for arm in plan.points for stage in arm.stages.values()]
+    is_bounded = options.budget is not None or options.max_requests is not None
+    # OpenTelemetry, where it watches, wants a span of every stage
+    is_watched = "opentelemetry.trace" in sys.modules
+    if type(run) is not Run or run.choose or is_bounded or is_watched or not plan.models:
+        return 0
+    for model in plan.models:
+        if isinstance(model, Batched) or not getattr(model, "apart", False):
+            return 0
+    if not all(map(is_own, (*stages, *plan.models))):
+        return 0
+    if given.isdecimal():
+        return int(given)
+    rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
+    if records < FEWEST or (options.workers < MANY and rooms.isdisjoint(DRAW)):
+        return 0
+    calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
+    number = min(len(cores()), MOST, options.workers // SHARE, calls // SHARE)
+    return number if number > 1 else 0
+
+
+class Process:
+    """One of the processes, and what it was sent and has not ended."""
+
+    def __init__(self, setup: bytes, room: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from looktwice.eval.runs.part import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ
+            | KEEP
+            | {"MALLOC_ARENA_MAX": "4", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,  # a Ctrl-C is the run's
+        )
+        self.room = room
+        self.to: IO[bytes] = self.process.stdin  # type: ignore[assignment]
+        self.back: IO[bytes] = self.process.stdout  # type: ignore[assignment]
+        for pipe in (self.to, self.back):
+            with suppress(ImportError, OSError):  # Linux alone has it
+                from fcntl import fcntl
+
+                fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
+        self.lock, self.asked = threading.Lock(), dict[int, Walk]()
+        self.has_ended = False
+        self.tell(setup)
+
+    def tell(self, message: bytes) -> None:
+        """Send a message, unless the process has ended."""
+        with self.lock, suppress(OSError):
+            send(self.to, message)
+
+    def end(self) -> int:
+        """Wait until it has ended; gives its exit status."""
+        for pipe in (self.to, self.back):
+            with suppress(OSError):  # what it was not sent any more
+                pipe.close()
+        return self.process.wait()
+
+
+@dataclass(eq=False)
+class Processes:
+    """The processes of a run of so many `records`, begun where `processes_for` says so.
+
+    `models` are told what was used in them; `say` is told where one ends before the run does.
+    """
+
+    run: Run
+    records: int
+    models: RunModels
+    cache: Path
+    say: Callable[[str], None]
+    processes: list[Process] = field(default_factory=list)
+    back: deque[Walk] = field(default_factory=deque)
+    here: list[Walk] = field(default_factory=list)
+    taking: threading.Lock = field(default_factory=threading.Lock)
+    told: set[str] = field(default_factory=set)
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.arms = {arm.id: arm for arm in self.run.plan.points}
+
+    def begin(self) -> None:
+        """Start them, so that they are ready when the first question is."""
+        number = processes_for(self.run, self.records)
+        if not number:
+            return
+        run, own, only_cached = self.run, cores(), self.models.only_cached
+        arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
+        options = replace(run.options, workers=-(-run.options.workers // number), shard=(1, 1))
+        pinned: list[int | None] = [*random.sample(own, number)] if number <= len(own) else []
+        if not hasattr(os, "sched_setaffinity"):
+            pinned = []
+        plan, room = Plan(run.plan.name, arms), options.workers + max(AHEAD, options.workers // 4)
+        folders = run.folder.absolute(), self.cache.absolute()
+        for core in pinned or [None] * number:
+            try:
+                setup = dump(Setup(plan, options, *folders, only_cached, number, core))
+                self.processes.append(Process(setup, room))
+            except (*UNSENT, OSError):  # there is no room for another process
+                return
+
+    def __call__(self, walks: Iterator[Walk], writer: RunWriter) -> Iterator[Walk]:
+        """Ask all samples; gives those that the run itself is to ask. Raises what a Ctrl-C
+        raises."""
+        first: Walk | None = next(walks, None)
+        if first is None:
+            return walks
+        self.back.append(first)
+        if not self.processes:
+            self.begin()
+        with ThreadPoolExecutor(len(self.processes) or 1, "looktwice-process") as pool:
+            work = [pool.submit(self._work, one, walks, writer) for one in self.processes]
+            AT_WORK.set()
+            try:
+                while wait(work, LOOK).not_done:
+                    self._tell()
+            except BaseException:
+                self.run.progress.drain.set()
+                self._tell()
+                raise
+            finally:
+                AT_WORK.clear()
+        for tally in self.models.parts.values():
+            add_seconds(tally.seconds, tally.busy)
+        return chain(self.back, self.here, walks)
+
+    def _tell(self) -> None:
+        """Tell every process that the run is being stopped, once."""
+        progress = self.run.progress
+        for order, event in (("drain", progress.drain), ("stop", progress.stop)):
+            if event.is_set() and order not in self.told:
+                self.told.add(order)
+                for process in self.processes:
+                    process.tell(pickle.dumps(order))
+
+    def _work(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
+        """Keep one process asking, and take what it sends back."""
+        progress = self.run.progress
+        try:
+            while True:
+                for event in receive(process.back):
+                    self._take(process, event, writer)
+                if process.has_ended:
+                    return
+                while len(process.asked) < process.room and self._send(process, walks):
+                    pass
+                if not process.asked:
+                    process.tell(pickle.dumps("end"))
+        except (OSError, EOFError, pickle.UnpicklingError):
+            self._lose(process)
+        except BaseException as exc:
+            process.process.kill()
+            progress.end_with(exc)
+
+    def _send(self, process: Process, walks: Iterator[Walk]) -> bool:
+        """Send a process the next sample; whether there was one."""
+        try:
+            with self.taking:
+                walk = self.back.popleft() if self.back else next(walks, None)
+                self.number += 1
+                number = self.number
+        except BaseException as exc:
+            self.run.progress.end_with(exc)
+            return False
+        if walk is None:
+            return False
+        group = walk.row.task, walk.seed, walk.draw
+        try:
+            message = dump([Asked(number, group, walk.sample, walk.row, walk.wanted)])
+        except UNSENT:  # such as a file that is no picture
+            self.here.append(walk)
+            return True
+        process.asked[number] = walk
+        process.tell(message)
+        return True
+
+    def _take(self, process: Process, event: Any, writer: RunWriter) -> None:
+        """What a process has sent."""
+        run = self.run
+        if isinstance(event, Recorded):
+            arm = self.arms[event.record.point]
+            if walk := process.asked.get(event.number):
+                walk.wanted -= {arm.id}
+            run.note(arm, event.row, writer.record(event.record))
+        elif isinstance(event, Over):
+            process.asked.pop(event.number)
+        elif isinstance(event, Tally):
+            self.models.parts[id(process)] = event
+        else:
+            process.has_ended = True
+            run.progress.count("stopped", event.stopped)
+            if event.why:
+                run.progress.give_up(event.why)
+            if event.error is not None:
+                run.progress.end_with(event.error)
+
+    def _lose(self, process: Process) -> None:
+        """What a process that has ended was to ask, another one asks, or the run."""
+        process.process.kill()
+        self.back.extend(walk for walk in process.asked.values() if walk.wanted)
+        if not self.run.progress.drain.is_set():
+            status = process.process.wait()
+            self.say(
+                f"a process that asks has ended (exit status {status}); what it was asking is"
+                " asked again"
+            )
+
+    def close(self) -> None:
+        """End every process."""
+        for process in self.processes:
+            process.process.kill()
+            process.end()
+        self.processes.clear()
