@@ -22,6 +22,7 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.jpeg import shortened
 from looktwice.pipelines.png import AS_BEFORE, opencv_png, speaks_of_exif, to_png
 
 try:  # an eighth of the time
@@ -383,8 +384,8 @@ class Picture:
 
     def _check(self) -> None:
         """Raises PictureError as `decode` does, so that nothing torn is sent; a JPEG is read at an
-        eighth of its size, in a fraction of the time."""
-        image = _open(self.source, self.name)
+        eighth of its size, and most only begun, in a fraction of the time."""
+        image = _open(shortened(self.source) or self.source, self.name)
         try:
             image.draft("L", (1, 1))
             image.load()
