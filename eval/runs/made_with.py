@@ -246,11 +246,8 @@ class RunModels:
             for url in (url for url in urls if len(urls) > 1 and url in aside):
                 yield f"{url} could not always be asked, so {others}"
         yield from self.uncounted()
+        self._add_refusals()
         for endpoint, watch in self.watches.items():
-            parts = [part.refused.get(endpoint) for part in self.parts.values()]
-            for counts, given_up in filter(None, parts):
-                watch.refused.update(counts)
-                watch.given_up += given_up
             if refused := watch.say_refusals(place_of(endpoint), self.progress.drain.is_set()):
                 yield refused
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -275,6 +272,13 @@ class RunModels:
                 f"{came} came from the cache as {there} gave them; the model at {here} has the same"
                 " `name`"
             )
+
+    def _add_refusals(self) -> None:
+        """Those that other processes met, to those of this one."""
+        for part in self.parts.values():
+            for endpoint, (counts, given_up) in part.refused.items():
+                self.watches[endpoint].refused.update(counts)
+                self.watches[endpoint].given_up += given_up
 
     def uncounted(self) -> Iterator[str]:
         """A sentence for each server that counts no tokens, although its model has prices."""

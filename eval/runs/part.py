@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.made_with import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, Work
@@ -31,6 +31,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import limiters
 from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 
@@ -227,13 +228,21 @@ def work_through(setup: Setup, orders: IO[bytes], back: IO[bytes]) -> None:
         try:
             part.predict_into(BlobWriter(Blobs(setup.folder / "blobs")), set())
         except BaseException as exc:
-            error = exc
+            error = exc if _travels(exc) else RunError(describe(exc))
         models.close()
         was_stopped = progress.drain.is_set() or progress.stop.is_set()
         stopped = 0 if was_stopped else progress.counts["stopped"]
         outbox.put(models.tally(clock))
         outbox.put(Ended(stopped, progress.why, error))
         outbox.flush()
+
+
+def _travels(exc: BaseException) -> bool:
+    """Whether it is the same in another process."""
+    try:
+        return str(pickle.loads(pickle.dumps(exc))) == str(exc)
+    except Exception:
+        return False
 
 
 def _listen(part: Part, orders: IO[bytes]) -> None:
@@ -261,7 +270,7 @@ def main() -> None:
     back, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
     os.dup2(2, 1)
     setup: Setup = receive(sys.stdin.buffer)
-    if setup.core is not None and not os.environ.get("W_NOPIN"):
+    if setup.core is not None:
         # threads on one core hand the interpreter to each other in half the time
         os.sched_setaffinity(0, {setup.core})
     send(back, pickle.dumps([]))

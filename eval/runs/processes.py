@@ -159,6 +159,8 @@ class Processes:
 
     def __post_init__(self) -> None:
         self.arms = {arm.id: arm for arm in self.run.plan.points}
+        if not (self.run.folder / "records.jsonl").exists():  # else there may be nothing to ask
+            self.begin()
 
     def begin(self) -> None:
         """Start them, so that they are ready when the first question is."""
@@ -189,7 +191,9 @@ class Processes:
         self.back.append(first)
         if not self.processes:
             self.begin()
-        with ThreadPoolExecutor(len(self.processes) or 1, "looktwice-process") as pool:
+        if not self.processes:
+            return chain(self.back, walks)
+        with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
             work = [pool.submit(self._work, one, walks, writer) for one in self.processes]
             AT_WORK.set()
             try:
@@ -216,22 +220,29 @@ class Processes:
 
     def _work(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
         """Keep one process asking, and take what it sends back."""
-        progress = self.run.progress
+        is_told = False  # that no more samples come
         try:
-            while True:
+            while not process.has_ended:
                 for event in receive(process.back):
                     self._take(process, event, writer)
-                if process.has_ended:
-                    return
-                while len(process.asked) < process.room and self._send(process, walks):
-                    pass
-                if not process.asked:
+                while not is_told and len(process.asked) < process.room:
+                    if not self._send(process, walks):
+                        break
+                if not (process.asked or is_told):
+                    is_told = True
                     process.tell(pickle.dumps("end"))
         except (OSError, EOFError, pickle.UnpicklingError):
-            self._lose(process)
+            process.process.kill()
+            if not self.run.progress.drain.is_set():
+                status = process.process.wait()
+                self.say(
+                    f"a process that asks has ended (exit status {status}); what it was asking is"
+                    " asked again"
+                )
         except BaseException as exc:
             process.process.kill()
-            progress.end_with(exc)
+            self.run.progress.end_with(exc)
+        self.back.extend(walk for walk in process.asked.values() if walk.wanted)
 
     def _send(self, process: Process, walks: Iterator[Walk]) -> bool:
         """Send a process the next sample; whether there was one."""
@@ -274,17 +285,6 @@ class Processes:
                 run.progress.give_up(event.why)
             if event.error is not None:
                 run.progress.end_with(event.error)
-
-    def _lose(self, process: Process) -> None:
-        """What a process that has ended was to ask, another one asks, or the run."""
-        process.process.kill()
-        self.back.extend(walk for walk in process.asked.values() if walk.wanted)
-        if not self.run.progress.drain.is_set():
-            status = process.process.wait()
-            self.say(
-                f"a process that asks has ended (exit status {status}); what it was asking is"
-                " asked again"
-            )
 
     def close(self) -> None:
         """End every process."""

@@ -122,8 +122,6 @@ class Study:
         run.on_skipped = display.skip
         processes = Processes(run, most, models, cache, self.say)
         run.elsewhere = processes
-        if not (self.folder / "records.jsonl").exists():  # else there may be nothing to ask
-            processes.begin()
         if not self.only_cached:
             run.on_begin = partial(self._announce, run, most, models)
         try:
