@@ -13,8 +13,48 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 __all__: list[str] = []
+
+
+class Stretch:
+    """A context in which a clock counts the time as time for one kind of work."""
+
+    __slots__ = ("before", "clock", "facts", "kind", "span", "start")
+
+    def __init__(self, clock: Clock, kind: str, facts: Mapping[str, str]) -> None:
+        self.clock, self.kind, self.facts = clock, kind, facts
+        self.span: AbstractContextManager[object] | None = None
+
+    def __enter__(self) -> None:
+        clock, kind = self.clock, self.kind
+        # whoever wants spans has imported it before us
+        if watched := sys.modules.get("opentelemetry.trace"):
+            tracer = watched.get_tracer("looktwice")
+            self.span = tracer.start_as_current_span(kind, attributes=self.facts)
+        # seconds of other kinds within the work around this
+        self.before = getattr(clock.local, "inside", 0.0)
+        clock.local.inside, self.start = 0.0, time.perf_counter()
+        with clock.lock:
+            clock.under_way[kind] += 1
+            if clock.under_way[kind] == 1:
+                clock.busy[kind] -= self.start
+        if self.span is not None:
+            self.span.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        clock, kind, local = self.clock, self.kind, self.clock.local
+        if self.span is not None:
+            self.span.__exit__(*raised)
+        end = time.perf_counter()
+        took = end - self.start
+        with clock.lock:
+            clock.seconds[kind] += took - local.inside
+            clock.under_way[kind] -= 1
+            if not clock.under_way[kind]:
+                clock.busy[kind] += end
+        local.inside = self.before + took
 
 
 class Clock:
@@ -30,33 +70,10 @@ class Clock:
         self.lock, self.local = threading.Lock(), threading.local()
         self.begun, self.under_way = time.perf_counter(), Counter[str]()
 
-    @contextmanager
-    def spend(self, kind: str, **facts: str) -> Iterator[None]:
+    def spend(self, kind: str, **facts: str) -> Stretch:
         """Count the time inside as time for this kind of work; `facts` are attributes of its
         span."""
-        span: AbstractContextManager[object] = nullcontext()
-        # whoever wants spans has imported it before us
-        if watched := sys.modules.get("opentelemetry.trace"):
-            span = watched.get_tracer("looktwice").start_as_current_span(kind, attributes=facts)
-        local = self.local
-        before = getattr(local, "inside", 0.0)  # seconds of other kinds within the work around this
-        local.inside, start = 0.0, time.perf_counter()
-        with self.lock:
-            self.under_way[kind] += 1
-            if self.under_way[kind] == 1:
-                self.busy[kind] -= start
-        try:
-            with span:
-                yield
-        finally:
-            end = time.perf_counter()
-            took = end - start
-            with self.lock:
-                self.seconds[kind] += took - local.inside
-                self.under_way[kind] -= 1
-                if not self.under_way[kind]:
-                    self.busy[kind] += end
-            local.inside = before + took
+        return Stretch(self, kind, facts)
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
         """Each kind with its share of all the time, the largest first, without those below

@@ -88,20 +88,20 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
     Raises OSError that names it, such as where the disk is full; nothing half-written stays behind.
     """
-    draft = Path(f"{path}.{os.getpid()}.{threading.get_ident()}.part")
+    draft = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         try:
-            file = draft.open("wb")
+            file = open(draft, "wb")  # noqa: SIM115
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = draft.open("wb")
+            file = open(draft, "wb")  # noqa: SIM115
         with file:
             yield file
-        draft.replace(path)
+        os.replace(draft, path)
     except BaseException as exc:
         with suppress(OSError):  # where a folder of its path is a file, there is nothing to remove
-            draft.unlink()
-        if isinstance(exc, OSError) and exc.filename in (None, str(draft)):
+            os.unlink(draft)
+        if isinstance(exc, OSError) and exc.filename in (None, draft):
             raise OSError(exc.errno, exc.strerror, str(path)) from exc
         raise
 

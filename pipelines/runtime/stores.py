@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import re
+import stat
 import threading
 import zipfile
 from collections import OrderedDict
@@ -50,8 +51,12 @@ class Blobs:
             raise OSError(
                 f"{path.parent} is a link; blobs lie in folders of their own, so remove it"
             )
-        # a power cut leaves it shorter
-        if path.is_symlink() or not path.is_file() or path.stat().st_size != len(data):
+        try:
+            kept = path.lstat()
+            is_whole = stat.S_ISREG(kept.st_mode) and kept.st_size == len(data)
+        except FileNotFoundError:
+            is_whole = False
+        if not is_whole:  # a power cut leaves it shorter
             write_file(path, data)
         self.known.update((sha, sha[:2]))
         return sha
