@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
@@ -326,17 +327,28 @@ class Picture:
         pixels.flags.writeable = False
         return pixels
 
-    def small(self, longest: int, gap: float = 2.0) -> Image.Image:
+    def small(self, longest: int) -> Image.Image:
         """The picture with no side longer than `longest` pixels; of a JPEG no more is decoded than
-        that shows, and with a smaller `gap` (1 at least) still less: faster, and softer."""
+        that shows."""
+        shape = longest, longest
+        return self._begun(lambda image: image.thumbnail(shape, reducing_gap=2.0))
+
+    def coarse(self, longest: int) -> Image.Image:
+        """The picture, of a JPEG in the smallest scale with a side of `longest` pixels."""
+        scale = longest / max(self.size)
+        shape = int(self.size[0] * scale), int(self.size[1] * scale)
+        return self._begun(lambda image: image.draft("", shape))
+
+    def _begun(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
+        """What `shrink` leaves of the picture, which need not be decoded yet."""
         if self._pixels is None and not self._header.changed:
             image = _open(self.source, self.name)
             with suppress(*BROKEN):  # what is torn is refused in the words of its decode
-                image.thumbnail((longest, longest), reducing_gap=gap)
+                shrink(image)
                 image.load()  # a small one is as it was, and not decoded yet
                 return image
         image = Image.fromarray(self.pixels)
-        image.thumbnail((longest, longest), reducing_gap=gap)
+        shrink(image)
         return image
 
     @property
@@ -416,9 +428,16 @@ def thumbnail(
     picture: Picture, longest: int = 320, quality: int = 85, kind: Literal["JPEG", "WebP"] = "JPEG"
 ) -> str:
     """A data URL of the picture with its longest side at most `longest` pixels."""
+    pixels = np.asarray(picture.coarse(longest))
+    scale = longest / max(pixels.shape[:2])
+    if scale < 1:
+        height, width = (max(1, round(side * scale)) for side in pixels.shape[:2])
+        # Pillow takes ten times as long
+        how = cv2.INTER_LINEAR if scale > 0.5 else cv2.INTER_AREA
+        pixels = cv2.resize(pixels, (width, height), interpolation=how)
     buffer = io.BytesIO()
     effort = {"method": 0} if kind == "WebP" else {}  # 4, the usual one, takes three times as long
-    picture.small(longest, gap=1.0).save(buffer, kind, quality=quality, **effort)
+    Image.fromarray(pixels).save(buffer, kind, quality=quality, **effort)
     return f"data:image/{kind.lower()};base64,{b64encode(buffer.getvalue()).decode()}"
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from looktwice.eval.page.conversations import (
     MADE,
     MOST_PICTURE_CHARACTERS,
+    MOST_THUMBNAIL_CHARACTERS,
     THUMBNAIL,
     Conversations,
     place_marks,
@@ -248,6 +249,7 @@ class RunPage:
         their marks. `sent` are those in each sample's conversations."""
         made, making = dict[str, str](), dict[str, Future[str]]()
         begun, rest = deque[tuple[list[PagePicture], list[str]]](), iter(sent)
+        most = min(MOST_PICTURE_CHARACTERS, length + MOST_THUMBNAIL_CHARACTERS)
         # Pillow works outside the interpreter's lock
         with ThreadPoolExecutor(os.cpu_count(), "looktwice-thumbnails") as pool:
 
@@ -261,7 +263,7 @@ class RunPage:
 
             for number in sent:
                 sources, names = self.rows[number].sample["images"], list[str]()
-                if length < MOST_PICTURE_CHARACTERS:
+                if length < most:
                     begun.extend(map(begin, islice(rest, AHEAD - len(begun))))
                     shown, names = begun.popleft()
                 elif made.keys().isdisjoint(sources):  # what is not shown need not be read
@@ -270,7 +272,7 @@ class RunPage:
                     shown = [picture for picture, _ in self.own_pictures(number)]
                 self.samples[number] = replace(self.samples[number], pictures=tuple(shown))
                 for name in names:
-                    if length >= MOST_PICTURE_CHARACTERS:
+                    if length >= most:
                         break
                     with suppress(
                         PictureError
