@@ -3,7 +3,6 @@ each. Input and output may be closed, end early or be stopped, and the work goes
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import io
 import os
@@ -11,7 +10,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -19,6 +17,7 @@ from typer.core import TyperGroup
 
 from looktwice.eval.commands import analyses, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
+from looktwice.pipelines.runtime.heaps import share_heaps
 
 __all__ = ["app", "main"]
 
@@ -49,9 +48,6 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "mcp": homes.mcp,
     },
 }
-
-
-M_ARENA_MAX = -8  # in glibc's malloc.h
 
 
 class Old(NamedTuple):
@@ -249,14 +245,6 @@ def interrupt_when_told() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
             signal.signal(number, signal.default_int_handler)
-
-
-def share_heaps() -> None:
-    """Let threads share four of glibc's heaps, as MALLOC_ARENA_MAX=4 would: each heap keeps what
-    was freed in it, and with one a thread a run that draws pictures held 1.5 GB."""
-    if "MALLOC_ARENA_MAX" not in os.environ:
-        with suppress(AttributeError, TypeError):  # other systems have no such call
-            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 4)
 
 
 def main() -> None:

@@ -160,9 +160,8 @@ def run(
     # no bar where somebody types
     console = Console(stderr=True, force_terminal=False if typed else None)
     fresh, as_json = again == "all", log == "json"
-    study = Study(
-        plan, out, options, cache, fresh, only_cached, console, on, gpus, as_json, steering
-    )
+    about = plan, out, options, cache, fresh, only_cached, console, on, gpus, as_json
+    study = Study(*about, steering, copied=True)
     with early_thumbnails(Blobs(study.folder / "blobs")):
         outcome = study()
     _print_results(study, outcome, allow, table)

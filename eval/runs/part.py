@@ -11,6 +11,7 @@ import io
 import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 import time
@@ -32,6 +33,7 @@ from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import limiters
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import describe
+from looktwice.pipelines.runtime.heaps import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 
@@ -267,11 +269,16 @@ def _listen(part: Part, orders: IO[bytes]) -> None:
 
 def main() -> None:
     """Be one of the processes of a run, which tells what to do over the standard input."""
-    back, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):  # the run is told, and tells
+            signal.signal(number, signal.SIG_IGN)
+    orders, back, sys.stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"), sys.stderr
     os.dup2(2, 1)
-    setup: Setup = receive(sys.stdin.buffer)
+    share_heaps()
+    keep_memory()
+    setup: Setup = receive(orders)
     if setup.core is not None:
         # threads on one core hand the interpreter to each other in half the time
         os.sched_setaffinity(0, {setup.core})
     send(back, pickle.dumps([]))
-    work_through(setup, sys.stdin.buffer, back)
+    work_through(setup, orders, back)

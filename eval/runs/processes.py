@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -27,7 +29,7 @@ import numpy as np
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.crew import AT_WORK
 from looktwice.eval.runs.made_with import RunModels, Tally
-from looktwice.eval.runs.part import Asked, Over, Recorded, Setup, dump, receive, send
+from looktwice.eval.runs.part import Asked, Over, Recorded, Setup, dump, main, receive, send
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.walk import Walk
 from looktwice.pipelines.clock import add_seconds
@@ -48,9 +50,6 @@ OWN = ("looktwice.prompting.", "looktwice.pipelines.")
 and plugins were loaded by it."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
-KEEP = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 28))
-"""Lets glibc keep the memory of a picture for the next one: to get it anew takes half as long as to
-draw."""
 PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
 LOOK = 0.2  # seconds between looks whether the run is being stopped
 UNSENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
@@ -100,18 +99,64 @@ def processes_for(run: Run, records: int) -> int:
     return number if number > 1 else 0
 
 
+class Copy:
+    """A copy of this process that is a part of the run at once, while another one has to import
+    everything first; with what `Process` needs of a Popen."""
+
+    def __init__(self) -> None:
+        orders, to = os.pipe()
+        back, answers = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # numpy's threads end in a copy
+            self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.setsid()
+                os.dup2(orders, 0)
+                os.dup2(answers, 1)
+                os.closerange(3, 1 << 16)
+                main()
+            finally:
+                os._exit(1)
+        os.close(orders)
+        os.close(answers)
+        self.stdin, self.stdout = os.fdopen(to, "wb"), os.fdopen(back, "rb")
+        self.status: int | None = None
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait until it has ended; gives its exit status."""
+        if self.status is None:
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.status
+
+
+def may_be_copied() -> bool:
+    """Whether no other thread of Python's could hold a lock that the copy waits for."""
+    names = {thread.name for thread in threading.enumerate()}
+    return sys.platform == "linux" and names <= {"MainThread", "looktwice-thumbnails"}
+
+
 class Process:
     """One of the processes, and what it was sent and has not ended."""
 
-    def __init__(self, setup: bytes, room: int) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "from looktwice.eval.runs.part import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ
-            | KEEP
-            | {"MALLOC_ARENA_MAX": "4", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,  # a Ctrl-C is the run's
+    def __init__(self, setup: bytes, room: int, copied: bool) -> None:
+        command = "from looktwice.eval.runs.part import main; main()"
+        path = os.pathsep.join(filter(None, sys.path))
+        self.process: Copy | subprocess.Popen[bytes] = (
+            Copy()
+            if copied
+            else subprocess.Popen(
+                [sys.executable, "-c", command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # a Ctrl-C is the run's
+            )
         )
         self.room = room
         self.to: IO[bytes] = self.process.stdin  # type: ignore[assignment]
@@ -143,6 +188,8 @@ class Processes:
     """The processes of a run of so many `records`, begun where `processes_for` says so.
 
     `models` are told what was used in them; `say` is told where one ends before the run does.
+    `copied` says that this process is a command, which has used nothing yet that a copy of it
+    could not.
     """
 
     run: Run
@@ -150,6 +197,7 @@ class Processes:
     models: RunModels
     cache: Path
     say: Callable[[str], None]
+    copied: bool = False
     processes: list[Process] = field(default_factory=list)
     back: deque[Walk] = field(default_factory=deque)
     here: list[Walk] = field(default_factory=list)
@@ -175,10 +223,11 @@ class Processes:
             pinned = []
         plan, room = Plan(run.plan.name, arms), options.workers + max(AHEAD, options.workers // 4)
         folders = run.folder.absolute(), self.cache.absolute()
+        copied = self.copied and not run.plan.plugins and may_be_copied()
         for core in pinned or [None] * number:
             try:
                 setup = dump(Setup(plan, options, *folders, only_cached, number, core))
-                self.processes.append(Process(setup, room))
+                self.processes.append(Process(setup, room, copied))
             except (*UNSENT, OSError):  # there is no room for another process
                 return
 
