@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from looktwice.eval.commands import analyses, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
-from looktwice.pipelines.runtime.heaps import share_heaps
+from looktwice.pipelines.runtime.heaps import collect_seldom, share_heaps
 
 __all__ = ["app", "main"]
 
@@ -252,4 +252,5 @@ def main() -> None:
     keep_streams()
     interrupt_when_told()
     share_heaps()
+    collect_seldom()
     app()

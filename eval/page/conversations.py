@@ -31,8 +31,8 @@ THUMBNAIL: tuple[int, int, Literal["WebP"]] = 256, 80, "WebP"
 REASONING = "(reasoning) "  # before what a model thought aloud
 MADE: dict[str, str] = {}
 """Data URLs of thumbnails by the sha256 of the picture."""
-MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 4_500_000
-"""The length of a page's words and thumbnails together, and of its thumbnails: 400 photographs."""
+MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 3_000_000
+"""The length of a page's words and thumbnails together, and of its thumbnails: 270 photographs."""
 
 WINDOW, IDLE = 0.02, 0.3  # seconds that are looked at, and how much of a core is little in them
 LOOK = 1.0  # seconds between looks for new pictures

@@ -33,7 +33,7 @@ from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import limiters
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import describe
-from looktwice.pipelines.runtime.heaps import keep_memory, share_heaps
+from looktwice.pipelines.runtime.heaps import collect_seldom, keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 
@@ -276,6 +276,7 @@ def main() -> None:
     os.dup2(2, 1)
     share_heaps()
     keep_memory()
+    collect_seldom()
     setup: Setup = receive(orders)
     if setup.core is not None:
         # threads on one core hand the interpreter to each other in half the time
