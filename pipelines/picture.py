@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import cv2
 import numpy as np
@@ -424,10 +424,9 @@ class Picture:
         return f"Picture({self.name or 'pixels'}, {shape})"
 
 
-def thumbnail(
-    picture: Picture, longest: int = 320, quality: int = 85, kind: Literal["JPEG", "WebP"] = "JPEG"
-) -> str:
-    """A data URL of the picture with its longest side at most `longest` pixels."""
+def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
+    """A data URL of the picture with its longest side at most `longest` pixels, as JPEG with a
+    colour for every pixel, since thin marks would lose theirs."""
     pixels = np.asarray(picture.coarse(longest))
     scale = longest / max(pixels.shape[:2])
     if scale < 1:
@@ -436,9 +435,8 @@ def thumbnail(
         how = cv2.INTER_LINEAR if scale > 0.5 else cv2.INTER_AREA
         pixels = cv2.resize(pixels, (width, height), interpolation=how)
     buffer = io.BytesIO()
-    effort = {"method": 0} if kind == "WebP" else {}  # 4, the usual one, takes three times as long
-    Image.fromarray(pixels).save(buffer, kind, quality=quality, **effort)
-    return f"data:image/{kind.lower()};base64,{b64encode(buffer.getvalue()).decode()}"
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality, subsampling=0)
+    return f"data:{JPEG};base64,{b64encode(buffer.getvalue()).decode()}"
 
 
 HASH_SIDE, SQUARE, PER_DOUBLING = 8, 1 << 15, 8

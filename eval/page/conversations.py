@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
@@ -25,14 +25,14 @@ from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.prompting.agent.episode import Look, read_looks
 
-THUMBNAIL: tuple[int, int, Literal["WebP"]] = 256, 80, "WebP"
-"""The longest side of a thumbnail in pixels, and its quality and kind."""
+THUMBNAIL = 256, 75
+"""The longest side of a thumbnail in pixels, and its quality."""
 
 REASONING = "(reasoning) "  # before what a model thought aloud
 MADE: dict[str, str] = {}
 """Data URLs of thumbnails by the sha256 of the picture."""
-MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 3_000_000
-"""The length of a page's words and thumbnails together, and of its thumbnails: 270 photographs."""
+MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
+"""The length of a page's words and thumbnails together, and of its thumbnails: 300 photographs."""
 
 WINDOW, IDLE = 0.02, 0.3  # seconds that are looked at, and how much of a core is little in them
 LOOK = 1.0  # seconds between looks for new pictures

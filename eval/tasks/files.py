@@ -6,7 +6,9 @@ from __future__ import annotations
 import ast
 import base64
 import math
+import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,6 +39,8 @@ LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no l
 def file_inside(root: Path, name: str) -> Path:
     """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises
     TaskError."""
+    if _is_plainly_inside(root, name):
+        return root / name
     try:
         file = (root / name).resolve()
         inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
@@ -52,6 +56,24 @@ def file_inside(root: Path, name: str) -> Path:
                 f" {exc.advice}"
             ) from exc
     return root / name
+
+
+def _is_plainly_inside(root: Path, name: str) -> bool:
+    """Whether a path has no `..` and no link on its way, which takes a tenth of the time to see."""
+    parts = Path(name).parts
+    if Path(name).anchor or ".." in parts:
+        return False
+    place = str(root)
+    try:
+        for part in parts:
+            place = os.path.join(place, part)
+            if stat.S_ISLNK(os.lstat(place).st_mode):
+                return False
+    except FileNotFoundError:  # nor is what lies in it
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)
