@@ -29,7 +29,7 @@ from looktwice.pipelines.png import AS_BEFORE, opencv_png, speaks_of_exif, to_pn
 try:  # an eighth of the time
     from pybase64 import b64encode
 except ImportError:
-    from base64 import b64encode
+    from base64 import b64encode  # type: ignore[assignment]
 
 __all__ = ["Picture", "Pixels"]
 JPEG = "image/jpeg"
@@ -66,9 +66,8 @@ class Header:
     changed: str
 
 
-def inspect(data: bytes, name: str) -> Header:
-    """Read the header alone. Raises PictureError."""
-    image = _open(data, name)
+def inspect(image: Image.Image, data: bytes, name: str) -> Header:
+    """What can be told of an opened image of these bytes. Raises PictureError."""
     try:
         size = image.size[::-1] if _orientation(image, data) in TURNED else image.size
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
@@ -266,6 +265,7 @@ class Picture:
     _pixels: Pixels | None = None
     _fetch: Callable[[], bytes] | None = None
     _known_to_decode = False
+    _opened: Image.Image | None = None
 
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
         if not isinstance(pixels, np.ndarray):
@@ -397,7 +397,7 @@ class Picture:
     def _check(self) -> None:
         """Raises PictureError as `decode` does, so that nothing torn is sent; a JPEG is read at an
         eighth of its size, and most only begun, in a fraction of the time."""
-        image = _open(shortened(self.source) or self.source, self.name)
+        image, self._opened = self._opened or self._open(), None
         try:
             image.draft("L", (1, 1))
             image.load()
@@ -417,7 +417,11 @@ class Picture:
     @_kept_property
     def _header(self) -> Header:
         """What can be told of the encoded source without decoding its pixels."""
-        return inspect(self.source, self.name)
+        self._opened = self._open()
+        return inspect(self._opened, self.source, self.name)
+
+    def _open(self) -> Image.Image:
+        return _open(shortened(self.source) or self.source, self.name)
 
     def __repr__(self) -> str:
         shape = "not decoded yet" if self._pixels is None else "{}x{}".format(*self.size)

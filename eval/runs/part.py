@@ -101,14 +101,14 @@ class PicturePickler(pickle.Pickler):
         return Picture.encoded, (thing.source, thing.name, thing._known_to_decode)
 
 
-def dump(value: Any) -> bytes:
+def dump(value: Any) -> memoryview:
     """A message to another process. Raises PictureError, and what pickle raises."""
     buffer = io.BytesIO()
     PicturePickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
-    return buffer.getvalue()
+    return buffer.getbuffer()
 
 
-def send(pipe: IO[bytes], message: bytes) -> None:
+def send(pipe: IO[bytes], message: bytes | memoryview) -> None:
     """Write a message behind its length."""
     pipe.write(len(message).to_bytes(8, "big"))
     pipe.write(message)

@@ -144,7 +144,7 @@ def may_be_copied() -> bool:
 class Process:
     """One of the processes, and what it was sent and has not ended."""
 
-    def __init__(self, setup: bytes, room: int, copied: bool) -> None:
+    def __init__(self, setup: memoryview, room: int, copied: bool) -> None:
         command = "from looktwice.eval.runs.part import main; main()"
         path = os.pathsep.join(filter(None, sys.path))
         self.process: Copy | subprocess.Popen[bytes] = (
@@ -170,7 +170,7 @@ class Process:
         self.has_ended = False
         self.tell(setup)
 
-    def tell(self, message: bytes) -> None:
+    def tell(self, message: bytes | memoryview) -> None:
         """Send a message, unless the process has ended."""
         with self.lock, suppress(OSError):
             send(self.to, message)

@@ -123,8 +123,10 @@ def known_keys() -> Sequence[str]:
 
     Each is there as it is, and as JSON, Python, URLs and XML write it.
     """
-    secrets = [os.environ.get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
-    for name in (*KEYS.values(), *(name for _, name in _own_table())):
+    there = [os.environ[name] for name in PROXIES if name in os.environ]
+    secrets = [proxy.rpartition("@")[0].rpartition("/")[2] for proxy in there]
+    secrets += [os.environ[name].strip() for name in KEYS.values() if name in os.environ]
+    for _, name in _own_table():
         is_variable = VARIABLE.fullmatch(name) or name in os.environ
         secrets.append(os.environ.get(name, "").strip() if is_variable else name)
     return _spellings(tuple(key for key in secrets if len(key) >= SHORTEST))
