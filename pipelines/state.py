@@ -16,8 +16,8 @@ import numpy as np
 
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
-from looktwice.pipelines.picture import thumbnail
 from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.thumbnails import thumbnail
 from looktwice.pipelines.view import View
 
 __all__ = ["Stage", "State", "WithoutModel"]

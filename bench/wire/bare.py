@@ -28,10 +28,10 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.encodings.png import OPENCV_SETTINGS
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.pipelines.models.wire import request_bytes
 from looktwice.pipelines.pipeline import Pipeline
-from looktwice.pipelines.png import OPENCV_SETTINGS
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 

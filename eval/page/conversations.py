@@ -14,15 +14,16 @@ from typing import Any
 
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
-from looktwice.eval.runs.crew import AT_WORK
 from looktwice.eval.tasks.base import MadeTask, TaskError
+from looktwice.pipelines.clock import AT_WORK
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.thumbnails import thumbnail
 from looktwice.prompting.agent.episode import Look, read_looks
 
 THUMBNAIL = 256, 75

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-AT_WORK = threading.Event()
-"""Set while other processes ask for the run, so that what can wait does not take their cores."""
 Task = Callable[[], bool]
 """Part of the work on a sample; says whether it was the last part."""
 

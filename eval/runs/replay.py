@@ -34,6 +34,7 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.encodings.png import bytes_as_before
 from looktwice.pipelines.model import (
     CallOptions,
     Messages,
@@ -44,7 +45,6 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.pipeline import RecordingModel, execute
-from looktwice.pipelines.png import bytes_as_before
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State

@@ -25,9 +25,9 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
+from looktwice.eval.runs.elsewhere.processes import Processes
 from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins, price
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
-from looktwice.eval.runs.processes import Processes
 from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.scoring.score import ScoringTools
@@ -172,7 +172,7 @@ class Study:
     def _make_run(self, cache: Path) -> Run:
         if not self.on:
             return Run(self.plan, self.folder, self.options)
-        from looktwice.eval.runs.on_ray import RayRun, parse_place
+        from looktwice.eval.runs.elsewhere.on_ray import RayRun, parse_place
 
         return RayRun(
             self.plan,

@@ -1,5 +1,5 @@
 """Resources shared by all threads of a run: networks in memory, dynamic batching,
-content-addressed storage, and processes that draw.
+and content-addressed storage.
 
 Not here: the loop over samples, which is `eval.runs`."""
 

@@ -13,8 +13,9 @@ import pytest
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.pipelines import ChatAPI, Message, Picture, Pipeline, View, picture, png
+from looktwice.pipelines import ChatAPI, Message, Picture, Pipeline, View, picture
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.encodings import png
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models import cache, chat_api, wrappers
 from looktwice.pipelines.models.answers import read_response

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from looktwice.pipelines import picture as module
-from looktwice.pipelines.jpeg import shortened
+from looktwice.pipelines.encodings.jpeg import shortened
 from looktwice.pipelines.picture import Picture, PictureError, decode
 
 WRITTEN: dict[str, tuple[str, dict[str, object]]] = {

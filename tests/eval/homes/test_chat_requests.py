@@ -13,8 +13,8 @@ import pytest
 
 from looktwice.eval.homes.chat_requests import Question, read_question as read_raw
 from looktwice.eval.homes.chat_responses import Answered, join_chunks
+from looktwice.pipelines.encodings.png import to_png
 from looktwice.pipelines.model import CallOptions, Reply, Tool, ToolCall, Usage
-from looktwice.pipelines.png import to_png
 
 Json = dict[str, Any]
 QUESTION = {"role": "user", "content": "Well?"}

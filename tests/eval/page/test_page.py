@@ -21,9 +21,9 @@ from looktwice.eval.page.pairs import ALL, PageNumbers
 from looktwice.eval.page.render import escape_json, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
+from looktwice.pipelines.encodings.png import to_png
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.png import to_png
 from tests.made_run import MadeRun
 
 WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")

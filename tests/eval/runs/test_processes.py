@@ -24,21 +24,27 @@ from rich.console import Console
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study, study
+from looktwice.eval.runs.elsewhere.part import Recorded
+from looktwice.eval.runs.elsewhere.processes import (
+    FEWEST,
+    SETTING,
+    Process,
+    Processes,
+    processes_for,
+)
 from looktwice.eval.runs.made_with import RunModels
-from looktwice.eval.runs.part import Recorded
 from looktwice.eval.runs.predict import Run, RunSummary
-from looktwice.eval.runs.processes import FEWEST, SETTING, Process, Processes, processes_for
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks import Facts
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.encodings.png import to_png
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import ChatAPI, Pocket, Scripted
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.png import to_png
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.controls import PermuteChoices

@@ -27,12 +27,20 @@ from typing import IO, Any
 import numpy as np
 
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.crew import AT_WORK
+from looktwice.eval.runs.elsewhere.part import (
+    Asked,
+    Over,
+    Recorded,
+    Setup,
+    dump,
+    main,
+    receive,
+    send,
+)
 from looktwice.eval.runs.made_with import RunModels, Tally
-from looktwice.eval.runs.part import Asked, Over, Recorded, Setup, dump, main, receive, send
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.walk import Walk
-from looktwice.pipelines.clock import add_seconds
+from looktwice.pipelines.clock import AT_WORK, add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.models.batched.model import Batched
@@ -145,7 +153,7 @@ class Process:
     """One of the processes, and what it was sent and has not ended."""
 
     def __init__(self, setup: memoryview, room: int, copied: bool) -> None:
-        command = "from looktwice.eval.runs.part import main; main()"
+        command = "from looktwice.eval.runs.elsewhere.part import main; main()"
         path = os.pathsep.join(filter(None, sys.path))
         self.process: Copy | subprocess.Popen[bytes] = (
             Copy()

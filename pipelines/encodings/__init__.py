@@ -1,0 +1,5 @@
+"""How pictures are encoded: PNG written fast, and whether a JPEG can be decoded, told at once.
+
+Not here: pictures themselves, which are `pipelines.picture`."""
+
+__all__: list[str] = []
