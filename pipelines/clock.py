@@ -17,9 +17,6 @@ from typing import Any
 
 __all__: list[str] = []
 
-AT_WORK = threading.Event()
-"""Set while other processes of the run are busy, so that what can wait leaves them their cores."""
-
 
 class Stretch:
     """A context in which a clock counts the time as time for one kind of work."""

@@ -15,7 +15,6 @@ from typing import Any
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
 from looktwice.eval.tasks.base import MadeTask, TaskError
-from looktwice.pipelines.clock import AT_WORK
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import count_alike
@@ -194,10 +193,13 @@ def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Pictur
 
 
 @contextmanager
-def early_thumbnails(blobs: Blobs) -> Iterator[None]:
-    """Inside, thumbnails of what is kept there are made while the process is idle."""
+def early_thumbnails(blobs: Blobs, others_work: threading.Event) -> Iterator[None]:
+    """Inside, thumbnails of what is kept there are made while this process is idle, and while
+    `others_work` is not set."""
     ended = threading.Event()
-    thread = threading.Thread(target=_make, args=(blobs, ended), name="looktwice-thumbnails")
+    thread = threading.Thread(
+        target=_make, args=(blobs, ended, others_work), name="looktwice-thumbnails"
+    )
     thread.start()
     try:
         yield
@@ -206,14 +208,14 @@ def early_thumbnails(blobs: Blobs) -> Iterator[None]:
         thread.join()
 
 
-def _make(blobs: Blobs, ended: threading.Event) -> None:
+def _make(blobs: Blobs, ended: threading.Event, others_work: threading.Event) -> None:
     seen, length = set[str](), 0
     while not ended.wait(LOOK):
         new = set[str]()
         with suppress(OSError):  # an earlier run is being moved aside
             new = blobs.names() - seen
         for sha in new:
-            while not _is_idle(ended):
+            while not _is_idle(ended) or others_work.is_set():
                 if ended.is_set():
                     return
             seen.add(sha)
@@ -230,4 +232,4 @@ def _is_idle(ended: threading.Event) -> bool:
     has_ended = ended.wait(WINDOW)
     spent = time.process_time() - cpu
     is_little = spent < IDLE * (time.perf_counter() - wall)
-    return is_little and not (has_ended or AT_WORK.is_set())
+    return is_little and not has_ended

@@ -60,8 +60,8 @@ class Study:
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of
     the name aside; `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by
     tasks of Ray, with so many `gpus` for each actor that holds networks. `steering` chooses what is
-    asked. With `json_lines` progress and remarks are lines of JSON, for a program. `copied` lets
-    copies of this process be parts of the run. Raises RunError, TaskError, CacheError.
+    asked. With `json_lines` progress and remarks are lines of JSON, for a program. With `may_fork`
+    forks of this process may ask for the run. Raises RunError, TaskError, CacheError.
     """
 
     plan: Plan
@@ -75,7 +75,7 @@ class Study:
     gpus: float = 0.0
     json_lines: bool = False
     steering: Steering | None = None
-    copied: bool = False
+    may_fork: bool = False
 
     @property
     def folder(self) -> Path:
@@ -121,7 +121,7 @@ class Study:
 
         run.on_record = show_verdict
         run.on_skipped = display.skip
-        processes = Processes(run, most, models, cache, self.say, self.copied)
+        processes = Processes(run, most, models, cache, self.say, self.may_fork)
         run.elsewhere = processes
         if not self.only_cached:
             run.on_begin = partial(self._announce, run, most, models)

@@ -1,4 +1,4 @@
-"""Several processes on one machine that ask for a run, each in threads of its own: one interpreter
+"""The run's side of several processes that ask for it, each in threads of its own: one interpreter
 does one thing at a time, however many threads it has.
 
 They share the cache, the limits of endpoints and the pictures' folder; the run makes the questions,
@@ -27,20 +27,23 @@ from typing import IO, Any
 import numpy as np
 
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.elsewhere.part import (
+from looktwice.eval.runs.elsewhere.child import main
+from looktwice.eval.runs.elsewhere.messages import (
+    DRAIN,
+    END,
+    STOP,
     Asked,
-    Over,
     Recorded,
+    SampleEnded,
     Setup,
     dump,
-    main,
     receive,
     send,
 )
 from looktwice.eval.runs.made_with import RunModels, Tally
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.walk import Walk
-from looktwice.pipelines.clock import AT_WORK, add_seconds
+from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.models.batched.model import Batched
@@ -49,10 +52,11 @@ from looktwice.pipelines.picture import PictureError
 
 SETTING = "LOOKTWICE_PROCESSES"
 """The environment variable with their number; where it is not set, the run decides."""
-MOST = 4  # processes: the run itself does not write and score more than they ask
+MOST = 4  # processes: more would ask faster than the run writes and scores
 FEWEST = 500  # records of a run that is long enough to begin processes for
-MANY, SHARE = 32, 8  # threads that one interpreter may be too slow for, and that each process has
-AHEAD = 4  # samples that a process has at hand besides, at least
+MANY = 32  # threads that one interpreter may be too slow for
+SHARE = 8  # threads that each process has, at least
+AHEAD = 4  # samples that wait in a process until a thread is free, at least
 OWN = ("looktwice.prompting.", "looktwice.pipelines.")
 """Where the classes of stages and models lie that other processes may run: networks are the run's,
 and plugins were loaded by it."""
@@ -60,20 +64,23 @@ DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
 PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
 LOOK = 0.2  # seconds between looks whether the run is being stopped
-UNSENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
+CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
+
+AT_WORK = threading.Event()
+"""Set while they ask, so that what can wait leaves them their cores."""
 
 
-def is_own(thing: Any) -> bool:
+def is_own(value: Any) -> bool:
     """Whether a stage, model or setting is made of looktwice's own classes and plain values
     alone."""
-    if is_dataclass(thing):
-        inner = [getattr(thing, f.name) for f in fields(thing)]
-        return type(thing).__module__.startswith(OWN) and all(map(is_own, inner))
-    if isinstance(thing, Mapping):
-        return all(map(is_own, (*thing.keys(), *thing.values())))
-    if isinstance(thing, tuple | list | frozenset):
-        return all(map(is_own, thing))
-    return thing is None or isinstance(thing, str | bytes | int | float | Path | np.ndarray)
+    if is_dataclass(value):
+        inner = [getattr(value, f.name) for f in fields(value)]
+        return type(value).__module__.startswith(OWN) and all(map(is_own, inner))
+    if isinstance(value, Mapping):
+        return all(map(is_own, (*value.keys(), *value.values())))
+    if isinstance(value, tuple | list | frozenset):
+        return all(map(is_own, value))
+    return value is None or isinstance(value, str | bytes | int | float | Path | np.ndarray)
 
 
 def cores() -> list[int]:
@@ -107,15 +114,15 @@ def processes_for(run: Run, records: int) -> int:
     return number if number > 1 else 0
 
 
-class Copy:
-    """A copy of this process that is a part of the run at once, while another one has to import
+class Fork:
+    """A fork of this process, which can begin at once, while a new interpreter has to import
     everything first; with what `Process` needs of a Popen."""
 
     def __init__(self) -> None:
-        orders, to = os.pipe()
-        back, answers = os.pipe()
+        orders, stdin = os.pipe()
+        stdout, answers = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # numpy's threads end in a copy
+            warnings.simplefilter("ignore", DeprecationWarning)  # numpy's threads end in a fork
             self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -128,7 +135,7 @@ class Copy:
                 os._exit(1)
         os.close(orders)
         os.close(answers)
-        self.stdin, self.stdout = os.fdopen(to, "wb"), os.fdopen(back, "rb")
+        self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
         self.status: int | None = None
 
     def kill(self) -> None:
@@ -143,50 +150,51 @@ class Copy:
         return self.status
 
 
-def may_be_copied() -> bool:
-    """Whether no other thread of Python's could hold a lock that the copy waits for."""
+def is_safe_to_fork() -> bool:
+    """Whether no other thread of Python's could hold a lock that a fork would wait for."""
     names = {thread.name for thread in threading.enumerate()}
     return sys.platform == "linux" and names <= {"MainThread", "looktwice-thumbnails"}
 
 
 class Process:
-    """One of the processes, and what it was sent and has not ended."""
+    """One of the processes: a fork of this one, or a new interpreter. `asked` are the samples that
+    it has and has not ended, by their numbers, `room` how many it may have."""
 
-    def __init__(self, setup: memoryview, room: int, copied: bool) -> None:
-        command = "from looktwice.eval.runs.elsewhere.part import main; main()"
+    def __init__(self, setup: memoryview, room: int, forked: bool) -> None:
+        command = "from looktwice.eval.runs.elsewhere.child import main; main()"
         path = os.pathsep.join(filter(None, sys.path))
-        self.process: Copy | subprocess.Popen[bytes] = (
-            Copy()
-            if copied
+        self.process: Fork | subprocess.Popen[bytes] = (
+            Fork()
+            if forked
             else subprocess.Popen(
                 [sys.executable, "-c", command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,  # a Ctrl-C is the run's
+                start_new_session=True,  # a Ctrl-C is for the run
             )
         )
         self.room = room
-        self.to: IO[bytes] = self.process.stdin  # type: ignore[assignment]
-        self.back: IO[bytes] = self.process.stdout  # type: ignore[assignment]
-        for pipe in (self.to, self.back):
+        self.orders: IO[bytes] = self.process.stdin  # type: ignore[assignment]
+        self.answers: IO[bytes] = self.process.stdout  # type: ignore[assignment]
+        for pipe in (self.orders, self.answers):
             with suppress(ImportError, OSError):  # Linux alone has it
                 from fcntl import fcntl
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
         self.lock, self.asked = threading.Lock(), dict[int, Walk]()
         self.has_ended = False
-        self.tell(setup)
+        self.send(setup)
 
-    def tell(self, message: bytes | memoryview) -> None:
+    def send(self, message: bytes | memoryview) -> None:
         """Send a message, unless the process has ended."""
         with self.lock, suppress(OSError):
-            send(self.to, message)
+            send(self.orders, message)
 
     def end(self) -> int:
-        """Wait until it has ended; gives its exit status."""
-        for pipe in (self.to, self.back):
-            with suppress(OSError):  # what it was not sent any more
+        """Close its pipes and wait until it has ended; gives its exit status."""
+        for pipe in (self.orders, self.answers):
+            with suppress(OSError):  # of what was not sent any more
                 pipe.close()
         return self.process.wait()
 
@@ -195,9 +203,10 @@ class Process:
 class Processes:
     """The processes of a run of so many `records`, begun where `processes_for` says so.
 
-    `models` are told what was used in them; `say` is told where one ends before the run does.
-    `copied` says that this process is a command, which has used nothing yet that a copy of it
-    could not.
+    `models` get the tallies of what was used in them; `say` is told where one ends before the run
+    does. `may_fork` says that this process is a command, which has used nothing yet that a fork of
+    it could not. `returned` are samples that are to be sent, or to be asked by the run where no
+    process is left; `unsent` are those that could not be pickled.
     """
 
     run: Run
@@ -205,12 +214,12 @@ class Processes:
     models: RunModels
     cache: Path
     say: Callable[[str], None]
-    copied: bool = False
+    may_fork: bool = False
     processes: list[Process] = field(default_factory=list)
-    back: deque[Walk] = field(default_factory=deque)
-    here: list[Walk] = field(default_factory=list)
+    returned: deque[Walk] = field(default_factory=deque)
+    unsent: list[Walk] = field(default_factory=list)
     taking: threading.Lock = field(default_factory=threading.Lock)
-    told: set[str] = field(default_factory=set)
+    stops: set[str] = field(default_factory=set)
     number: int = 0
 
     def __post_init__(self) -> None:
@@ -231,12 +240,12 @@ class Processes:
             pinned = []
         plan, room = Plan(run.plan.name, arms), options.workers + max(AHEAD, options.workers // 4)
         folders = run.folder.absolute(), self.cache.absolute()
-        copied = self.copied and not run.plan.plugins and may_be_copied()
+        forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
         for core in pinned or [None] * number:
             try:
                 setup = dump(Setup(plan, options, *folders, only_cached, number, core))
-                self.processes.append(Process(setup, room, copied))
-            except (*UNSENT, OSError):  # there is no room for another process
+                self.processes.append(Process(setup, room, forked))
+            except (*CANNOT_BE_SENT, OSError):  # there is no room for another process
                 return
 
     def __call__(self, walks: Iterator[Walk], writer: RunWriter) -> Iterator[Walk]:
@@ -245,49 +254,51 @@ class Processes:
         first: Walk | None = next(walks, None)
         if first is None:
             return walks
-        self.back.append(first)
+        self.returned.append(first)
         if not self.processes:
             self.begin()
         if not self.processes:
-            return chain(self.back, walks)
+            return chain(self.returned, walks)
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
-            work = [pool.submit(self._work, one, walks, writer) for one in self.processes]
+            work = [
+                pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
+            ]
             AT_WORK.set()
             try:
                 while wait(work, LOOK).not_done:
-                    self._tell()
+                    self._pass_on_stops()
             except BaseException:
                 self.run.progress.drain.set()
-                self._tell()
+                self._pass_on_stops()
                 raise
             finally:
                 AT_WORK.clear()
         for tally in self.models.parts.values():
             add_seconds(tally.seconds, tally.busy)
-        return chain(self.back, self.here, walks)
+        return chain(self.returned, self.unsent, walks)
 
-    def _tell(self) -> None:
+    def _pass_on_stops(self) -> None:
         """Tell every process that the run is being stopped, once."""
         progress = self.run.progress
-        for order, event in (("drain", progress.drain), ("stop", progress.stop)):
-            if event.is_set() and order not in self.told:
-                self.told.add(order)
+        for order, event in ((DRAIN, progress.drain), (STOP, progress.stop)):
+            if event.is_set() and order not in self.stops:
+                self.stops.add(order)
                 for process in self.processes:
-                    process.tell(pickle.dumps(order))
+                    process.send(pickle.dumps(order))
 
-    def _work(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
-        """Keep one process asking, and take what it sends back."""
-        is_told = False  # that no more samples come
+    def _keep_asking(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
+        """Send a process samples and take its events, until it has ended."""
+        was_last_sent = False
         try:
             while not process.has_ended:
-                for event in receive(process.back):
+                for event in receive(process.answers):
                     self._take(process, event, writer)
-                while not is_told and len(process.asked) < process.room:
-                    if not self._send(process, walks):
+                while not was_last_sent and len(process.asked) < process.room:
+                    if not self._send_next(process, walks):
                         break
-                if not (process.asked or is_told):
-                    is_told = True
-                    process.tell(pickle.dumps("end"))
+                if not (process.asked or was_last_sent):
+                    was_last_sent = True
+                    process.send(pickle.dumps(END))
         except (OSError, EOFError, pickle.UnpicklingError):
             process.process.kill()
             if not self.run.progress.drain.is_set():
@@ -299,13 +310,13 @@ class Processes:
         except BaseException as exc:
             process.process.kill()
             self.run.progress.end_with(exc)
-        self.back.extend(walk for walk in process.asked.values() if walk.wanted)
+        self.returned.extend(walk for walk in process.asked.values() if walk.wanted)
 
-    def _send(self, process: Process, walks: Iterator[Walk]) -> bool:
+    def _send_next(self, process: Process, walks: Iterator[Walk]) -> bool:
         """Send a process the next sample; whether there was one."""
         try:
             with self.taking:
-                walk = self.back.popleft() if self.back else next(walks, None)
+                walk = self.returned.popleft() if self.returned else next(walks, None)
                 self.number += 1
                 number = self.number
         except BaseException as exc:
@@ -316,22 +327,22 @@ class Processes:
         group = walk.row.task, walk.seed, walk.draw
         try:
             message = dump([Asked(number, group, walk.sample, walk.row, walk.wanted)])
-        except UNSENT:  # such as a file that is no picture
-            self.here.append(walk)
+        except CANNOT_BE_SENT:  # such as a file that is no picture
+            self.unsent.append(walk)
             return True
         process.asked[number] = walk
-        process.tell(message)
+        process.send(message)
         return True
 
     def _take(self, process: Process, event: Any, writer: RunWriter) -> None:
-        """What a process has sent."""
+        """Write down what a process has sent."""
         run = self.run
         if isinstance(event, Recorded):
             arm = self.arms[event.record.point]
             if walk := process.asked.get(event.number):
                 walk.wanted -= {arm.id}
             run.note(arm, event.row, writer.record(event.record))
-        elif isinstance(event, Over):
+        elif isinstance(event, SampleEnded):
             process.asked.pop(event.number)
         elif isinstance(event, Tally):
             self.models.parts[id(process)] = event

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -297,7 +298,7 @@ def test_thumbnails_made_beside_the_run_are_those_of_the_page(
     monkeypatch.setattr(conversations, "LOOK", 0.01)
     monkeypatch.setattr(conversations, "IDLE", 100.0)
     monkeypatch.setattr(conversations, "MADE", {})
-    with conversations.early_thumbnails(made.blobs):
+    with conversations.early_thumbnails(made.blobs, threading.Event()):
         while len(conversations.MADE) < 2:
             time.sleep(0.01)
     assert late == conversations.MADE and len(late) == 2

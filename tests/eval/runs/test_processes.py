@@ -24,7 +24,7 @@ from rich.console import Console
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study, study
-from looktwice.eval.runs.elsewhere.part import Recorded
+from looktwice.eval.runs.elsewhere.messages import Recorded
 from looktwice.eval.runs.elsewhere.processes import (
     FEWEST,
     SETTING,

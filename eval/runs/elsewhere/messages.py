@@ -1,0 +1,114 @@
+"""What passes between a run and the processes that ask for it: values that are pickled, each behind
+its length."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.runs.predict import RunOptions
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Sample
+
+Group = tuple[str, int, int]
+"""The task id, seed and draw of arms that take one pass over the items."""
+
+
+# ---- to a process; when it has its setup: a list of `Asked`, or one of the words below
+
+
+DRAIN, STOP, END = "drain", "stop", "end"
+"""Begin nothing more; end at the next model call; no more samples come."""
+
+
+class Setup(NamedTuple):
+    """What a process is sent first: the plan without its tasks, how it is run, and where. It is one
+    of so many `processes`, and stays on the processor's `core`, if there is one."""
+
+    plan: Plan
+    options: RunOptions
+    folder: Path
+    cache: Path
+    only_cached: bool
+    processes: int
+    core: int | None
+
+
+class Asked(NamedTuple):
+    """A sample to ask, with its row and the ids of the arms that are wanted; `number` tells it from
+    all others of the run."""
+
+    number: int
+    group: Group
+    sample: Sample
+    row: SampleRow
+    wanted: frozenset[str]
+
+
+# ---- from a process; in lists, with a `Tally` (in `made_with`) now and then
+
+
+class Recorded(NamedTuple):
+    """A record of the sample with this number."""
+
+    number: int
+    row: SampleRow
+    record: Record
+
+
+class SampleEnded(NamedTuple):
+    """No more records come of the sample with this number."""
+
+    number: int
+
+
+class ProcessEnded(NamedTuple):
+    """The last thing that is sent: how often a stage raised Stopped, why an endpoint could not be
+    asked (empty where it could), and what ended this part of the run."""
+
+    stopped: int
+    why: str
+    error: BaseException | None
+
+
+# ---- how
+
+
+class PicturePickler(pickle.Pickler):
+    """Pickles pictures as they came: their encoded bytes, or their pixels. Raises PictureError."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """What makes the same picture in another process."""
+        if not isinstance(value, Picture):
+            return NotImplemented
+        if value._fetch is None:
+            return Picture, (value.pixels, value.name)
+        return Picture.encoded, (value.source, value.name, value._known_to_decode)
+
+
+def dump(value: Any) -> memoryview:
+    """The bytes of a message that may hold pictures. Raises PictureError, and what pickle
+    raises."""
+    buffer = io.BytesIO()
+    PicturePickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
+    return buffer.getbuffer()
+
+
+def send(pipe: IO[bytes], message: bytes | memoryview) -> None:
+    """Write a message behind its length. Raises OSError where the other side has ended."""
+    pipe.write(len(message).to_bytes(8, "big"))
+    pipe.write(message)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Wait for the next message. Raises EOFError where the other side has ended."""
+    length = pipe.read(8)
+    message = pipe.read(int.from_bytes(length, "big"))
+    if len(length) < 8 or len(message) < int.from_bytes(length, "big"):
+        raise EOFError("the other side has ended")
+    return pickle.loads(message)
