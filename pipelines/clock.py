@@ -83,12 +83,13 @@ class Clock:
             ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
             return [(kind, spent / total) for kind, spent in ordered if spent >= least * total > 0]
 
-    def copies(self) -> tuple[dict[str, float], dict[str, float]]:
+    def snapshot(self) -> tuple[dict[str, float], dict[str, float]]:
         """The `seconds` and `busy` up to now."""
         now = time.perf_counter()
         with self.lock:
-            under_way = {kind: now * (count > 0) for kind, count in self.under_way.items()}
-            busy = {kind: spent + under_way.get(kind, 0.0) for kind, spent in self.busy.items()}
+            busy = dict(self.busy)
+            for kind, number in self.under_way.items():
+                busy[kind] += now * (number > 0)  # when it began was taken off
             return dict(self.seconds), busy
 
     @property

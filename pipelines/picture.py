@@ -18,16 +18,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from pybase64 import b64encode
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.encodings.jpeg import shortened
 from looktwice.pipelines.encodings.png import AS_BEFORE, opencv_png, speaks_of_exif, to_png
-
-try:  # an eighth of the time
-    from pybase64 import b64encode
-except ImportError:
-    from base64 import b64encode  # type: ignore[assignment]
 
 __all__ = ["Picture", "Pixels"]
 JPEG = "image/jpeg"
@@ -328,17 +324,18 @@ class Picture:
     def small(self, longest: int) -> Image.Image:
         """The picture with no side longer than `longest` pixels; of a JPEG no more is decoded than
         that shows."""
-        shape = longest, longest
-        return self._begun(lambda image: image.thumbnail(shape, reducing_gap=2.0))
+        size = longest, longest
+        return self._shrunk(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
     def coarse(self, longest: int) -> Image.Image:
-        """The picture, of a JPEG in the smallest scale with a side of `longest` pixels."""
+        """The picture; of a JPEG, the smallest that its decoder makes with a side of at least
+        `longest` pixels."""
         scale = longest / max(self.size)
-        shape = int(self.size[0] * scale), int(self.size[1] * scale)
-        return self._begun(lambda image: image.draft("", shape))
+        size = int(self.size[0] * scale), int(self.size[1] * scale)
+        return self._shrunk(lambda image: image.draft("", size))
 
-    def _begun(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
-        """What `shrink` leaves of the picture, which need not be decoded yet."""
+    def _shrunk(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
+        """What `shrink` leaves of the picture, which need not be decoded before."""
         if self._pixels is None and not self._header.changed:
             image = _open(self.source, self.name)
             with suppress(*BROKEN):  # what is torn is refused in the words of its decode

@@ -129,9 +129,12 @@ def price(model: Any, usage: Usage | UsageCount) -> float:
 
 
 class Tally(NamedTuple):
-    """What was used of the models in another process: of each model, by its place among those that
-    are asked over a network, of each endpoint that refused, and which servers could not be asked;
-    and the seconds that it spent, by kind of work."""
+    """What one of several processes of a run has used up to now.
+
+    `used` has an entry for each model that is asked over a network, and `lost` names one by its
+    place among these; `refused` has the counts of an `EndpointWatch`, by endpoint; `dearest` and
+    `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`.
+    """
 
     used: list[UsageSummary]
     refused: dict[str, tuple[Counter[int], int]]
@@ -148,7 +151,7 @@ class RunModels:
     store.
 
     `cached` is how many replies the store held before the run; `say` is told how far batches are;
-    `parts` are the tallies of other processes, of models that were wrapped in the same order.
+    `parts` are the tallies of other processes, which wrapped the models in the same order.
     """
 
     progress: Progress
@@ -204,7 +207,7 @@ class RunModels:
         }
         used = [meter.snapshot() for _, meter in self.meters]
         dearest, aside = dict(self.ration.dearest), dict(SERVERS.aside)
-        return Tally(used, refused, lost, dearest, aside, *clock.copies())
+        return Tally(used, refused, lost, dearest, aside, *clock.snapshot())
 
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Each model, its place, and what was used of it, in other processes too."""

@@ -59,7 +59,8 @@ def file_inside(root: Path, name: str) -> Path:
 
 
 def _is_plainly_inside(root: Path, name: str) -> bool:
-    """Whether a path has no `..` and no link on its way, which takes a tenth of the time to see."""
+    """Whether a path has no `..` and no link on its way: that is seen in a tenth of the time
+    that it takes to resolve it."""
     parts = Path(name).parts
     if Path(name).anchor or ".." in parts:
         return False

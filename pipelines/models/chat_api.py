@@ -95,7 +95,7 @@ class ChatAPI(Ranged):
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
-    apart: ClassVar[bool] = True
+    apart: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
     ranges = (*SAMPLING, *LIMITS, "timeout > 0")
 
     def __post_init__(self) -> None:

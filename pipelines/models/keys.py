@@ -123,8 +123,8 @@ def known_keys() -> Sequence[str]:
 
     Each is there as it is, and as JSON, Python, URLs and XML write it.
     """
-    there = [os.environ[name] for name in PROXIES if name in os.environ]
-    secrets = [proxy.rpartition("@")[0].rpartition("/")[2] for proxy in there]
+    proxies = [os.environ[name] for name in PROXIES if name in os.environ]
+    secrets = [proxy.rpartition("@")[0].rpartition("/")[2] for proxy in proxies]
     secrets += [os.environ[name].strip() for name in KEYS.values() if name in os.environ]
     for _, name in _own_table():
         is_variable = VARIABLE.fullmatch(name) or name in os.environ

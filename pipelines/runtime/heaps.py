@@ -10,9 +10,7 @@ from contextlib import suppress
 __all__: list[str] = []
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of malloc.h
-HEAPS, LARGEST = 4, 1 << 28
-
-
+HEAPS, LARGEST = 4, 1 << 28  # heaps, and bytes of an array that is kept in them
 SELDOM = 50_000  # objects more, and not 700, between two looks for what cycles keep
 
 

@@ -7,6 +7,7 @@ writes and scores all records, and asks what a process that has ended was to ask
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import random
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 
@@ -156,27 +157,27 @@ def is_safe_to_fork() -> bool:
     return sys.platform == "linux" and names <= {"MainThread", "looktwice-thumbnails"}
 
 
+def start_interpreter() -> subprocess.Popen[bytes]:
+    """A new process. Raises OSError where there is no room for another."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-c", "from looktwice.eval.runs.elsewhere.child import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # a Ctrl-C is for the run
+    )
+
+
 class Process:
     """One of the processes: a fork of this one, or a new interpreter. `asked` are the samples that
     it has and has not ended, by their numbers, `room` how many it may have."""
 
     def __init__(self, setup: memoryview, room: int, forked: bool) -> None:
-        command = "from looktwice.eval.runs.elsewhere.child import main; main()"
-        path = os.pathsep.join(filter(None, sys.path))
-        self.process: Fork | subprocess.Popen[bytes] = (
-            Fork()
-            if forked
-            else subprocess.Popen(
-                [sys.executable, "-c", command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,  # a Ctrl-C is for the run
-            )
-        )
+        self.handle = Fork() if forked else start_interpreter()
         self.room = room
-        self.orders: IO[bytes] = self.process.stdin  # type: ignore[assignment]
-        self.answers: IO[bytes] = self.process.stdout  # type: ignore[assignment]
+        self.orders: IO[bytes] = self.handle.stdin  # type: ignore[assignment]
+        self.answers: IO[bytes] = self.handle.stdout  # type: ignore[assignment]
         for pipe in (self.orders, self.answers):
             with suppress(ImportError, OSError):  # Linux alone has it
                 from fcntl import fcntl
@@ -196,7 +197,7 @@ class Process:
         for pipe in (self.orders, self.answers):
             with suppress(OSError):  # of what was not sent any more
                 pipe.close()
-        return self.process.wait()
+        return self.handle.wait()
 
 
 @dataclass(eq=False)
@@ -220,7 +221,7 @@ class Processes:
     unsent: list[Walk] = field(default_factory=list)
     taking: threading.Lock = field(default_factory=threading.Lock)
     stops: set[str] = field(default_factory=set)
-    number: int = 0
+    numbers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.arms = {arm.id: arm for arm in self.run.plan.points}
@@ -232,16 +233,18 @@ class Processes:
         number = processes_for(self.run, self.records)
         if not number:
             return
-        run, own, only_cached = self.run, cores(), self.models.only_cached
+        run, usable, only_cached = self.run, cores(), self.models.only_cached
+        # the run makes the questions of its shard, and reads the answers
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
-        options = replace(run.options, workers=-(-run.options.workers // number), shard=(1, 1))
-        pinned: list[int | None] = [*random.sample(own, number)] if number <= len(own) else []
-        if not hasattr(os, "sched_setaffinity"):
-            pinned = []
-        plan, room = Plan(run.plan.name, arms), options.workers + max(AHEAD, options.workers // 4)
+        workers = math.ceil(run.options.workers / number)
+        options = replace(run.options, workers=workers, shard=(1, 1))
+        pinned: list[int | None] = [None] * number
+        if number <= len(usable) and hasattr(os, "sched_setaffinity"):
+            pinned = [*random.sample(usable, number)]  # any, since another run may do so beside it
+        plan, room = Plan(run.plan.name, arms), workers + max(AHEAD, workers // 4)
         folders = run.folder.absolute(), self.cache.absolute()
         forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
-        for core in pinned or [None] * number:
+        for core in pinned:
             try:
                 setup = dump(Setup(plan, options, *folders, only_cached, number, core))
                 self.processes.append(Process(setup, room, forked))
@@ -300,15 +303,15 @@ class Processes:
                     was_last_sent = True
                     process.send(pickle.dumps(END))
         except (OSError, EOFError, pickle.UnpicklingError):
-            process.process.kill()
+            process.handle.kill()
             if not self.run.progress.drain.is_set():
-                status = process.process.wait()
+                status = process.handle.wait()
                 self.say(
                     f"a process that asks has ended (exit status {status}); what it was asking is"
                     " asked again"
                 )
         except BaseException as exc:
-            process.process.kill()
+            process.handle.kill()
             self.run.progress.end_with(exc)
         self.returned.extend(walk for walk in process.asked.values() if walk.wanted)
 
@@ -317,8 +320,7 @@ class Processes:
         try:
             with self.taking:
                 walk = self.returned.popleft() if self.returned else next(walks, None)
-                self.number += 1
-                number = self.number
+                number = next(self.numbers)
         except BaseException as exc:
             self.run.progress.end_with(exc)
             return False
@@ -357,6 +359,6 @@ class Processes:
     def close(self) -> None:
         """End every process."""
         for process in self.processes:
-            process.process.kill()
+            process.handle.kill()
             process.end()
         self.processes.clear()

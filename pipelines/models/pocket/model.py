@@ -65,7 +65,7 @@ class Pocket:
     max_tokens: int = REPLY
     stop: tuple[str, ...] | None = None
     seed: int = 0
-    apart: ClassVar[bool] = True
+    apart: ClassVar[bool] = True  # as of `ChatAPI`
 
     def __post_init__(self) -> None:
         is_share = self.top_p is None or 0 < self.top_p <= 1

@@ -142,7 +142,7 @@ class Killing(Processes):
         super()._take(process, event, writer)
         if isinstance(event, Recorded) and not self.killed:
             self.killed = (process,)
-            process.process.kill()
+            process.handle.kill()
 
 
 class Stopping(Processes):
@@ -254,11 +254,11 @@ def test_a_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Pat
 
 def _in_folder(folder: Path) -> list[str]:
     """The processes that work in this folder."""
-    found = []
+    numbers = []
     for path in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
-            found += [path.parent.name] if path.resolve() == folder else []
-    return found
+            numbers += [path.parent.name] if path.resolve() == folder else []
+    return numbers
 
 
 CHAT = ChatAPI("tiny", "http://127.0.0.1:9/v1")
