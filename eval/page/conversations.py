@@ -32,7 +32,8 @@ REASONING = "(reasoning) "  # before what a model thought aloud
 MADE: dict[str, str] = {}
 """Data URLs of thumbnails by the sha256 of the picture."""
 MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
-"""The length of a page's words and thumbnails together, and of its thumbnails: 300 photographs."""
+"""The length of a page's words and thumbnails together, and of its thumbnails alone, which some 300
+photographs have."""
 
 WINDOW, IDLE = 0.02, 0.3  # seconds that are looked at, and how much of a core is little in them
 LOOK = 1.0  # seconds between looks for new pictures

@@ -23,8 +23,8 @@ from looktwice.pipelines.ranges import Ranged
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
 LIMITS = ("in_flight >= 1", "per_minute > 0")
-IN_FLIGHT = 64  # calls at a time where nobody sets it
 """The ranges of what limits a model's calls."""
+IN_FLIGHT = 64  # calls at a time where nobody sets it
 # seconds for which a server that cannot be reached is not asked, unless no other can be
 ASIDE = 30.0
 CROWDED = (429, 503)  # statuses of a server that had too many requests
