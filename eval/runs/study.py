@@ -1,5 +1,5 @@
 """Runs a plan with cache and limits around the models, a progress display, and a Ctrl-C that loses
-no records; from Python with tasks, contestants and a model."""
+no records."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, count, product
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from looktwice.eval.display.printable import cell, file_names
+from looktwice.eval.display.printable import cell
 from looktwice.eval.display.progress import Display, print_json
-from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
@@ -31,21 +29,16 @@ from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.scoring.score import ScoringTools
-from looktwice.eval.tasks.base import Task, at_task
+from looktwice.eval.tasks.base import at_task
 from looktwice.pipelines.clock import Clock, run_clock
-from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.config.expand import flat_changes
 from looktwice.pipelines.config.paths import allow, allowed_to
-from looktwice.pipelines.config.plan import Plan, with_id
-from looktwice.pipelines.config.spec import Arm, asks_model, digest, public_path, spec
-from looktwice.pipelines.model import Model
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
-from looktwice.pipelines.pipeline import Pipeline, say_stage_fault
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
-from looktwice.pipelines.state import Stage
 
 TOGETHER = 0.5  # seconds
 SLOWEST = 3  # samples that are named at the end
@@ -281,144 +274,3 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def evaluate(
-    task: Task | Mapping[str, Task],
-    contestants: Mapping[str, Pipeline | Stage],
-    model: Model | None = None,
-    *,
-    out: str | Path | None = None,
-    sweep: Mapping[str, Sequence[Any]] | None = None,
-    reader: Stage | None = None,
-    draws: int = 1,
-    seed: int = 0,
-    workers: int = 16,
-    limit: int | None = None,
-) -> Table:
-    """Run every contestant on every task in the run folder `out`, resuming an earlier run; return
-    the table.
-
-    A contestant is a Pipeline or a single stage; the first is the baseline. `sweep` makes an arm of
-    every combination of settings, {"mark.radius": [28, 9], "zoom": [stage, None]}, of each
-    contestant that has the stages. `reader` reads replies (default `Robust`). Without `out` each
-    study has a folder of its own below `runs`, named after its tasks and what it is made of. Raises
-    TaskError and RunError, and TypeError for what is no task, contestant or model, for a stage that
-    asks where no model is given, and if the settings of a contestant cannot be serialized.
-    """
-    sweep = {place.removeprefix("stages."): levels for place, levels in (sweep or {}).items()}
-    name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
-    tasks = task if isinstance(task, Mapping) else {str(name): task}
-    pipelines = _checked_stages(tasks, contestants, model, reader, draws)
-    slots = dict.fromkeys(chain.from_iterable(pipelines.values()))
-    if lost := [place for place in sweep if place.split(".")[0] not in slots]:
-        raise RunError(
-            f"sweep: no contestant has the stage of {lost[0]!r}; a place is STAGE.SETTING, of"
-            f" {', '.join(slots)}"
-        )
-    options = RunOptions(workers=workers, limit=limit)
-    arms: dict[str, Arm] = {}
-    for task_name, asked in tasks.items():
-        for number, (name, given) in enumerate(pipelines.items()):
-            for changes, stages in _swept(given, sweep):
-                used = model if any(map(asks_model, stages.values())) else None
-                made_of = asked, used, stages, reader or Robust(), draws, seed
-                arm = with_id(Arm(name, changes, task_name, *made_of, number == 0, "", ""))
-                if twin := arms.get(arm.id):
-                    raise RunError(
-                        f"{name!r} on {task_name!r} is the same as {twin.contestant!r} on"
-                        f" {twin.task_name!r}, and would take its place in the table; drop one"
-                    )
-                arms[arm.id] = arm
-    own = file_names(["+".join(tasks)])["+".join(tasks)]
-    folder = Path("runs", f"{own}-{digest([*arms])[:8]}") if out is None else Path(out)
-    levels = {f"stages.{p}": [*map(_plain, values)] for p, values in sweep.items()}
-    config = {"sweep": levels} if levels else {}
-    plan = Plan(folder.name, tuple(arms.values()), config=config)
-    outcome = Study(plan, folder.parent, options)()
-    if outcome.why:
-        raise RunError(
-            f"{outcome.why}; the records so far are in {folder}, and the same call goes on later"
-        )
-    if outcome.stopped:
-        raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
-    return score_table([folder], plan=plan)
-
-
-def _plain(level: Any) -> Any:
-    """A level of a sweep as a configuration holds it."""
-    return spec(level) if is_dataclass(level) else level
-
-
-def _swept(
-    stages: Mapping[str, Stage], sweep: Mapping[str, Sequence[Any]]
-) -> Iterator[tuple[dict[str, Any], dict[str, Stage]]]:
-    """The changes and the stages of every combination of the settings whose stage is there."""
-    own = {place: levels for place, levels in sweep.items() if place.split(".")[0] in stages}
-    for levels in product(*own.values()):
-        changed, changes = dict[str, Any](stages), dict[str, Any]()
-        for place, level in zip(own, levels, strict=True):
-            slot, *path = place.split(".")
-            changed[slot] = _with_setting(changed[slot], path, level, place)
-            changes[f"stages.{place}"] = _plain(level)
-        yield flat_changes(changes), {s: stage for s, stage in changed.items() if stage is not None}
-
-
-def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> Any:
-    """A stage with another value at a path of its settings. Raises RunError where there is none."""
-    if not path:
-        return value
-    names = [f.name for f in fields(thing)] if is_dataclass(thing) else []
-    if path[0] not in names:
-        hint = did_you_mean(path[0], names) or f"; there are {', '.join(names) or 'none'}"
-        raise RunError(f"sweep: {place}: no setting {path[0]!r}{hint}")
-    inner = _with_setting(getattr(thing, path[0]), path[1:], value, place)
-    return replace(thing, **{path[0]: inner})
-
-
-def _checked_stages(
-    tasks: Mapping[str, Task],
-    contestants: Mapping[str, Pipeline | Stage],
-    model: Model | None,
-    reader: Stage | None,
-    draws: int,
-) -> dict[str, dict[str, Stage]]:
-    """The stages of each contestant. Raises TypeError for what is no task, contestant, model or
-    reader, ValueError for draws."""
-    for task in tasks.values():
-        _require("task", task, "facts", "a task such as Folder('questions'), or a mapping of tasks")
-    _require("contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}")
-    if model is not None:
-        _require("model", model, "identity", "a model such as ChatAPI(...)")
-    if reader is not None and (fault := say_stage_fault(reader)):
-        raise TypeError(f"reader {fault}")
-    if not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws is a whole number of 1 or more, found {draws!r}")
-    pipelines = dict[str, dict[str, Stage]]()
-    for name, contestant in contestants.items():
-        if not isinstance(contestant, Pipeline) and (fault := say_stage_fault(contestant)):
-            raise TypeError(f"contestants[{name!r}] {fault}")
-        given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
-        pipelines[name] = {slot: stage for slot, stage in given.items() if stage is not None}
-        for slot, stage in pipelines[name].items() if model is None else ():
-            if _lacks_model(stage):
-                raise TypeError(
-                    f"contestants[{name!r}]: its stage {slot!r} asks a model, and none is given;"
-                    " give one, as in evaluate(task, contestants, ChatAPI(...))"
-                )
-    return pipelines
-
-
-def _lacks_model(stage: Any) -> bool:
-    """Whether a stage of `prompting` asks and holds no model itself; of others, it is not known."""
-    if not asks_model(stage) or not public_path(type(stage)).startswith("prompting."):
-        return False
-    return not any(hasattr(getattr(stage, setting.name), "identity") for setting in fields(stage))
-
-
-def _require(name: str, given: object, member: str, wanted: str) -> None:
-    """Raise TypeError for an argument without the member by which such objects are known."""
-    if isinstance(given, type):
-        raise TypeError(f"{name} is the class {given.__name__}; write {given.__name__}(...)")
-    if not hasattr(given, member):
-        raise TypeError(f"{name} is to be {wanted}, found {given!r:.80}")

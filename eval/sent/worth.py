@@ -14,7 +14,7 @@ from looktwice.eval.logs.compare import LogComparison, compare_logs
 from looktwice.eval.logs.format import read_logs
 from looktwice.eval.logs.own import row_reader
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.runs.study import evaluate
+from looktwice.eval.runs.from_python import evaluate
 from looktwice.eval.sent.factors import SentComparison, compare_sent
 from looktwice.eval.sent.requests import Request, key_text, pair_requests, read_requests
 from looktwice.eval.sent.swaps import NotAlone, Swap

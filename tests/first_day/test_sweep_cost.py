@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from looktwice.eval.runs.study import evaluate
+from looktwice.eval.runs.from_python import evaluate
 from looktwice.eval.tasks import Photos
 from looktwice.pipelines import picture
 from looktwice.pipelines.marks import Point
