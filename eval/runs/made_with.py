@@ -143,6 +143,8 @@ class Tally(NamedTuple):
     aside: dict[str, float]
     seconds: dict[str, float]
     busy: dict[str, float]
+    at: float
+    cpu: float
 
 
 @dataclass(eq=False)
@@ -207,7 +209,8 @@ class RunModels:
         }
         used = [meter.snapshot() for _, meter in self.meters]
         dearest, aside = dict(self.ration.dearest), dict(SERVERS.aside)
-        return Tally(used, refused, lost, dearest, aside, *clock.snapshot())
+        spent = *clock.snapshot(), time.monotonic(), time.process_time()
+        return Tally(used, refused, lost, dearest, aside, *spent)
 
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Each model, its place, and what was used of it, in other processes too."""

@@ -64,6 +64,7 @@ and plugins were loaded by it."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
 PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
+BUSY = 0.5  # of a core, from which on thumbnails wait
 LOOK = 0.2  # seconds between looks whether the run is being stopped
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
@@ -184,7 +185,7 @@ class Process:
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
         self.lock, self.asked = threading.Lock(), dict[int, Walk]()
-        self.has_ended = False
+        self.has_ended, self.is_busy = False, True
         self.send(setup)
 
     def send(self, message: bytes | memoryview) -> None:
@@ -347,7 +348,14 @@ class Processes:
         elif isinstance(event, SampleEnded):
             process.asked.pop(event.number)
         elif isinstance(event, Tally):
+            before = self.models.parts.get(id(process))
+            if before is not None:
+                process.is_busy = event.cpu - before.cpu > BUSY * (event.at - before.at)
             self.models.parts[id(process)] = event
+            if any(process.is_busy for process in self.processes):
+                AT_WORK.set()
+            else:
+                AT_WORK.clear()
         else:
             process.has_ended = True
             run.progress.count("stopped", event.stopped)
