@@ -20,22 +20,42 @@ from bench.bench_wire import LOOKTWICE, QUESTIONS, TIMES, Measured, endpoint, me
 from bench.wire.questions import write_questions, write_study
 from tests.paths import ROOT
 
-WANTED = ("inspect_ai==0.3.285", "openai")
+WANTED = ("inspect_ai==0.3.285", "openai", "opencv-python-headless")
 IN_FLIGHT = 64
 TASK = """
+import base64
 import json
 import os
 from pathlib import Path
 
+import cv2
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageUser, ContentImage, ContentText
 from inspect_ai.scorer import choice
-from inspect_ai.solver import multiple_choice
+from inspect_ai.solver import multiple_choice, solver
+
+
+@solver
+def circles():
+    async def solve(state, generate):
+        shown, question = state.user_prompt.content
+        pixels = cv2.imread(shown.image)
+        for mark in state.metadata["marks"]:
+            middle = round(mark["x"]), round(mark["y"])
+            cv2.circle(pixels, middle, 20, (0, 0, 255), 3, cv2.LINE_AA)
+            place = middle[0] + 24, middle[1]
+            cv2.putText(pixels, mark["label"], place, cv2.FONT_HERSHEY_SIMPLEX, 0.8, (0, 0, 255), 2)
+        png = base64.b64encode(bytes(cv2.imencode(".png", pixels)[1])).decode()
+        drawn = ContentImage(image=f"data:image/png;base64,{png}")
+        state.user_prompt.content = [drawn, question]
+        return state
+
+    return solve
 
 
 @task
-def photographs() -> Task:
+def photographs(draw: bool = False) -> Task:
     folder = Path(os.environ["QUESTIONS"])
     rows = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
     samples = [
@@ -49,10 +69,12 @@ ContentText(text=row["question"])]
             ],
             choices=row["choices"],
             target=row["answer"],
+            metadata={"marks": row["marks"]},
         )
         for row in rows
     ]
-    return Task(dataset=MemoryDataset(samples), solver=multiple_choice(), scorer=choice())
+    solvers = [circles(), multiple_choice()] if draw else [multiple_choice()]
+    return Task(dataset=MemoryDataset(samples), solver=solvers, scorer=choice())
 """
 """The questions as a task of inspect_ai."""
 
@@ -68,7 +90,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin" / "python")
 
 
-def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("circles", [False, True], ids=["as they are", "four circles each"])
+def test_beside_inspect_ai(
+    python: str, circles: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_questions(tmp_path / "questions", QUESTIONS)
     (tmp_path / "photographs.py").write_text(TASK)
     measured: dict[str, list[Measured]] = {"inspect_ai": [], "looktwice": []}
@@ -82,7 +107,7 @@ def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.Monk
             "bench.bench_wire.ENVIRONMENT",
             {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}"} | settings,
         )
-        study = write_study(tmp_path, url, IN_FLIGHT)
+        study = write_study(tmp_path, url, IN_FLIGHT, circles)
         for _ in range(TIMES):
             now = time.monotonic_ns()
             at_once = f"--max-connections {IN_FLIGHT} --max-samples {IN_FLIGHT}"
@@ -100,6 +125,8 @@ def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.Monk
                 "photographs.py",
                 "--model",
                 "openai-api/wire/wire",
+                "-T",
+                f"draw={str(circles).lower()}",
                 *words,
                 "--log-dir",
                 tmp_path / f"logs{now}",
@@ -118,9 +145,9 @@ def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.Monk
     whole = {name: statistics.median(row.whole for row in rows) for name, rows in measured.items()}
     cpu = {name: statistics.median(row.cpu for row in rows) for name, rows in measured.items()}
     print(
-        f"\n{QUESTIONS:,} photographs, {IN_FLIGHT} in flight, whole processes, medians of {TIMES}"
+        f"\n{QUESTIONS:,} photographs, {'four circles each, ' * circles}{IN_FLIGHT} in flight, whole processes, medians of {TIMES}"
     )
     for name, seconds in whole.items():
         print(f"  {name:10} {seconds:6.1f} s, {cpu[name]:.1f} s of a core")
-    ratio, processor = (each["inspect_ai"] / each["looktwice"] for each in (whole, cpu))
+    ratio, processor = (seconds["inspect_ai"] / seconds["looktwice"] for seconds in (whole, cpu))
     print(f"  ratio      {ratio:6.1f}, of the processor {processor:.1f}")
