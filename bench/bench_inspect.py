@@ -145,7 +145,8 @@ def test_beside_inspect_ai(
     whole = {name: statistics.median(row.whole for row in rows) for name, rows in measured.items()}
     cpu = {name: statistics.median(row.cpu for row in rows) for name, rows in measured.items()}
     print(
-        f"\n{QUESTIONS:,} photographs, {'four circles each, ' * circles}{IN_FLIGHT} in flight, whole processes, medians of {TIMES}"
+        f"\n{QUESTIONS:,} photographs, {'four circles each, ' * circles}{IN_FLIGHT} in flight,"
+        f" whole processes, medians of {TIMES}"
     )
     for name, seconds in whole.items():
         print(f"  {name:10} {seconds:6.1f} s, {cpu[name]:.1f} s of a core")
