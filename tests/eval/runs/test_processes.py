@@ -26,7 +26,8 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study, study
 from looktwice.eval.runs.elsewhere.messages import Recorded
-from looktwice.eval.runs.elsewhere.processes import AT_WORK, (
+from looktwice.eval.runs.elsewhere.processes import (
+    AT_WORK,
     FEWEST,
     SETTING,
     Process,
