@@ -90,7 +90,7 @@ class BlobWriter:
     blobs: Blobs
 
     def record(self, record: Record) -> Record:
-        """Nothing: `ChildRun` sends it, which knows its sample's number."""
+        """The record as it is: `ChildRun`, which knows its sample's number, sends it."""
         return record
 
 

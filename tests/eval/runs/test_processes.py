@@ -166,7 +166,7 @@ def test_records_are_as_without_processes(
     with chat_server(None, "--delay", "0.05") as server:
         _, alone, _ = run(tmp_path / "alone", server.url, 0, monkeypatch)
         assert server.stats["requests"] == ASKED
-        summary, rows, said = run(tmp_path / "beside", server.url, 2, monkeypatch)
+        summary, rows, sentences = run(tmp_path / "beside", server.url, 2, monkeypatch)
         seen = server.stats
     assert rows == alone and len(rows) == RECORDS
     assert blobs(tmp_path / "beside") == blobs(tmp_path / "alone")
@@ -174,10 +174,10 @@ def test_records_are_as_without_processes(
     was_killed = kind is Killing
     # a request that was under way in it is sent again, and no other
     assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
-    assert ("a process that asks has ended (exit status -9)" in said) == was_killed
+    assert ("a process that asks has ended (exit status -9)" in sentences) == was_killed
     assert seen["most_in_flight"] <= 8
     if not was_killed:
-        assert f"tokens {ASKED * 100} in {ASKED * 7} out" in said
+        assert f"tokens {ASKED * 100} in {ASKED * 7} out" in sentences
 
 
 @pytest.mark.dear
@@ -200,12 +200,12 @@ def test_refusals_and_prices_are_told_of_all_processes_together(
 ) -> None:
     prices = {"in": 1000.0, "out": 0.0}
     with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
-        summary, _, said = run(tmp_path, server.url, 2, monkeypatch, prices=prices)
+        summary, _, sentences = run(tmp_path, server.url, 2, monkeypatch, prices=prices)
         refused = server.stats["requests"] - ASKED
     assert refused > 0 and summary.failed == FAILED
     place = server.url.removeprefix("http://")
     times = "1 time" if refused == 1 else f"{refused} times"
-    assert f"the server at {place} asked to wait {times} (429); all were asked again" in said
+    assert f"the server at {place} asked to wait {times} (429); all were asked again" in sentences
     spent = (tmp_path / "asked" / SPENT).read_text().split("\n")[0]
     assert float(spent) == pytest.approx(ASKED * 0.1)
 
