@@ -133,7 +133,8 @@ class Tally(NamedTuple):
 
     `used` has an entry for each model that is asked over a network, and `lost` names one by its
     place among these; `refused` has the counts of an `EndpointWatch`, by endpoint; `dearest` and
-    `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`.
+    `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`. It
+    was made `at` a monotonic time, after `cpu` seconds of a core.
     """
 
     used: list[UsageSummary]

@@ -64,12 +64,12 @@ and plugins were loaded by it."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
 PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
-BUSY = 0.5  # of a core, from which on thumbnails wait
+BUSY = 0.5  # of a core: a process that uses more is busy
 LOOK = 0.2  # seconds between looks whether the run is being stopped
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 AT_WORK = threading.Event()
-"""Set while they ask, so that what can wait leaves them their cores."""
+"""Set while one of them is busy, so that what can wait leaves them their cores."""
 
 
 def is_own(value: Any) -> bool:
