@@ -258,11 +258,11 @@ class Processes:
         first: Walk | None = next(walks, None)
         if first is None:
             return walks
-        self.returned.append(first)
         if not self.processes:
             self.begin()
         if not self.processes:
-            return chain(self.returned, walks)
+            return chain([first], walks)
+        self.returned.append(first)
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
             work = [
                 pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
@@ -279,7 +279,10 @@ class Processes:
                 AT_WORK.clear()
         for tally in self.models.parts.values():
             add_seconds(tally.seconds, tally.busy)
-        return chain(self.returned, self.unsent, walks)
+        left = [*self.returned, *self.unsent]
+        self.returned.clear()
+        self.unsent.clear()
+        return chain(left, walks)
 
     def _pass_on_stops(self) -> None:
         """Tell every process that the run is being stopped, once."""
