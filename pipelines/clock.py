@@ -34,6 +34,7 @@ class Stretch:
         if watched := sys.modules.get("opentelemetry.trace"):
             tracer = watched.get_tracer("looktwice")
             self.span = tracer.start_as_current_span(kind, attributes=self.facts)
+            self.span.__enter__()
         # seconds of other kinds within the work around this
         self.before = getattr(clock.local, "inside", 0.0)
         clock.local.inside, self.start = 0.0, time.perf_counter()
@@ -41,13 +42,9 @@ class Stretch:
             clock.under_way[kind] += 1
             if clock.under_way[kind] == 1:
                 clock.busy[kind] -= self.start
-        if self.span is not None:
-            self.span.__enter__()
 
     def __exit__(self, *raised: Any) -> None:
         clock, kind, local = self.clock, self.kind, self.clock.local
-        if self.span is not None:
-            self.span.__exit__(*raised)
         end = time.perf_counter()
         took = end - self.start
         with clock.lock:
@@ -56,6 +53,8 @@ class Stretch:
             if not clock.under_way[kind]:
                 clock.busy[kind] += end
         local.inside = self.before + took
+        if self.span is not None:
+            self.span.__exit__(*raised)
 
 
 class Clock:

@@ -9,8 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -135,3 +138,18 @@ def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
     assert (last["done"], last["total"], last["tokens_in"]) == (3, 3, 300)
     assert sum(last[name] for name in ("right", "wrong", "unreadable", "failed", "hidden")) == 3
     assert lines[-1]["seconds"]["wait for the server"] > 0 and len(lines[-1]["slowest"]) == 3
+
+
+def test_a_span_that_cannot_begin_leaves_no_work_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def broken(name: str, attributes: Any) -> Iterator[None]:
+        raise RuntimeError("no exporter")
+        yield
+
+    tracer = SimpleNamespace(start_as_current_span=broken)
+    watched = SimpleNamespace(get_tracer=lambda name: tracer)
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", watched)
+    times = clock.Clock()
+    with pytest.raises(RuntimeError, match="no exporter"), times.spend("stage"):
+        pass
+    assert not times.under_way["stage"] and not times.busy["stage"]
