@@ -216,19 +216,20 @@ class RunModels:
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Each model, its place, and what was used of it, in other processes too."""
         for number, (model, meter) in enumerate(self.meters):
-            parts = [part.used[number] for part in self.parts.values()]
+            # one that could not begin has not wrapped them all
+            parts = [part.used[number] for part in [*self.parts.values()] if part.used[number:]]
             yield model, meter.place, reduce(UsageSummary.plus, parts, meter.snapshot())
 
     @property
     def lost(self) -> list[tuple[Any, Usage]]:
         """What was billed for answers that were no replies, with the model that was asked."""
-        parts = [pair for part in self.parts.values() for pair in part.lost]
+        parts = [pair for part in [*self.parts.values()] for pair in part.lost]
         return [*self.ration.lost, *((self.meters[number][0], usage) for number, usage in parts)]
 
     def dearest(self) -> dict[str, float]:
         """What the dearest request of each model cost, by its identity."""
         dearest = dict(self.ration.dearest)
-        for part in self.parts.values():
+        for part in [*self.parts.values()]:
             for name, cost in part.dearest.items():
                 dearest[name] = max(cost, dearest.get(name, 0.0))
         return dearest

@@ -33,13 +33,13 @@ from looktwice.eval.runs.elsewhere.messages import (
     receive,
     send,
 )
-from looktwice.eval.runs.made_with import RunModels
+from looktwice.eval.runs.made_with import RunModels, price
 from looktwice.eval.runs.predict import Run, Work
 from looktwice.eval.runs.walk import Progress, Walk, build_tree
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.http_client import http_loop
-from looktwice.pipelines.models.limits import limiters
+from looktwice.pipelines.models.limits import Ration, limiters
 from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.heaps import collect_seldom, keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
@@ -68,13 +68,16 @@ class Outbox:
 
     def work(self) -> None:
         """Send what waits, until the process ends."""
-        while self.is_filled.wait():
-            time.sleep(PAUSE)
-            self.is_filled.clear()
-            if time.monotonic() - self.tallied >= EVERY:
-                self.waiting.append(self.models.tally(self.clock))
-                self.tallied = time.monotonic()
-            self.flush()
+        try:
+            while self.is_filled.wait():
+                time.sleep(PAUSE)
+                self.is_filled.clear()
+                if time.monotonic() - self.tallied >= EVERY:
+                    self.waiting.append(self.models.tally(self.clock))
+                    self.tallied = time.monotonic()
+                self.flush()
+        finally:  # who waits for what is not sent would wait for ever
+            os._exit(1)
 
     def flush(self) -> None:
         """Send what waits now."""
@@ -105,6 +108,8 @@ class ChildRun(Run):
     def _walks(self, work: Work, crew: Crew) -> Iterator[Walk]:
         roots = {group: build_tree(arms) for group, arms in self.groups().items()}
         while (asked := self.asked.get()) is not None:
+            if self.progress.drain.is_set():  # the run asks nobody what is left
+                return
             _, seed, draw = asked.group
             yield Walk(
                 self.models,
@@ -131,7 +136,7 @@ def work_through(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
     ended; events go into `answers`."""
     with run_clock() as clock:
         progress = Progress()
-        models = RunModels(progress, setup.cache, setup.only_cached)
+        models = RunModels(progress, setup.cache, setup.only_cached, Ration(price=price))
         outbox = Outbox(answers, models, clock)
         run = ChildRun(
             setup.plan,
@@ -177,7 +182,7 @@ def _obey(run: ChildRun, orders: IO[bytes]) -> None:
     while True:
         try:
             order = receive(orders)
-        except (EOFError, OSError):
+        except BaseException:  # who sends must not wait for ever
             os._exit(1)
         if order == DRAIN:
             progress.drain.set()
@@ -198,9 +203,9 @@ def main() -> None:
         if number := getattr(signal, name, None):  # the parent gets it too, and says what to do
             signal.signal(number, signal.SIG_IGN)
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # what a library prints must not stand between the events
-    sys.stdout = sys.stderr
+    # what a library prints, or waits in the output of a fork, must not stand between the events
     os.dup2(2, 1)
+    sys.stdout = sys.stderr
     share_heaps()
     keep_memory()
     collect_seldom()

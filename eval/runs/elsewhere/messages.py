@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -14,6 +15,8 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 
+EVERYWHERE = {"looktwice", "numpy", *sys.stdlib_module_names}
+"""The packages of which every process has the classes."""
 Group = tuple[str, int, int]
 """The task id, seed and draw of arms that take one pass over the items."""
 
@@ -79,11 +82,15 @@ class ProcessEnded(NamedTuple):
 
 
 class PicturePickler(pickle.Pickler):
-    """Pickles pictures as they came: their encoded bytes, or their pixels. Raises PictureError."""
+    """Pickles pictures as they came: their encoded bytes, or their pixels. Raises PictureError, and
+    PicklingError for what is of a class that another process may not have."""
 
     def reducer_override(self, value: Any) -> Any:
         """What makes the same picture in another process."""
         if not isinstance(value, Picture):
+            named = value if hasattr(value, "__qualname__") else type(value)
+            if str(named.__module__).partition(".")[0] not in EVERYWHERE:
+                raise pickle.PicklingError(f"another process may not have {named.__qualname__}")
             return NotImplemented
         if value._fetch is None:
             return Picture, (value.pixels, value.name)

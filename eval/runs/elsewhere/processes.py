@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -66,6 +67,7 @@ DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
 BUSY = 0.5  # of a core: a process that uses more is busy
 LOOK = 0.2  # seconds between looks whether the run is being stopped
+PATIENCE = 10.0  # seconds that a process has to end once it is told to stop at once
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 AT_WORK = threading.Event()
@@ -106,12 +108,12 @@ def processes_for(run: Run, records: int) -> int:
             return 0
     if not all(map(is_own, (*stages, *plan.models))):
         return 0
+    calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
     if given.isdecimal():
-        return int(given)
+        return min(int(given), calls)
     rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
     if records < FEWEST or (options.workers < MANY and rooms.isdisjoint(DRAW)):
         return 0
-    calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
     number = min(len(cores()), MOST, options.workers // SHARE, calls // SHARE)
     return number if number > 1 else 0
 
@@ -143,12 +145,16 @@ class Fork:
     def kill(self) -> None:
         """End it at once."""
         if self.status is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Wait until it has ended; gives its exit status."""
+        """Wait until it has ended; gives its exit status, 0 where the system keeps none."""
         if self.status is None:
-            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            try:
+                self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            except ChildProcessError:  # whoever began us ignores SIGCHLD
+                self.status = 0
         return self.status
 
 
@@ -172,7 +178,8 @@ def start_interpreter() -> subprocess.Popen[bytes]:
 
 class Process:
     """One of the processes: a fork of this one, or a new interpreter. `asked` are the samples that
-    it has and has not ended, by their numbers, `room` how many it may have."""
+    it has and has not ended, by their numbers, `room` how many it may have; of those in `over`
+    a failure may be held back."""
 
     def __init__(self, setup: memoryview, room: int, forked: bool) -> None:
         self.handle = Fork() if forked else start_interpreter()
@@ -185,8 +192,14 @@ class Process:
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
         self.lock, self.asked = threading.Lock(), dict[int, Walk]()
+        self.over = dict[int, Walk]()
         self.has_ended, self.is_busy = False, True
         self.send(setup)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may be sent another sample."""
+        return len(self.asked) < self.room
 
     def send(self, message: bytes | memoryview) -> None:
         """Send a message, unless the process has ended."""
@@ -223,6 +236,7 @@ class Processes:
     taking: threading.Lock = field(default_factory=threading.Lock)
     stops: set[str] = field(default_factory=set)
     numbers: Iterator[int] = field(default_factory=count)
+    stopped: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.arms = {arm.id: arm for arm in self.run.plan.points}
@@ -260,7 +274,7 @@ class Processes:
             return walks
         if not self.processes:
             self.begin()
-        if not self.processes:
+        if not self.processes or not _may_be_sent(first):
             return chain([first], walks)
         self.returned.append(first)
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
@@ -271,6 +285,7 @@ class Processes:
             try:
                 while wait(work, LOOK).not_done:
                     self._pass_on_stops()
+                    self._end_what_hangs()
             except BaseException:
                 self.run.progress.drain.set()
                 self._pass_on_stops()
@@ -293,31 +308,49 @@ class Processes:
                 for process in self.processes:
                     process.send(pickle.dumps(order))
 
+    def _end_what_hangs(self) -> None:
+        """End what does not stop by itself: one that hangs would keep the run for ever."""
+        if not self.run.progress.stop.is_set():
+            self.stopped = time.monotonic()
+        elif time.monotonic() - self.stopped > PATIENCE:
+            for process in self.processes:
+                process.handle.kill()
+
     def _keep_asking(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
         """Send a process samples and take its events, until it has ended."""
         was_last_sent = False
         try:
             while not process.has_ended:
-                for event in receive(process.answers):
+                for event in self._receive(process):
                     self._take(process, event, writer)
-                while not was_last_sent and len(process.asked) < process.room:
+                while not (process.has_ended or was_last_sent) and process.has_room:
                     if not self._send_next(process, walks):
                         break
                 if not (process.asked or was_last_sent):
                     was_last_sent = True
                     process.send(pickle.dumps(END))
-        except (OSError, EOFError, pickle.UnpicklingError):
+        except BaseException as exc:
             process.handle.kill()
+            self.run.progress.end_with(exc)
+        self.returned.extend(walk for walk in process.asked.values() if walk.wanted)
+
+    def _receive(self, process: Process) -> list[Any]:
+        """What a process has sent; of one that has ended too early, what it did not end is asked
+        again."""
+        try:
+            events: list[Any] = receive(process.answers)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            process.has_ended = True
+            process.handle.kill()
+            process.asked |= process.over
             if not self.run.progress.drain.is_set():
                 status = process.handle.wait()
                 self.say(
                     f"a process that asks has ended (exit status {status}); what it was asking is"
                     " asked again"
                 )
-        except BaseException as exc:
-            process.handle.kill()
-            self.run.progress.end_with(exc)
-        self.returned.extend(walk for walk in process.asked.values() if walk.wanted)
+            return []
+        return events
 
     def _send_next(self, process: Process, walks: Iterator[Walk]) -> bool:
         """Send a process the next sample; whether there was one."""
@@ -345,11 +378,12 @@ class Processes:
         run = self.run
         if isinstance(event, Recorded):
             arm = self.arms[event.record.point]
-            if walk := process.asked.get(event.number):
-                walk.wanted -= {arm.id}
+            _strike_out(process, event.number, arm.id)
             run.note(arm, event.row, writer.record(event.record))
         elif isinstance(event, SampleEnded):
-            process.asked.pop(event.number)
+            walk = process.asked.pop(event.number)
+            if walk.wanted:
+                process.over[event.number] = walk
         elif isinstance(event, Tally):
             before = self.models.parts.get(id(process))
             if before is not None:
@@ -371,5 +405,26 @@ class Processes:
         """End every process."""
         for process in self.processes:
             process.handle.kill()
+        for process in self.processes:
             process.end()
         self.processes.clear()
+
+
+def _strike_out(process: Process, number: int, arm: str) -> None:
+    """Want no record of this arm any more."""
+    if walk := process.asked.get(number) or process.over.get(number):
+        walk.wanted -= {arm}
+        if not walk.wanted:
+            process.over.pop(number, None)
+
+
+def _may_be_sent(walk: Walk) -> bool:
+    """Whether a sample of this kind can go to another process: one of a class of the user's own
+    can not."""
+    try:
+        dump((walk.sample, walk.row))
+    except PictureError:  # it is about this sample alone
+        return True
+    except CANNOT_BE_SENT:
+        return False
+    return True

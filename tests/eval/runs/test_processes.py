@@ -12,8 +12,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from io import StringIO
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from io import BytesIO, StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +26,12 @@ from rich.console import Console
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study, study
-from looktwice.eval.runs.elsewhere.messages import Recorded
+from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded
 from looktwice.eval.runs.elsewhere.processes import (
     AT_WORK,
     FEWEST,
     SETTING,
+    Fork,
     Process,
     Processes,
     processes_for,
@@ -102,17 +104,24 @@ RECORDS, FAILED, ASKED = 80, 7, 62
 """What comes of them: where the two choices stay in their order, two arms ask the same."""
 
 
-def plan_of(model: Any, stages: Mapping[str, Mapping[str, Any]] = ARMS) -> Plan:
+def plan_of(
+    model: Any, stages: Mapping[str, Mapping[str, Any]] = ARMS, task: Any = Noise()
+) -> Plan:
     """A study of these arms."""
     arms = []
     for name, first in stages.items():
         whole = {**first, "choose": MultipleChoice(), "ask": Ask()}
-        arms.append(with_id(Arm(name, {}, "noise", Noise(), model, whole, Robust(), 1, 0)))
+        arms.append(with_id(Arm(name, {}, "noise", task, model, whole, Robust(), 1, 0)))
     return Plan("asked", tuple(arms))
 
 
 def run(
-    folder: Path, url: str, processes: int, monkeypatch: pytest.MonkeyPatch, **settings: Any
+    folder: Path,
+    url: str,
+    processes: int,
+    monkeypatch: pytest.MonkeyPatch,
+    task: Any = Noise(),
+    **settings: Any,
 ) -> tuple[RunSummary, list[dict[str, Any]], str]:
     """How a run with so many processes ends, its records without times in a fixed order, and what
     was said."""
@@ -120,7 +129,7 @@ def run(
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # by another test
     text, model = StringIO(), ChatAPI("tiny", url, **{"in_flight": 8, **settings})
     options, console = RunOptions(workers=8), Console(file=text, width=200)
-    summary = Study(plan_of(model), folder, options, console=console)()
+    summary = Study(plan_of(model, task=task), folder, options, console=console)()
     rows = []
     for record in RunFolder(folder / "asked").last_records():
         row = json.loads(record.to_line())
@@ -155,6 +164,18 @@ class Stopping(Processes):
         super()._take(process, event, writer)
         if self.run.progress.counts["written"] == 10:
             self.run.progress.drain.set()
+
+
+class Hanging(Processes):
+    """One process hangs, and the run is stopped at once, as by two Ctrl-C."""
+
+    def _take(self, process: Process, event: Any, writer: Any) -> None:
+        super()._take(process, event, writer)
+        progress = self.run.progress
+        if isinstance(event, Recorded) and not progress.stop.is_set():
+            os.kill(process.handle.pid, signal.SIGSTOP)
+            progress.drain.set()
+            progress.stop.set()
 
 
 @pytest.mark.dear
@@ -195,6 +216,19 @@ def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
 
 
 @pytest.mark.dear
+def test_a_process_that_hangs_does_not_keep_a_run_that_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "Processes", Hanging)
+    monkeypatch.setattr("looktwice.eval.runs.elsewhere.processes.PATIENCE", 0.5)
+    monkeypatch.setenv(SETTING, "2")
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+    plan = plan_of(Pocket(), {"plain": {}}, Noise(400))
+    summary = Study(plan, tmp_path, RunOptions(workers=4), console=Console(file=StringIO()))()
+    assert summary.stopped and 1 <= summary.written < 400
+
+
+@pytest.mark.dear
 def test_refusals_and_prices_are_told_of_all_processes_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,13 +240,17 @@ def test_refusals_and_prices_are_told_of_all_processes_together(
     place = server.url.removeprefix("http://")
     times = "1 time" if refused == 1 else f"{refused} times"
     assert f"the server at {place} asked to wait {times} (429); all were asked again" in sentences
-    spent = (tmp_path / "asked" / SPENT).read_text().split("\n")[0]
+    spent, dearest, *_ = (tmp_path / "asked" / SPENT).read_text().split("\n")
     assert float(spent) == pytest.approx(ASKED * 0.1)
+    assert [*json.loads(dearest).values()] == pytest.approx([0.1])  # a later budget needs it
 
 
 @pytest.mark.dear
 def test_a_dead_server_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    summary, rows, _ = run(tmp_path, "http://127.0.0.1:9/v1", 2, monkeypatch)
+    url, task = "http://127.0.0.1:9/v1", Noise(4000)
+    summary, rows, _ = run(tmp_path, url, 2, monkeypatch, task)
+    begun = (tmp_path / "asked" / "samples.jsonl").read_bytes().count(b"\n")
+    assert begun < 100  # nor are the questions made that nobody asks any more
     assert summary.stopped and "cannot be reached" in summary.why
     assert {row["sample"] for row in rows} <= {"n3", "n4"}  # of which nothing can be asked
 
@@ -255,6 +293,68 @@ def test_a_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Pat
         assert not left
 
 
+class Letter(StrEnum):
+    """The key of a question, in a class of a user's script."""
+
+    A = "A"
+
+
+@dataclass(frozen=True)
+class Keyed(Noise):
+    """Questions whose key is of a class that another process does not have."""
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in super().__iter__():
+            yield replace(item, answer=Letter.A)
+
+
+@pytest.mark.dear
+def test_samples_of_a_class_that_other_processes_lack_are_asked_by_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Letter, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Letter", Letter, raising=False)
+    monkeypatch.setenv(SETTING, "2")
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+    text, plan = StringIO(), plan_of(Pocket(), {"plain": {}}, Keyed())
+    summary = Study(plan, tmp_path, RunOptions(workers=4), console=Console(file=text))()
+    assert (summary.written, summary.failed) == (20, 1)
+    assert "has ended" not in text.getvalue()
+
+
+def test_a_failure_held_back_in_a_process_that_ends_is_asked_again(tmp_path: Path) -> None:
+    run = Run(plan_of(CHAT), tmp_path)
+    words = list[str]()
+    processes = Processes(run, 1, RunModels(Progress(), tmp_path, False), tmp_path, words.append)
+    walk, recorded = SimpleNamespace(wanted={"a", "b"}), SimpleNamespace(wanted=set())
+    process = SimpleNamespace(
+        asked={1: walk, 2: recorded, 3: walk},
+        over={},
+        has_ended=False,
+        answers=BytesIO(),
+        handle=SimpleNamespace(kill=lambda: None, wait=lambda: -9),
+    )
+    writer: Any = None
+    for number in (1, 2):
+        processes._take(process, SampleEnded(number), writer)  # type: ignore[arg-type]
+    assert processes._receive(process) == []  # type: ignore[arg-type]
+    assert process.has_ended and process.asked == {1: walk, 3: walk}
+    assert "exit status -9" in words[0]
+
+
+def test_a_fork_is_waited_for_where_nobody_keeps_how_it_ended() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        fork = Fork()
+        fork.kill()
+        assert fork.wait() == 0
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    fork.kill()
+    fork.stdin.close()
+    fork.stdout.close()
+
+
 def _in_folder(folder: Path) -> list[str]:
     """The processes that work in this folder."""
     numbers = []
@@ -282,6 +382,7 @@ CHAT = ChatAPI("tiny", "http://127.0.0.1:9/v1")
         (CHAT, {"own": {"own": Own()}}, RunOptions(workers=64), FEWEST, "3", 0),
         (Scripted("(A)"), ARMS, RunOptions(workers=64), FEWEST, "3", 0),
         (Pocket(), ARMS, RunOptions(workers=64), FEWEST, "", 4),
+        (ChatAPI("m", in_flight=2), ARMS, RunOptions(workers=64), FEWEST, "3", 2),
         (ChatAPI("m", in_flight=17), ARMS, RunOptions(workers=64), FEWEST, "", 2),
         (ChatAPI("m", in_flight=15), ARMS, RunOptions(workers=64), FEWEST, "", 0),
     ],
