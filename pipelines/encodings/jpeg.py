@@ -8,6 +8,7 @@ __all__: list[str] = []
 
 BASELINE, SCAN, END = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
 ALONE = {0x01, *range(0xD0, 0xD8)}  # markers without a length
+FILL = 0xFF  # any number may stand before a marker
 FOREIGN = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 """What stands in no scan: the first one behind its beginning ends it."""
 FEW = 256  # bytes of a scan, in which the decoder meets each of its tables
@@ -26,6 +27,9 @@ def shortened(data: bytes) -> bytes | None:
         marker = data[place + 1] if place + 1 < len(data) else 0
         if marker in ALONE:
             place += 2
+            continue
+        if marker == FILL:
+            place += 1
             continue
         is_baseline = is_baseline or marker in BASELINE
         place += 2 + int.from_bytes(data[place + 2 : place + 4])

@@ -25,6 +25,20 @@ WRITTEN: dict[str, tuple[str, dict[str, object]]] = {
 Damage = Callable[[bytes, random.Random, int], bytes]
 
 
+def test_bytes_that_fill_a_header_are_passed_over() -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 48, 3), np.uint8)).save(
+        file, "JPEG"
+    )
+    data, comment = file.getvalue(), bytearray(65533)
+    # where who takes the second byte for a marker would go on
+    comment[65276:65286] = b"\xff\xc0\x00\x02\xff\xda\x00\x02\xff\xd9"
+    filled = data[:2] + b"\xff\xff\xfe\xff\xff" + comment + data[2:]
+    picture = Picture.encoded(filled)
+    assert picture.size == (48, 64) and picture.payload.data == filled
+    assert len(shortened(filled) or filled) < len(filled)
+
+
 def cut(data: bytes, rng: random.Random, scan: int) -> bytes:
     return data[: rng.randrange(20, len(data) - 1)]
 
