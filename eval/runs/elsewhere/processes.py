@@ -77,7 +77,7 @@ AT_WORK = threading.Event()
 def is_own(value: Any) -> bool:
     """Whether a stage, model or setting is made of looktwice's own classes and plain values
     alone."""
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         inner = [getattr(value, f.name) for f in fields(value)]
         return type(value).__module__.startswith(OWN) and all(map(is_own, inner))
     if isinstance(value, Mapping):

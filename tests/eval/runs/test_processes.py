@@ -34,6 +34,7 @@ from looktwice.eval.runs.elsewhere.processes import (
     Fork,
     Process,
     Processes,
+    is_own,
     processes_for,
 )
 from looktwice.eval.runs.made_with import RunModels
@@ -52,7 +53,7 @@ from looktwice.pipelines.models import ChatAPI, Pocket, Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.controls import PermuteChoices
+from looktwice.prompting.controls import OtherImage, PermuteChoices
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import ZoomOnMarks
@@ -402,6 +403,10 @@ def test_where_processes_are_begun(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(6)}, raising=False)
     run = Run(plan_of(model, arms), tmp_path / "run", options)
     assert processes_for(run, records) == number
+
+
+def test_a_class_among_the_settings_is_not_looked_into() -> None:
+    assert not is_own({"kind": OtherImage}) and is_own({"mark": Circles()})
 
 
 def test_a_run_of_which_all_is_there_begins_none(
