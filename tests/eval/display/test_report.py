@@ -177,7 +177,7 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
 
     made.samples[2].sample["images"].append(picture.sha)
     found = Page(write_report([made.write().path], tmp_path / "own", images=images)).data
-    assert found["pictures"][picture.sha].startswith("data:image/webp;base64,")
+    assert found["pictures"][picture.sha].startswith("data:image/jpeg;base64,")
     marks = [["point", 0.2188, 0.4375, 0, 0, "R&D"]]
     shown = {"name": picture.sha, "caption": "source 1", "marks": marks}
     assert found["samples"][2]["pictures"] == [shown]

@@ -61,7 +61,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert "report: runs/study/report.html" in output
     folder = study.parent / "runs" / "study"
     before, page = (folder / "records.jsonl").read_bytes(), (folder / "report.html").read_text()
-    assert "seams" in page and "data:image/webp" in page
+    assert "seams" in page and "data:image/jpeg" in page
     with (folder / "report.csv").open() as file:
         rows = {(r["contestant"], r["task"], r["metric"]): r for r in csv.DictReader(file)}
     seams = rows["seams", "jigsaw", "accuracy"]
