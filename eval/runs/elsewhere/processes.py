@@ -192,7 +192,7 @@ class Process:
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
         self.lock, self.asked = threading.Lock(), dict[int, Walk]()
-        self.over = dict[int, Walk]()
+        self.over, self.stops = dict[int, Walk](), set[str]()
         self.has_ended, self.is_busy = False, True
         self.send(setup)
 
@@ -201,10 +201,17 @@ class Process:
         """Whether it may be sent another sample."""
         return len(self.asked) < self.room
 
-    def send(self, message: bytes | memoryview) -> None:
-        """Send a message, unless the process has ended."""
-        with self.lock, suppress(OSError):
-            send(self.orders, message)
+    def send(self, message: bytes | memoryview, patience: float = -1) -> bool:
+        """Send a message, unless the process has ended; whether it could within so many seconds,
+        where another message is not read."""
+        if not self.lock.acquire(timeout=patience):
+            return False
+        try:
+            with suppress(OSError):
+                send(self.orders, message)
+        finally:
+            self.lock.release()
+        return True
 
     def end(self) -> int:
         """Close its pipes and wait until it has ended; gives its exit status."""
@@ -234,7 +241,6 @@ class Processes:
     returned: deque[Walk] = field(default_factory=deque)
     unsent: list[Walk] = field(default_factory=list)
     taking: threading.Lock = field(default_factory=threading.Lock)
-    stops: set[str] = field(default_factory=set)
     numbers: Iterator[int] = field(default_factory=count)
     stopped: float = field(default_factory=time.monotonic)
 
@@ -303,10 +309,9 @@ class Processes:
         """Tell every process that the run is being stopped, once."""
         progress = self.run.progress
         for order, event in ((DRAIN, progress.drain), (STOP, progress.stop)):
-            if event.is_set() and order not in self.stops:
-                self.stops.add(order)
-                for process in self.processes:
-                    process.send(pickle.dumps(order))
+            for process in self.processes if event.is_set() else ():
+                if order not in process.stops and process.send(pickle.dumps(order), LOOK):
+                    process.stops.add(order)
 
     def _end_what_hangs(self) -> None:
         """End what does not stop by itself: one that hangs would keep the run for ever."""

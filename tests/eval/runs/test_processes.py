@@ -177,6 +177,7 @@ class Hanging(Processes):
             os.kill(process.handle.pid, signal.SIGSTOP)
             progress.drain.set()
             progress.stop.set()
+            process.send(bytes(4 << 20))  # which it does not read
 
 
 @pytest.mark.dear
