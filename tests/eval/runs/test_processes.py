@@ -27,12 +27,11 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study, study
 from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded
+from looktwice.eval.runs.elsewhere.process import Fork, Process
 from looktwice.eval.runs.elsewhere.processes import (
     AT_WORK,
     FEWEST,
     SETTING,
-    Fork,
-    Process,
     Processes,
     is_own,
     processes_for,
