@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,8 @@ class Processes:
         plan, room = Plan(run.plan.name, arms), workers + max(AHEAD, workers // 4)
         folders = run.folder.absolute(), self.cache.absolute()
         forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
+        if forked:
+            import_module("aiohttp")  # else each of them would
         for core in pinned:
             try:
                 setup = dump(Setup(plan, options, *folders, only_cached, number, core))
