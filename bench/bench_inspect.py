@@ -29,6 +29,7 @@ import os
 from pathlib import Path
 
 import cv2
+import numpy as np
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageUser, ContentImage, ContentText
@@ -40,7 +41,8 @@ from inspect_ai.solver import multiple_choice, solver
 def circles():
     async def solve(state, generate):
         shown, question = state.user_prompt.content
-        pixels = cv2.imread(shown.image)
+        data = base64.b64decode(shown.image.partition(",")[2])  # inspect has read the file
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
         for mark in state.metadata["marks"]:
             middle = round(mark["x"]), round(mark["y"])
             cv2.circle(pixels, middle, 20, (0, 0, 255), 3, cv2.LINE_AA)
