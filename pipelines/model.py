@@ -115,9 +115,12 @@ class CallOptions(Ranged):
     def filled_from(self, model: Any) -> CallOptions:
         """The same with what is None taken from the model's settings of the same names, where it
         has them."""
-        values = vars(self).items()
-        gaps = [name for name, value in values if value is None and hasattr(model, name)]
-        return replace(self, **{name: getattr(model, name) for name in gaps})
+        gaps = {
+            name: filling
+            for name, value in vars(self).items()
+            if value is None and (filling := getattr(model, name, None)) is not None
+        }
+        return replace(self, **gaps) if gaps else self
 
     def given(self) -> dict[str, Any]:
         """Only what is asked for, as plain JSON values."""

@@ -238,11 +238,13 @@ def _kept_property(compute: Callable[[Any], Value]) -> Value:
     name = f"_{compute.__name__}"
 
     def get(picture: Picture) -> Value:
-        with picture._lock:
-            if getattr(picture, name, None) is None:
-                setattr(picture, name, compute(picture))
-        value: Value = getattr(picture, name)
-        return value
+        value: Value | None = getattr(picture, name, None)
+        if value is None:
+            with picture._lock:
+                if getattr(picture, name, None) is None:
+                    setattr(picture, name, compute(picture))
+            value = getattr(picture, name)
+        return cast(Value, value)
 
     return cast(Value, property(get, doc=compute.__doc__))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import is_text, mend_text, read_as
@@ -170,6 +172,22 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     return thing
 
 
+_without_models: WeakValueDictionary[int, Stage] = WeakValueDictionary()
+"""Stages that hold no model, by id: to look through one takes longer than a short one runs."""
+
+
+def _with_recorded_models(stage: Stage, recorder: RecordingModel) -> Stage:
+    """The stage with a proxy in place of every second model."""
+    if _without_models.get(id(stage)) is stage:
+        return stage
+    proxied: Stage = with_models(stage, recorder.record_second)
+    settings = getattr(type(stage), "__dataclass_params__", None)
+    if proxied is stage and settings and settings.frozen:  # another may make a model later
+        with suppress(TypeError):  # some classes allow no weak reference
+            _without_models[id(stage)] = stage
+    return proxied
+
+
 def models_in(thing: Any) -> list[Model]:
     """Every model in the settings of stages, at any depth, as often as it stands there."""
     models: list[Model] = []
@@ -252,7 +270,7 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
 
     with collect_remarks() as remarks:
         try:
-            after = with_models(stage, recorder.record_second)(state, recorder)
+            after = _with_recorded_models(stage, recorder)(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise
         # also `sys.exit` and a cancelled task of the stage's own loop end it alone

@@ -111,19 +111,25 @@ class State:
 
     def replace(self, **changes: Any) -> State:
         """A copy with other fields."""
-        return replace(self, **changes)
+        if type(self) is not State or not changes.keys() <= vars(self).keys():
+            return replace(self, **changes)
+        state = object.__new__(State)  # `__init__` would set every field by itself
+        vars(state).update(vars(self), **changes)
+        return state
 
     def abstain(self, reason: str) -> State:
         """A copy without an answer, for a stated reason: neither right nor wrong, but counted.
 
         No later stage is run, so nothing is paid for a question that is already given up.
         """
-        return replace(self, answer=None, reason=f"abstained: {reason}")
+        return self.replace(answer=None, reason=f"abstained: {reason}")
 
     def with_notes(self, *notes: str) -> State:
         """A copy with more sentences for the record; one that is there already is not said
         twice."""
-        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
+        if not notes:
+            return self
+        return self.replace(notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
     def measured(self, name: str, value: Measurement | Sequence[Measurement]) -> State:
         """A copy with one more measurement of this sample; the same name again replaces it.

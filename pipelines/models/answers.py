@@ -7,7 +7,7 @@ import email.utils
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -84,7 +84,8 @@ suits counts."""
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
     """The reply in a response, a filtered request included. Raises ModelError for everything
     else."""
-    data, error, fault = _parse(response.body)
+    keys = known_keys()
+    data, error, fault = _parse(response.body, keys)
     engine = response.headers.get("server", "")
     if error and is_filter(error) and response.status in {200, *FILTER_STATUS}:
         served_by = {"engine": engine} if engine else {}
@@ -99,21 +100,23 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
             retryable=True,
         )
     reply = reply_of(data, seconds, engine)
+    if not keys:
+        return reply
     # tokens, and parts of a text, may spell a key that none of them holds alone
     spelt = "".join(next(iter(token), "") for token in reply.logprobs)
     return replace(
         reply,
-        text=mask_keys(reply.text),
-        reasoning=mask_keys(reply.reasoning),
-        refusal=mask_keys(reply.refusal),
-        logprobs=reply.logprobs if mask_keys(spelt) == spelt else (),
+        text=mask_keys(reply.text, keys),
+        reasoning=mask_keys(reply.reasoning, keys),
+        refusal=mask_keys(reply.refusal, keys),
+        logprobs=reply.logprobs if mask_keys(spelt, keys) == spelt else (),
     )
 
 
 def read_value(response: HttpResponse, endpoint: str) -> Any:
     """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for
     what is no JSON."""
-    data, error, fault = _parse(response.body)
+    data, error, fault = _parse(response.body, known_keys())
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {})
     if fault:
@@ -172,11 +175,11 @@ def shorten(text: str, most: int = 300) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def _parse(body: bytes) -> tuple[Any, Mapping[str, Any] | None, str]:
+def _parse(body: bytes, keys: Sequence[str]) -> tuple[Any, Mapping[str, Any] | None, str]:
     """The value of a body without keys, the error in it, and why it is no JSON: the gate of all
     that a server says."""
     try:
-        value, keys = read_json(body), known_keys()
+        value = read_json(body)
     except ValueError as exc:
         return None, None, str(exc)
     value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value

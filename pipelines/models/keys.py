@@ -123,9 +123,9 @@ def known_keys() -> Sequence[str]:
 
     Each is there as it is, and as JSON, Python, URLs and XML write it.
     """
-    proxies = [os.environ[name] for name in PROXIES if name in os.environ]
-    secrets = [proxy.rpartition("@")[0].rpartition("/")[2] for proxy in proxies]
-    secrets += [os.environ[name].strip() for name in KEYS.values() if name in os.environ]
+    get = os.environ.get
+    secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
+    secrets += [get(name, "").strip() for name in KEYS.values()]
     for _, name in _own_table():
         is_variable = VARIABLE.fullmatch(name) or name in os.environ
         secrets.append(os.environ.get(name, "").strip() if is_variable else name)

@@ -28,7 +28,9 @@ from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.pipeline import RecordingModel, step
 from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from tests.paths import ROOT
 from tests.under_fire.scenes import STUDY, write_questions
@@ -113,6 +115,40 @@ class Asking(Reader):
 
     def read(self, state: State) -> Reading:
         return Reading("D" if type(self.model).__name__ == "SecondModel" else "A")
+
+
+@dataclass
+class Late:
+    """Makes a model of its own when it is first called; `kinds` are those that it was given."""
+
+    model: Model | None = None
+    kinds: list[str] = field(default_factory=list)
+
+    def __call__(self, state: State, model: Model) -> State:
+        self.kinds.append(type(self.model).__name__)
+        self.model = Scripted()
+        return state.replace(answer="A")
+
+
+def test_a_stage_that_makes_its_model_later_has_its_calls_recorded() -> None:
+    late, state = Late(), State.start(Sample("s1", "Which?"))
+    for _ in range(3):
+        step("late", late, state, RecordingModel(Scripted(), "s1"))
+    assert late.kinds == ["NoneType", "SecondModel", "SecondModel"]
+
+
+class OwnState(State):
+    """A state of the user's own."""
+
+
+def test_a_state_is_copied_whole_and_no_field_is_made_up() -> None:
+    for kind in (State, OwnState):
+        state = kind(Sample("s1", "Which?"), prompt="Which?", notes=("first",))
+        other = state.replace(prompt="Why?", draw=2)
+        assert type(other) is kind and state.prompt == "Which?"
+        assert vars(other) == vars(state) | {"prompt": "Why?", "draw": 2}
+        with pytest.raises(TypeError, match="promt"):
+            state.replace(promt="Why?")
 
 
 def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:

@@ -94,7 +94,8 @@ class PicturePickler(pickle.Pickler):
             return NotImplemented
         if value._fetch is None:
             return Picture, (value.pixels, value.name)
-        return Picture.encoded, (value.source, value.name, value._known_to_decode)
+        arguments = value.source, value.name, value._known_to_decode
+        return Picture.encoded, arguments, {"_sha": value.sha}
 
 
 def dump(value: Any) -> memoryview:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from rich.console import Console
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study, study
-from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded
+from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded, dump
 from looktwice.eval.runs.elsewhere.process import Fork, Process
 from looktwice.eval.runs.elsewhere.processes import (
     AT_WORK,
@@ -200,6 +201,12 @@ def test_records_are_as_without_processes(
     assert seen["most_in_flight"] <= 8
     if not was_killed:
         assert f"tokens {ASKED * 100} in {ASKED * 7} out" in sentences
+
+
+def test_a_picture_takes_its_hash_along() -> None:
+    picture = Picture.encoded(to_png(np.zeros((20, 30, 3), np.uint8)))
+    (sent,) = pickle.loads(dump([picture]))
+    assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 
 @pytest.mark.dear
