@@ -63,6 +63,7 @@ DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 BUSY = 0.5  # of a core: a process that uses more is busy
 LOOK = 0.2  # seconds between looks whether the run is being stopped
 PATIENCE = 10.0  # seconds that a process has to end once it is told to stop at once
+LATEST = 120.0  # seconds until a process is ready, once there is something to ask
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 AT_WORK = threading.Event()
@@ -134,7 +135,8 @@ class Processes:
     unsent: list[Walk] = field(default_factory=list)
     taking: threading.Lock = field(default_factory=threading.Lock)
     numbers: Iterator[int] = field(default_factory=count)
-    stopped: float = field(default_factory=time.monotonic)
+    begun: float = 0.0
+    stopped: float = 0.0
 
     def __post_init__(self) -> None:
         self.arms = {arm.id: arm for arm in self.run.plan.points}
@@ -177,6 +179,7 @@ class Processes:
         if not self.processes or not _may_be_sent(first):
             return chain([first], walks)
         self.returned.append(first)
+        self.begun = self.stopped = time.monotonic()
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
             work = [
                 pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
@@ -208,11 +211,13 @@ class Processes:
                     process.stops.add(order)
 
     def _end_what_hangs(self) -> None:
-        """End what does not stop by itself: one that hangs would keep the run for ever."""
+        """End what does not begin, or stop, by itself: it would keep the run for ever."""
+        now = time.monotonic()
         if not self.run.progress.stop.is_set():
-            self.stopped = time.monotonic()
-        elif time.monotonic() - self.stopped > PATIENCE:
-            for process in self.processes:
+            self.stopped = now
+        for process in self.processes:
+            is_late = not process.has_greeted and now - self.begun > LATEST
+            if is_late or now - self.stopped > PATIENCE:
                 process.handle.kill()
 
     def _keep_asking(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
@@ -249,6 +254,7 @@ class Processes:
                     " asked again"
                 )
             return []
+        process.has_greeted = True
         return events
 
     def _send_next(self, process: Process, walks: Iterator[Walk]) -> bool:

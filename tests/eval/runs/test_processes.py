@@ -209,6 +209,23 @@ def test_a_picture_takes_its_hash_along() -> None:
     assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 
+def test_a_process_that_never_begins_does_not_keep_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork may hang in a lock that a library held."""
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    monkeypatch.setattr(
+        "looktwice.eval.runs.elsewhere.process.start_interpreter",
+        lambda: subprocess.Popen(sleeping, **pipes),  # type: ignore[call-overload]
+    )
+    monkeypatch.setattr("looktwice.eval.runs.elsewhere.processes.LATEST", 0.5)
+    with chat_server(None) as server:
+        summary, rows, sentences = run(tmp_path, server.url, 2, monkeypatch)
+    assert (summary.failed, len(rows)) == (FAILED, RECORDS)
+    assert sentences.count("a process that asks has ended (exit status -9)") == 2
+
+
 @pytest.mark.dear
 def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
