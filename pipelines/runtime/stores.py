@@ -78,14 +78,24 @@ class Blobs:
         if not self.folder.is_dir():
             return set()
         names = set()
-        for folder in os.scandir(self.folder):
-            for file in os.scandir(folder.path) if folder.is_dir(follow_symlinks=False) else ():
-                if file.is_file(follow_symlinks=False) and file.stat().st_size:
-                    names.add(file.name)
+        with os.scandir(self.folder) as folders:
+            for folder in folders:
+                if folder.is_dir(follow_symlinks=False):
+                    names |= _names_in(folder.path)
         return names
 
     def __contains__(self, sha: str) -> bool:
         return sha in self.known or self.path(sha).exists()
+
+
+def _names_in(folder: str) -> set[str]:
+    names = set()
+    with os.scandir(folder) as files:
+        for file in files:
+            with suppress(FileNotFoundError):  # a draft has got its name meanwhile
+                if file.is_file(follow_symlinks=False) and file.stat().st_size:
+                    names.add(file.name)
+    return names
 
 
 Result = TypeVar("Result")

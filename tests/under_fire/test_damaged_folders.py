@@ -4,9 +4,11 @@ never a traceback."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,26 @@ def test_pictures_that_are_gone_or_empty_come_back(run: Path, damage: str) -> No
         ends(0, *command)
     assert "3 new, 0 were there" in ends(0, *again(run))
     assert whole and {path: path.read_bytes() for path in blobs} == whole
+
+
+def test_a_listing_passes_over_a_draft_that_gets_its_name_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs, scandir = Blobs(tmp_path), os.scandir
+    path = blobs.path(blobs.put(b"kept"))
+    draft = path.with_suffix(".part")
+    draft.write_bytes(b"half")
+
+    @contextmanager
+    def list_slowly(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(folder) as entries:
+            listed = [*entries]
+        if Path(folder) == path.parent:
+            draft.unlink()
+        yield iter(listed)
+
+    monkeypatch.setattr(os, "scandir", list_slowly)
+    assert blobs.names() == {path.name}
 
 
 def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(run: Path) -> None:
