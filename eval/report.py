@@ -59,8 +59,10 @@ def write_report(
     records and judgements, where every number is as before. Raises RunError.
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
-    folder, report = Path(out), Report(scored)
-    page, texts = folder / "report.html", {"report.csv": scored.csv, "report.md": report.markdown}
+    folder, report, run_page = Path(out), Report(scored), RunPage(scored.scores, images)
+    page = folder / "report.html"
+    with run_page.thumbnails_beside():
+        texts = {"report.csv": scored.csv, "report.md": report.markdown}
     if not again and _is_current(page, texts, scored):
         return page
     if sweep_table(scored).rows:
@@ -70,7 +72,7 @@ def write_report(
     for name, text in texts.items():
         write_file(folder / name, text)
     with whole_file(page) as file:
-        pieces = html_page(report, RunPage(scored.scores, images))
+        pieces = html_page(report, run_page)
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
 

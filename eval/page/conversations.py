@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -220,12 +220,40 @@ def _make(blobs: Blobs, ended: threading.Event, others_work: threading.Event) ->
                 if ended.is_set():
                     return
             seen.add(sha)
-            # a message, or what is being written
-            with suppress(PictureError, OSError, ValueError):
-                MADE[sha] = thumbnail(Picture.encoded(blobs.get(sha)), *THUMBNAIL)
-                length += len(MADE[sha])
+            with suppress(OSError, ValueError):  # what is being written
+                length += _make_thumbnail(sha, Picture.encoded(blobs.get(sha)))
             if length > MOST_THUMBNAIL_CHARACTERS:
                 return
+
+
+@contextmanager
+def thumbnails_beside(names: Iterable[str], picture: Callable[[str], Picture]) -> Iterator[None]:
+    """Inside, another thread makes the thumbnails of these pictures, in their order."""
+    ended = threading.Event()
+
+    def make() -> None:
+        length = 0
+        for name in names:
+            if ended.is_set() or length > MOST_THUMBNAIL_CHARACTERS:
+                return
+            length += _make_thumbnail(name, picture(name))
+
+    thread = threading.Thread(target=make, name="looktwice-thumbnails")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _make_thumbnail(name: str, picture: Picture) -> int:
+    """Make a thumbnail, unless it is there; gives its length, 0 of what is no picture."""
+    with suppress(PictureError):
+        if name not in MADE:
+            MADE[name] = thumbnail(picture, *THUMBNAIL)
+        return len(MADE[name])
+    return 0
 
 
 def _is_idle(ended: threading.Event) -> bool:

@@ -8,7 +8,7 @@ import os
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, zip_longest
@@ -22,6 +22,7 @@ from looktwice.eval.page.conversations import (
     THUMBNAIL,
     Conversations,
     place_marks,
+    thumbnails_beside,
 )
 from looktwice.eval.page.data import (
     PageAnswer,
@@ -106,6 +107,13 @@ class RunPage:
                         answer = self.answers[who, sample][place]
                         sources = partial(self.own_pictures, sample)
                         yield who, sample, place, conversations.detail(record, answer, sources)
+
+    def thumbnails_beside(self) -> AbstractContextManager[None]:
+        """Inside, another thread makes thumbnails of the pictures of the samples that the page
+        shows first: Pillow works outside the interpreter's lock."""
+        rows = map(self.rows.__getitem__, self._by_interest())
+        names = (name for row in rows for name in row.sample["images"])
+        return thumbnails_beside(names, self.stored)
 
     def replies(self) -> Iterator[tuple[int, str]]:
         """(sample, reply) of every call of every record, one record at a time."""

@@ -283,24 +283,29 @@ def test_each_run_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
     assert own == {(1, 0), (3, 2)}
 
 
-def test_thumbnails_made_beside_the_run_are_those_of_the_page(
+def test_thumbnails_made_beside_other_work_are_those_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = MadeRun(tmp_path / "run")
-    made.task("t", ["A"] * 2)
-    for row, shade in zip(made.samples, (10, 20), strict=True):
+    made.task("t", ["A"] * 3)
+    gone, *kept = made.samples
+    gone.sample["images"].append("0" * 64)
+    for row, shade in zip(kept, (10, 20), strict=True):
         data = to_png(np.full((8, 8, 3), shade, np.uint8))
         row.sample["images"].append(made.blobs.put(data))
     made.blobs.put(b"a message")
-    made.answers(made.point("plain", "t"), ["A"] * 2)
+    made.answers(made.point("plain", "t"), ["A"] * 3)
     table = score_table(made.write().path)
     late = page_of(table).thumbnails
     monkeypatch.setattr(conversations, "LOOK", 0.01)
     monkeypatch.setattr(conversations, "IDLE", 100.0)
-    monkeypatch.setattr(conversations, "MADE", {})
-    with conversations.early_thumbnails(made.blobs, threading.Event()):
-        while len(conversations.MADE) < 2:
-            time.sleep(0.01)
-    assert late == conversations.MADE and len(late) == 2
+    during_a_run = conversations.early_thumbnails(made.blobs, threading.Event())
+    for work in (during_a_run, of_runs.RunPage(table.scores).thumbnails_beside()):
+        monkeypatch.setattr(conversations, "MADE", {})
+        latest = time.monotonic() + 20
+        with work:
+            while len(conversations.MADE) < 2 and time.monotonic() < latest:
+                time.sleep(0.01)
+        assert late == conversations.MADE and len(late) == 2
     monkeypatch.setattr(of_runs, "MADE", dict.fromkeys(late, "made before"))
     assert set(page_of(table).thumbnails.values()) == {"made before"}
