@@ -22,6 +22,7 @@ from looktwice.eval.statistics.intervals import (
     cluster_sums,
     square_sum,
 )
+from looktwice.eval.statistics.paired import chi_squared_tail
 
 
 def cohens_kappa(
@@ -118,11 +119,9 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
     some, overall = asked > 0, right.sum() / n
     recalls, p = right[some] / asked[some], 1.0
     if some.sum() > 1 and 0 < overall < 1:
-        from scipy.special import chdtrc
-
         off = np.square(right[some] - asked[some] * overall)
         expected = asked[some] * overall * (1 - overall)
-        p = float(chdtrc(int(some.sum()) - 1, (off / expected).sum()))
+        p = chi_squared_tail(int(some.sum()) - 1, (off / expected).sum())
     chosen, key = given.mean(axis=0).tolist(), (asked / n).tolist()
     recall = dict(zip(compress(letters, some), recalls.tolist(), strict=True))
     shares, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
