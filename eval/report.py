@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -59,11 +60,13 @@ def write_report(
     records and judgements, where every number is as before. Raises RunError.
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
-    folder, report, run_page = Path(out), Report(scored), RunPage(scored.scores, images)
+    folder, report = Path(out), Report(scored)
     page = folder / "report.html"
-    with run_page.thumbnails_beside():
+    may_stay = not again and _is_younger(page, scored)
+    run_page = None if may_stay else RunPage(scored.scores, images)
+    with run_page.thumbnails_beside() if run_page else nullcontext():
         texts = {"report.csv": scored.csv, "report.md": report.markdown}
-    if not again and _is_current(page, texts, scored):
+    if may_stay and _are_written(folder, texts):
         return page
     if sweep_table(scored).rows:
         texts["effects.csv"] = effects_csv(scored)
@@ -72,24 +75,27 @@ def write_report(
     for name, text in texts.items():
         write_file(folder / name, text)
     with whole_file(page) as file:
-        pieces = html_page(report, run_page)
+        pieces = html_page(report, run_page or RunPage(scored.scores, images))
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
 
 
-def _is_current(page: Path, texts: dict[str, str], scored: Table) -> bool:
-    """Whether the page and what lies beside it show what would be written now; pictures take most
-    of its time."""
+def _is_younger(page: Path, scored: Table) -> bool:
+    """Whether the page was written after all records and judgements."""
+    if not page.exists():
+        return False
+    folders = [run.folder.path for run in scored.scores]
+    files = [folder / name for folder in folders for name in ("records.jsonl", "judged.jsonl")]
+    written = page.stat().st_mtime_ns
+    return all(file.stat().st_mtime_ns < written for file in files if file.exists())
+
+
+def _are_written(folder: Path, texts: Mapping[str, str]) -> bool:
+    """Whether these files lie there as they would be written now."""
     try:
-        written = page.stat().st_mtime_ns
-        same = all((page.parent / n).read_bytes() == text.encode() for n, text in texts.items())
+        return all((folder / name).read_bytes() == text.encode() for name, text in texts.items())
     except FileNotFoundError:
         return False
-    for run in scored.scores:
-        for name in ("records.jsonl", "judged.jsonl"):
-            file = run.folder.path / name
-            same = same and not (file.exists() and file.stat().st_mtime_ns >= written)
-    return same
 
 
 def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterator[str]:

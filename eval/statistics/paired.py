@@ -150,7 +150,7 @@ def chi_squared_tail(degrees: int, value: float) -> float:
     half, odd = value / 2, degrees % 2
     powers = [odd / 2 + place for place in range(degrees // 2)]
     terms = [math.exp(k * math.log(half) - half - math.lgamma(k + 1)) for k in powers]
-    return odd * math.erfc(math.sqrt(half)) + math.fsum(terms)
+    return min(1.0, odd * math.erfc(math.sqrt(half)) + math.fsum(terms))
 
 
 def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
