@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -193,52 +193,49 @@ def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Pictur
 # ---- thumbnails
 
 
-@contextmanager
-def early_thumbnails(blobs: Blobs, others_work: threading.Event) -> Iterator[None]:
+def early_thumbnails(blobs: Blobs, others_work: threading.Event) -> AbstractContextManager[None]:
     """Inside, thumbnails of what is kept there are made while this process is idle, and while
     `others_work` is not set."""
-    ended = threading.Event()
-    thread = threading.Thread(
-        target=_make, args=(blobs, ended, others_work), name="looktwice-thumbnails"
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
-
-def _make(blobs: Blobs, ended: threading.Event, others_work: threading.Event) -> None:
-    seen, length = set[str](), 0
-    while not ended.wait(LOOK):
-        new = set[str]()
-        with suppress(OSError):  # an earlier run is being moved aside
-            new = blobs.names() - seen
-        for sha in new:
-            while not _is_idle(ended) or others_work.is_set():
-                if ended.is_set():
+    def make(ended: threading.Event) -> None:
+        seen, length = set[str](), 0
+        while not ended.wait(LOOK):
+            new = set[str]()
+            with suppress(OSError):  # an earlier run is being moved aside
+                new = blobs.names() - seen
+            for sha in new:
+                while not _is_idle(ended) or others_work.is_set():
+                    if ended.is_set():
+                        return
+                seen.add(sha)
+                with suppress(OSError, ValueError):  # what is being written
+                    length += _make_thumbnail(sha, Picture.encoded(blobs.get(sha)))
+                if length > MOST_THUMBNAIL_CHARACTERS:
                     return
-            seen.add(sha)
-            with suppress(OSError, ValueError):  # what is being written
-                length += _make_thumbnail(sha, Picture.encoded(blobs.get(sha)))
-            if length > MOST_THUMBNAIL_CHARACTERS:
-                return
+
+    return _beside(make)
 
 
-@contextmanager
-def thumbnails_beside(names: Iterable[str], picture: Callable[[str], Picture]) -> Iterator[None]:
+def thumbnails_beside(
+    names: Iterable[str], picture: Callable[[str], Picture]
+) -> AbstractContextManager[None]:
     """Inside, another thread makes the thumbnails of these pictures, in their order."""
-    ended = threading.Event()
 
-    def make() -> None:
+    def make(ended: threading.Event) -> None:
         length = 0
         for name in names:
             if ended.is_set() or length > MOST_THUMBNAIL_CHARACTERS:
                 return
             length += _make_thumbnail(name, picture(name))
 
-    thread = threading.Thread(target=make, name="looktwice-thumbnails")
+    return _beside(make)
+
+
+@contextmanager
+def _beside(make: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Inside, another thread makes thumbnails, until its event is set."""
+    ended = threading.Event()
+    thread = threading.Thread(target=make, args=(ended,), name="looktwice-thumbnails")
     thread.start()
     try:
         yield
