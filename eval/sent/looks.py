@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
-from looktwice.pipelines.picture import Picture, PictureError, decode
+from looktwice.pipelines.encodings.decoding import decode
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.thumbnails import perceptual_hash
 
 SIDE = 32

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.encodings.decoding import decode
 from looktwice.pipelines.model import (
     CallOptions,
     Finish,
@@ -33,7 +34,6 @@ from looktwice.pipelines.model import (
     Usage,
     canonical,
 )
-from looktwice.pipelines.picture import decode
 from looktwice.pipelines.view import View
 
 Mask = NDArray[np.float32]

@@ -1,4 +1,5 @@
-"""How pictures are encoded: PNG written fast, and whether a JPEG can be decoded, told before it is.
+"""How pictures are encoded and decoded: PNG written fast, pixels read upright, and whether a JPEG
+can be read, told before it is.
 
 Not here: pictures themselves, which are `pipelines.picture`."""
 

@@ -12,6 +12,7 @@ import pytest
 from looktwice.eval.runs.from_python import evaluate
 from looktwice.eval.tasks import Photos
 from looktwice.pipelines import picture
+from looktwice.pipelines.encodings import decoding
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply
 from looktwice.pipelines.models import Scripted
@@ -57,7 +58,7 @@ class Counting(Scripted):
 def test_a_sweep_behind_a_detector_asks_it_once_and_decodes_each_picture_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = picture.decode
+    plain = decoding.decode
 
     def decode(data: bytes, name: str) -> Pixels:
         PASSES["decode"] += 1

@@ -390,9 +390,9 @@ def test_a_cut_jpeg_is_refused_however_it_is_looked_at(cut: int, progressive: bo
 
 def test_every_format_that_pillow_knows_is_opened() -> None:
     code = (
-        "from PIL import Image; from looktwice.pipelines.picture import FORMATS, _formats; found ="
-        " _formats();Image.init(); print(len(found), found == tuple(name for name in FORMATS if"
-        " name in Image.OPEN))"
+        "from PIL import Image; from looktwice.pipelines.encodings.decoding import FORMATS,"
+        " _formats; found = _formats(); Image.init(); print(len(found), found == tuple(name for"
+        " name in FORMATS if name in Image.OPEN))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout in ("8 True\n", "9 True\n")

@@ -23,8 +23,8 @@ from looktwice.eval.homes.images import Images
 from looktwice.eval.homes.looking import LookTools, find_agent, make_controls
 from looktwice.pipelines import Picture, State
 from looktwice.pipelines.config import ConfigError
+from looktwice.pipelines.encodings.decoding import decode
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import decode
 from looktwice.pipelines.state import WithoutModel
 from looktwice.prompting.views import LongestSide
 
