@@ -25,6 +25,9 @@ UNITS: dict[Frame, str] = {
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
 FARTHEST = 1e9  # pixels; larger numbers are rejected before they can overflow
+LEAST_INSIDE = 0.25  # of a box that is cut to its image; less of it is taken for another unit
+MOST_BEYOND = 1.1  # times the largest coordinate of a normalised frame; more is another unit
+CUT = 0.5  # pixels by which a box may reach beyond the image without being told so
 NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
 
 
@@ -64,18 +67,20 @@ class ShownImage:
         `view`.
 
         Points are pixel centres; boxes are edges, and are clipped to the image. Raises ToolError
-        for places outside the image, and for boxes without an area or with swapped corners.
+        for places outside the image or for the most part outside it, for boxes without an area or
+        with swapped corners, and for numbers that are of another frame.
         """
         width, height = self.sent.size
-        across, down = {
-            "pixels": (1.0, 1.0),
-            "0-1": (width, height),
-            "0-1000": (width / 1000, height / 1000),
-        }[frame]
-        scaled = [number * (down if k % 2 else across) for k, number in enumerate(numbers)]
+        scaled = self._in_pixels(numbers, frame)
         where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
         if max(map(abs, scaled)) > FARTHEST:
             raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
+        if other := _other_frame(numbers, frame):
+            kind = "point" if len(numbers) == 2 else "box"
+            raise ToolError(
+                f"the {kind} {_format_numbers(numbers)} lies outside what can be meant: its numbers"
+                f" look like {other}; give {UNITS[frame]} ({name} has {width} x {height} pixels)"
+            )
         if len(numbers) == 2:  # pixel numbers are those of centres, other frames count from the rim
             x, y = (number - (0.0 if frame == "pixels" else 0.5) for number in scaled)
             if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
@@ -89,10 +94,56 @@ class ShownImage:
         seen = intersect(rectangle(*scaled), rectangle(0, 0, width, height))
         if not seen:
             raise ToolError(f"the box {_format_numbers(numbers)} lies outside {where}")
+        if _area(bounds(seen)) < LEAST_INSIDE * _area(scaled):
+            raise ToolError(
+                f"the box {_format_numbers(numbers)} lies for the most part outside {where}"
+            )
         full = intersect(self.affine.inverse.polygon(seen), rectangle(0, 0, *self.view.size))
         if not full:
             raise ToolError(f"the box {_format_numbers(numbers)} has no area within {where}")
         return bounds(full)
+
+    def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
+        """A sentence if `place` cuts this box to the image, else an empty text."""
+        width, height = self.sent.size
+        left, top, right, bottom = (*self._in_pixels(numbers, frame), 0.0, 0.0)[:4]
+        if len(numbers) == 2 or (
+            left >= -CUT and top >= -CUT and right <= width + CUT and bottom <= height + CUT
+        ):
+            return ""
+        return (
+            f"the box {_format_numbers(numbers)} reaches beyond {name}, which is {width} x {height}"
+            f" pixels, and was cut there; give {UNITS[frame]}"
+        )
+
+    def _in_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
+        """The numbers in pixels of the image as it was sent."""
+        width, height = self.sent.size
+        across, down = {
+            "pixels": (1.0, 1.0),
+            "0-1": (width, height),
+            "0-1000": (width / 1000, height / 1000),
+        }[frame]
+        return [number * (down if k % 2 else across) for k, number in enumerate(numbers)]
+
+
+def _other_frame(numbers: Sequence[float], frame: Frame) -> str:
+    """What the numbers look like if they can hardly be of this frame, else an empty text.
+
+    A box of shares is at most one pixel or thousandth wide; a point of shares has a fraction.
+    """
+    shares = min(numbers) >= 0 and max(numbers) <= 1
+    shares = shares and (len(numbers) == 4 or any(number % 1 for number in numbers))
+    if shares and frame != "0-1":
+        return UNITS["0-1"]
+    if frame != "pixels" and max(numbers) > MOST_BEYOND * (1 if frame == "0-1" else 1000):
+        return UNITS["pixels"] if frame == "0-1000" else f"{UNITS['0-1000']}, or pixels"
+    return ""
+
+
+def _area(box: Sequence[float]) -> float:
+    left, top, right, bottom = box
+    return (right - left) * (bottom - top)
 
 
 def state_of_view(state: State, view: View, *marks: Mark) -> State:

@@ -121,11 +121,12 @@ class LookTools:
         through = cache(partial(ShownImage.through, fit=self.agent.fit, state=state))
         shown = list(map(through, state.views))
         others = {*range(1, len(shown) + 1)} - {*numbers.values()}
-        arguments, _ = parse_arguments(tool, {**data, **numbers}, shown, others, frame)
+        parsed = parse_arguments(tool, {**data, **numbers}, shown, others, frame)
+        arguments = parsed.checked
         true = tool(state, arguments)
         control = self.controls.get(name)
         result = control(true, state, arguments) if control else true
-        parts: list[str | View] = [result.text] if result.text else []
+        parts: list[str | View] = [text for text in (result.text, parsed.remark) if text]
         for view, seen in zip(true.views, result.views, strict=False):
             parts += self._show(scene, replace(view, picture=seen.picture), name, bool(control))
         return tuple(parts) or ("done",)

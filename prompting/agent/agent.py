@@ -230,7 +230,7 @@ class Agent:
                     f"there is no tool {call.name[:64]!r}; there are {', '.join(self.tools)}"
                 )
             tool = self.tools[call.name]
-            arguments, given = parse_arguments(
+            arguments, given, remark = parse_arguments(
                 tool, data, episode.shown, episode.withdrawn, self.coordinates
             )
         except ToolError as exc:
@@ -257,6 +257,9 @@ class Agent:
         except (ValueError, LookupError, NoEvidence) as exc:
             episode.add_look(look, outcome="failed", reason=str(exc)[:LONGEST])
             return (f"error: {exc}",)
+        if remark:
+            result = replace(result, text=f"{result.text}\n{remark}".strip())
+            look = replace(look, reason=remark)
         return self._add_result(episode, look, key, result, shown)
 
     def _add_result(
@@ -281,10 +284,12 @@ class Agent:
         images = tuple(range(first + 1, len(episode.shown) + 1))
         regions = find_new_regions([image.view for image in episode.shown], first)
         omitted = len(shown) - len(images)
-        reason = f"{omitted} images are not shown: no more are allowed" if omitted else ""
-        parts += [reason] if reason else []
+        if omitted:
+            full = f"{omitted} images are not shown: no more are allowed"
+            parts.append(full)
+            look = replace(look, reason="; ".join(filter(None, (look.reason, full))))
         outcome = "shown" if images else "bound" if omitted else "said"
-        episode.add_look(look, outcome=outcome, images=images, regions=regions, reason=reason)
+        episode.add_look(look, outcome=outcome, images=images, regions=regions)
         episode.done[key] = images
         return tuple(parts) or ("done",)
 

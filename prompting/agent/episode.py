@@ -69,7 +69,7 @@ class Look(_Note):
     are the numbers of the images that the call added, and `regions` what each of them shows of a
     source image: (number of the source, left, top, right, bottom) in its pixels, edge coordinates;
     empty for an image that shows the same region as an earlier one, such as a rotated copy.
-    `reason` says why there is no image.
+    `reason` says why there is no image, or that the box was cut to its image.
     """
 
     number: int

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -135,15 +135,23 @@ def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
     return Tool(name, tool.description.replace("{unit}", UNITS[frame]), schema)
 
 
+class ParsedArguments(NamedTuple):
+    """The arguments in pixels of the views, the same as the model gave them, and a sentence for the
+    model if a box was cut."""
+
+    checked: Arguments
+    given: dict[str, Any]
+    remark: str
+
+
 def parse_arguments(
     tool: AgentTool,
     data: Mapping[str, Any],
     shown: Sequence[ShownImage],
     gone: Set[int],
     frame: Frame,
-) -> tuple[Arguments, dict[str, Any]]:
-    """The checked arguments in pixels of the views, and the same as the model gave them. Raises
-    ToolError."""
+) -> ParsedArguments:
+    """Check a call's arguments and map its places to pixels of the views. Raises ToolError."""
     try:
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
@@ -163,10 +171,14 @@ def parse_arguments(
             numbers = ", ".join(map(str, there)) or "none"
             raise ToolError(f"there is no image {getattr(given, name)}; there are {numbers}")
     on = places.get("image", len(shown))
+    cuts = list[str]()
     for name, info in fields.items():
-        if COORDINATES in info.metadata and getattr(given, name) is not None:
-            places[name] = shown[on - 1].place(getattr(given, name), frame, f"image {on}")
-    return given.model_copy(update=places), given.model_dump(mode="json")
+        if COORDINATES in info.metadata and (numbers := getattr(given, name)) is not None:
+            image = shown[on - 1]
+            places[name] = image.place(numbers, frame, f"image {on}")
+            cuts.append(image.describe_cut(numbers, frame, f"image {on}"))
+    remark = "; ".join(filter(None, cuts))
+    return ParsedArguments(given.model_copy(update=places), given.model_dump(mode="json"), remark)
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:

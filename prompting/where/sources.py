@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import shown_sources
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
+from looktwice.prompting.where.claims import LAST_IMAGE, Claim, read_claims
 from looktwice.prompting.where.places import Places, Where
 from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.results import descending
@@ -208,13 +209,6 @@ class InCells(Where):
 
 
 MAX_BOXES = 50
-COORDINATE = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
-BOX_OR_IMAGE = re.compile(
-    rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]",
-    re.I,
-)
-POINT_OR_IMAGE = re.compile(rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE}[\])]", re.I)
-EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
 
 
 @dataclass(frozen=True)
@@ -222,65 +216,57 @@ class Claimed(Where):
     """The boxes [left, top, right, bottom] in the model's last reply, or with `points` the points
     [x, y].
 
-    If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which
-    view a box is on, else it is the first. `frame` is the unit that the prompt asked for: pixels of
-    the view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area or
-    with swapped corners is skipped with a note.
+    Boxes and points are also read in the forms that model families write: JSON with `bbox_2d`,
+    `box_2d` (top first), `x1` or `left`, tags such as `<box>`, pairs of corners, bins and
+    percentages. If any lines begin with LOOK, only those are read. A place is on the image that its
+    object or line names ("image 2", "the second image"), else on the one that the line above
+    introduces, else on the first. `frame` is the unit that the prompt asked for: pixels of the
+    view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area, with
+    swapped corners or in another unit is skipped with a note; one that is cut is noted.
     """
 
     frame: Frame = "0-1000"
     points: bool = False
 
+    version: ClassVar[int] = 2
+
     def places(self, state: State, model: Model) -> Places:
         """The claimed boxes by their images."""
         regions: dict[int, list[Mark]] = {}
         notes = []
-        pattern = POINT_OR_IMAGE if self.points else BOX_OR_IMAGE
-        reply = strip_thoughts(state.reply)
-        claims = list(islice(_claimed_places(reply, pattern), MAX_BOXES + 1))
+        claims = list(islice(read_claims(strip_thoughts(state.reply), self.points), MAX_BOXES + 1))
         if len(claims) > MAX_BOXES:
             notes.append(
                 f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
             )
-        for image, numbers in claims[:MAX_BOXES]:
+        for claim in claims[:MAX_BOXES]:
             try:
-                region = self._region(state, image, numbers)
+                region, cut = self._region(state, claim)
                 regions.setdefault(region.image, []).append(region)
+                notes += [cut] if cut else []
             except ToolError as exc:
                 notes.append(f"a claimed place was passed over: {exc}")
         sources = sorted(regions) or shown_sources(state, None)
         return Places("place that the reply names", regions, sources, notes=notes)
 
-    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Mark:
-        if not 1 <= image <= len(state.views):
-            raise ToolError(f"there is no image {image}; there are {len(state.views)}")
-        view = state.views[image - 1]
-        edges, seen = ShownImage(view, view).place(numbers, self.frame, f"image {image}"), None
+    def _region(self, state: State, claim: Claim) -> tuple[Mark, str]:
+        """The region of a source image, and a sentence if the box was cut. Raises ToolError."""
+        number = len(state.views) if claim.image == LAST_IMAGE else claim.image
+        if not 1 <= number <= len(state.views):
+            raise ToolError(f"there is no image {number}; there are {len(state.views)}")
+        view, numbers = state.views[number - 1], claim.numbers
+        if len(numbers) == 2 and not self.points:
+            raise ToolError(f"{list(numbers)} is a point; a box was asked for")
+        image, frame, name = ShownImage(view, view), claim.frame or self.frame, f"image {number}"
+        edges, seen = image.place(numbers, frame, name), None
         if not self.points:
             left, top, right, bottom = edges
             seen = source_box(view, Box("", left, top, right, bottom))
         elif at := view.to_source(*edges):
-            return Point("", at[1], at[2], at[0])
+            return Point("", at[1], at[2], at[0]), ""
         if seen is None:
             raise ToolError(f"the place {list(numbers)} shows nothing of the sample's own images")
-        return seen
-
-
-def _claimed_places(
-    reply: str, pattern: re.Pattern[str]
-) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """(number of the image from 1, coordinates) of every distinct box or point in a reply."""
-    seen = set()
-    for line in EVIDENCE_LINE.findall(reply) or reply.splitlines():
-        image = 1
-        for match in pattern.finditer(line):
-            if match[1]:
-                image = int(match[1])
-                continue
-            claim = (image, tuple(float(number) for number in match.groups()[1:]))
-            if claim not in seen:
-                yield claim
-            seen.add(claim)
+        return seen, image.describe_cut(numbers, frame, name)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,13 @@ def test_places_that_are_refused(frame: Frame, numbers: tuple[float, ...], messa
         shown().place(numbers, frame, "image 1")
 
 
+@pytest.mark.parametrize(("frame", "numbers", "sentence"), CASES["cut"])
+def test_a_box_that_is_cut_says_so(frame: Frame, numbers: tuple[float, ...], sentence: str) -> None:
+    described = shown().describe_cut(numbers, frame, "image 1")
+    assert sentence in described
+    assert bool(sentence) == bool(described)
+
+
 def twice(state: State, model: Model) -> State:
     return state.replace(views=(*state.views, *state.views))
 

@@ -1,0 +1,351 @@
+"""Reads the boxes and points that a reply names, in the forms that model families write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from looktwice.pipelines.json_input import read_json
+from looktwice.prompting.coordinates import Frame
+
+__all__ = ["LAST_IMAGE", "Claim", "read_claims"]
+
+LAST_IMAGE = -1
+EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+CHINESE = "一二三四五六七八九"
+NOUN = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure|fig)"
+
+NUMBER = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
+COMMA = r"\s{0,20},\s{0,20}"
+PAIR = rf"[\[(]\s{{0,20}}{NUMBER}{COMMA}{NUMBER}\s{{0,20}}[\])]"
+FOUR = rf"{NUMBER}(?:{COMMA}{NUMBER}){{3}}"
+OPENING_TAG = r"<\|?(?:box_start|begin_of_box|box|bbox|det|point_start|point)\|?>"
+CLOSING_TAG = r"<\|?/?(?:box_end|end_of_box|box|bbox|det|point_end|point)\|?>"
+SIDES = (
+    r"(?:x_?min|y_?min|x_?max|y_?max|x_?[012]|y_?[012]|left|top|right|bottom|width|height|x|y|w|h)"
+)
+SIDE = rf"[\"'`]?\b{SIDES}[\"'`]?\s{{0,5}}[=:]\s{{0,5}}{NUMBER}"
+TOKEN = re.compile(
+    "|".join(
+        [
+            r"(?P<percents>\{(?:<\d{1,3}>){4}\})",
+            r"(?P<object>\{(?:[^{}]|\{[^{}]{0,2000}\}){0,2000}\})",
+            rf"(?P<tagged>{OPENING_TAG}[^<]{{1,2000}}{CLOSING_TAG})",
+            r"(?P<points><points?\s[^<>]{1,2000}>)",
+            r"(?P<loc>(?:<loc_?\d{1,4}>){4})",
+            rf"(?P<box>[\[(]\s{{0,20}}{FOUR}\s{{0,20}}[\])]|\[{NUMBER}(?:\s{{1,3}}{NUMBER}){{3}}\])",
+            rf"(?P<pairs>{PAIR}(?:(?:{COMMA}|\s?(?:-|–|to|and)?\s?){PAIR}){{0,200}})",
+            rf"(?P<sides>{SIDE}(?:[,;]?\s{{0,20}}{SIDE}){{1,3}})",
+            rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{NOUN})\b)",
+            rf"(?P<numbered>\b{NOUN}[\"']?[\s_:(\[-]{{0,3}}(?:#|no\.?\s|number\s)?[\"']?"
+            rf"(?:\d{{1,3}}|{'|'.join(CARDINALS)})\b(?!\s{{0,5}},?\s{{0,5}}\.?\d))",
+            rf"(?P<chinese>图(?:片|像)?\s?[\d{CHINESE}]{{1,2}}|第\s?[\d{CHINESE}]{{1,2}}\s?[张幅个]图)",
+            r"(?P<line>\n)",
+        ]
+    ),
+    re.I,
+)
+BOX_KEYS = ("bbox_2d", "bbox", "box", "bounding_box", "boundingbox", "boxes", "bboxes", "region")
+POINT_KEYS = ("point_2d", "point", "points", "center", "centre")
+IMAGE_KEYS = ("image", "image_id", "image_number", "image_index", "img", "picture", "photo", "view")
+CORNERS = (
+    (("x1", "y1", "x2", "y2"), False),
+    (("x0", "y0", "x1", "y1"), False),
+    (("xmin", "ymin", "xmax", "ymax"), False),
+    (("left", "top", "right", "bottom"), False),
+    (("left", "top", "width", "height"), True),
+    (("x", "y", "width", "height"), True),
+    (("x", "y", "w", "h"), True),
+)
+"""Names of the edges of a box, and whether the last two are its width and height."""
+LOC_BINS, PERCENT = 1024, 100
+
+
+class Claim(NamedTuple):
+    """A place that a reply names: the number of its image from 1 (`LAST_IMAGE` for the last), a
+    point (x, y) or a box (left, top, right, bottom), and the frame of its coordinates where the
+    form itself says it."""
+
+    image: int
+    numbers: tuple[float, ...]
+    frame: Frame | None = None
+
+
+class _Place(NamedTuple):
+    numbers: tuple[float, ...]
+    frame: Frame | None = None
+    image: int | None = None
+
+
+class _Token(NamedTuple):
+    """Places, or an image that is named, with the span of both in the line."""
+
+    places: tuple[_Place, ...]
+    image: int | None
+    start: int
+    end: int
+
+
+def read_claims(reply: str, points: bool) -> Iterator[Claim]:
+    """Each distinct box of a reply, or with `points` each point, in order.
+
+    Only lines that begin with LOOK are read if there are any. With `points` a box counts as the
+    point in its middle; without, a point that has a tag or a name of its own is given as it is. An
+    image is named in the same object or line, or by a line above: a heading such as "Image 2:", or
+    the line just before.
+    """
+    evidence = bool(EVIDENCE_LINE.search(reply))
+    heading, introduced = 1, None
+    seen = set[Claim]()
+    for line, tokens in _lines(reply, points):
+        named = [token.image for token in tokens if token.image is not None]
+        if any(token.places for token in tokens):
+            default = heading if introduced is None else introduced
+            if evidence and not EVIDENCE_LINE.match(line):
+                continue
+            for claim in _place_on_images(line, tokens, default):
+                if claim not in seen:
+                    seen.add(claim)
+                    yield claim
+        elif named and _is_heading(line, tokens):
+            heading, introduced = named[-1], None
+        elif line.strip():
+            introduced = named[0] if len(set(named)) == 1 and not evidence else None
+
+
+def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
+    """Each line with its tokens; a place that goes over several lines makes them one."""
+    start, tokens = 0, list[_Token]()
+    for match in TOKEN.finditer(reply):
+        kind = str(match.lastgroup)
+        if kind == "line":
+            yield reply[start : match.start()], tokens
+            start, tokens = match.end(), []
+        elif kind in ("nth", "numbered", "chinese"):
+            place = match.start() - start
+            tokens.append(_Token((), _image_number(match[0]), place, place + len(match[0])))
+        else:
+            places = tuple(_read_places(kind, match[0], points))
+            place = match.start() - start
+            if places:
+                tokens.append(_Token(places, None, place, place + len(match[0])))
+    yield reply[start:], tokens
+
+
+def _is_heading(line: str, tokens: Sequence[_Token]) -> bool:
+    """Whether a line holds little more than the name of an image."""
+    token = next(token for token in tokens if token.image is not None)
+    rest = f"{line[: token.start]} {line[token.end :]}"
+    return len(re.findall(r"\w+", rest)) <= 3 and not re.search(r"[.!?]\s*$", line)
+
+
+def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Iterator[Claim]:
+    """The places of a line on the images that it names: the last one before a place, or the next
+    one behind it where the line ends with an image, as in "[...] in image 2"."""
+    behind = bool(tokens[0].places) and tokens[-1].image is not None
+    behind = behind and all(
+        not re.search(r"[.;!?]\s", line[before.end : after.start])
+        for before, after in pairwise(tokens)
+        if before.places
+    )
+    image = default
+    for number, token in enumerate(tokens):
+        if token.image is not None:
+            image = token.image
+        elif behind:
+            image = next(t.image for t in tokens[number:] if t.image is not None)
+        for numbers, frame, own in token.places:
+            yield Claim(image if own is None else own, numbers, frame)
+
+
+def _image_number(text: str) -> int:
+    """The number in the name of an image."""
+    if digits := re.search(r"\d+", text):
+        return int(digits[0])
+    lowered = text.lower()
+    if lowered.startswith("last"):
+        return LAST_IMAGE
+    for words in (ORDINALS, CARDINALS, CHINESE):
+        for number, word in enumerate(words, 1):
+            if word in lowered:
+                return number
+    return 1
+
+
+def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
+    """The places that a token holds."""
+    if kind == "object":
+        yield from _read_object(text, points)
+        return
+    if kind == "points":
+        yield from _read_point_attributes(text)
+        return
+    numbers, frame = _numbers(text)
+    if kind == "loc":  # PaliGemma counts 1024 bins, the top first; Florence 1000, the left first
+        if "_" in text:
+            frame = "0-1000"
+        else:
+            top, left, bottom, right = (number / LOC_BINS for number in numbers)
+            numbers, frame = [left, top, right, bottom], "0-1"
+    elif kind == "percents":
+        numbers, frame = [number / PERCENT for number in numbers], "0-1"
+    if kind == "sides":
+        yield from _read_named_sides(text, points)
+    elif kind == "pairs":
+        yield from _read_pairs(numbers, points, frame)
+    elif kind == "tagged" and (len(numbers) == 2 or "point" in text.lower()):
+        pairs = zip(numbers[::2], numbers[1::2], strict=False)
+        yield from (_Place(pair, frame) for pair in pairs)
+    elif len(numbers) % 4 == 0:
+        yield from _boxes(numbers, points, frame)
+
+
+def _numbers(text: str) -> tuple[list[float], Frame | None]:
+    """The numbers of a text; percentages as shares."""
+    found = re.findall(rf"(?<![\w.]){NUMBER}" if "<loc" not in text else r"\d+", text)
+    numbers = [float(number.rstrip("%px \t\n")) for number in found]
+    if found and all(number.endswith("%") for number in found):
+        return [number / PERCENT for number in numbers], "0-1"
+    return numbers, None
+
+
+def _read_pairs(numbers: Sequence[float], points: bool, frame: Frame | None) -> Iterator[_Place]:
+    """Points, one behind the other: where boxes are asked for, two are the corners of one."""
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    if points:
+        yield from (_Place(pair, frame) for pair in pairs)
+    elif len(pairs) == 2:
+        yield _Place((*pairs[0], *pairs[1]), frame)
+
+
+def _boxes(numbers: Sequence[float], points: bool, frame: Frame | None) -> Iterator[_Place]:
+    """Boxes of four numbers each, or their middles."""
+    for k in range(0, len(numbers), 4):
+        left, top, right, bottom = numbers[k : k + 4]
+        if points:
+            yield _Place(((left + right) / 2, (top + bottom) / 2), frame)
+        else:
+            yield _Place((left, top, right, bottom), frame)
+
+
+def _read_point_attributes(text: str) -> Iterator[_Place]:
+    """Molmo's points, in percent: <point x="1" y="2"> or <points x1="1" y1="2" x2="3" y2="4">."""
+    named = dict(re.findall(rf"\b([xy]\d{{0,3}})\s?=\s?[\"']?({NUMBER})", text))
+    for name, x in named.items():
+        y = named.get(name.replace("x", "y"))
+        if name.startswith("x") and y is not None:
+            yield _Place((float(x) / PERCENT, float(y) / PERCENT), "0-1")
+
+
+def _read_named_sides(text: str, points: bool) -> Iterator[_Place]:
+    """A place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
+    pairs = re.findall(rf"({SIDES})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER})", text, re.I)
+    yield from _read_sides({name: float(number.rstrip("%px ")) for name, number in pairs}, points)
+
+
+def _read_sides(fields: Mapping[str, Any], points: bool) -> Iterator[_Place]:
+    """The box or point whose edges or coordinates these fields are."""
+    named = {name.lower().replace("_", ""): value for name, value in fields.items()}
+    for names, sized in CORNERS:
+        edges = [_number(named.get(name)) for name in names]
+        if None not in edges:
+            left, top, right, bottom = (float(edge or 0) for edge in edges)
+            if sized:
+                right, bottom = left + right, top + bottom
+            yield from _boxes([left, top, right, bottom], points, None)
+            return
+    x, y = _number(named.get("x")), _number(named.get("y"))
+    if x is not None and y is not None:
+        yield _Place((x, y))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    return float(value) if re.fullmatch(NUMBER, str(value)) and str(value)[-1] not in "%x" else None
+
+
+def _read_object(text: str, points: bool) -> Iterator[_Place]:
+    """The places of a JSON object, or of a text in braces that only looks like one."""
+    try:
+        value = read_json(text)
+    except ValueError:
+        inner = [token for _, tokens in _lines(text[1:-1], points) for token in tokens]
+        named = {token.image for token in inner if token.image is not None}
+        image = named.pop() if len(named) == 1 else None
+        for token in inner:
+            yield from (place._replace(image=place.image or image) for place in token.places)
+        return
+    yield from _walk(value, points, None)
+
+
+def _walk(value: Any, points: bool, image: int | None) -> Iterator[_Place]:
+    """The places of a JSON value, on the image that the innermost object around each names."""
+    if isinstance(value, list):
+        for inner in value:
+            yield from _walk(inner, points, image)
+    if not isinstance(value, Mapping):
+        return
+    fields = {str(name).lower(): inner for name, inner in value.items()}
+    image = _image_of(fields, image)
+    for name, inner in fields.items():
+        if "size" in name:
+            continue
+        on = _image_number(name) if _named_image(name) else image
+        numbers, places = _flat(inner), list[_Place]()
+        if name == "box_2d" and len(numbers) == 4:  # Gemini's, the top first
+            top, left, bottom, right = numbers
+            places += _boxes([left, top, right, bottom], points, None)
+        elif name in POINT_KEYS and numbers and len(numbers) % 2 == 0:
+            pairs = zip(numbers[::2], numbers[1::2], strict=True)
+            places += [_Place(pair) for pair in pairs]
+        elif numbers and len(numbers) % 4 == 0 and (name in BOX_KEYS or not _is_pairs(inner)):
+            places += _boxes(numbers, points, None)
+        elif numbers and len(numbers) % 2 == 0:
+            places += _read_pairs(numbers, points, None)
+        else:
+            places += _walk(inner, points, on)
+        yield from (place._replace(image=place.image or on) for place in places)
+    yield from (place._replace(image=image) for place in _read_sides(fields, points))
+
+
+def _image_of(fields: Mapping[str, Any], image: int | None) -> int | None:
+    """The number of the image that an object names, else the one of the object around it."""
+    index = fields.get("img_idx")  # counted from 0 by the models that know it
+    if isinstance(index, int):
+        return index + 1
+    for name in IMAGE_KEYS:
+        value = fields.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and (value.strip().isdecimal() or _named_image(value)):
+            return _image_number(value)
+    return image
+
+
+def _named_image(text: str) -> bool:
+    match = TOKEN.search(text)
+    return match is not None and match.lastgroup in ("nth", "numbered", "chinese")
+
+
+def _is_pairs(value: Any) -> bool:
+    return all(isinstance(inner, list) and len(inner) == 2 for inner in value)
+
+
+def _flat(value: Any) -> list[float]:
+    """The numbers of nested lists, or none where anything else is in them."""
+    numbers = list[float]()
+    values = [value]
+    while values:
+        inner = values.pop(0)
+        if isinstance(inner, list):
+            values = [*inner, *values]
+        elif (number := _number(inner)) is not None:
+            numbers.append(number)
+        else:
+            return []
+    return numbers if isinstance(value, list) else []

@@ -1,0 +1,25 @@
+"""The places that replies name are read in the forms in which model families write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from looktwice.prompting.where.claims import read_claims
+from tests.tables import table
+
+Place = tuple[int, list[float], str | None]
+
+
+def read(reply: str, points: bool) -> list[list[Any]]:
+    return [
+        [claim.image, pytest.approx(claim.numbers), claim.frame]
+        for claim in read_claims(reply, points)
+    ]
+
+
+@table
+def test_claims_of_replies(reply: str, boxes: list[Place], points: list[Place]) -> None:
+    assert boxes == read(reply, points=False)
+    assert points == read(reply, points=True)
