@@ -24,7 +24,7 @@ from looktwice.pipelines.runtime.networks import (
     import_torch,
     import_transformers,
 )
-from looktwice.specialists.detection.boxes import Item, WordDetector, surest_boxes
+from looktwice.specialists.detection.boxes import Item, WordDetector, Words, surest_boxes
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
     count,
@@ -42,6 +42,7 @@ from looktwice.specialists.networks.packages import (
     import_package,
     require_float32,
 )
+from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 
 
@@ -53,7 +54,8 @@ class GroundingDINO(WordDetector):
     Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO,
     OWLv2 ...). A box is kept where its score is above `threshold`. Its label is the likeliest of
     the asked words, whatever their order, or empty where that word's score is not above
-    `text_threshold`. Both defaults are those that Visual Sketchpad took (Hu et al., NeurIPS 2024).
+    `text_threshold`. Words that have more tokens together than the network takes are looked for in
+    several passes. Both defaults are those that Visual Sketchpad took (Hu et al., NeurIPS 2024).
     The surest box comes first, and at most `most` are given. Scores are probabilities. `model` may
     be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer`
     names: the id or folder of its BERT, or a `vocab.txt`. With `package` the authors' own package
@@ -90,19 +92,37 @@ class GroundingDINO(WordDetector):
         return super().open_network(place)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """The boxes of each image, in its own pixels, clipped to it."""
+        """The boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
+        groups = [group_words(network, words) for _, words in items]
+        if all(len(group) == 1 for group in groups):
+            return self._find(network, place, items)
+        merged = list[Boxes]()
+        for (image, _), group in zip(items, groups, strict=True):
+            passes = [self._find(network, place, [(image, words)])[0] for words in group]
+            xyxy, scores, labels = (
+                np.concatenate([getattr(boxes, name) for boxes in passes])
+                for name in ("xyxy", "scores", "labels")
+            )
+            merged.append(surest_boxes(xyxy, scores, labels.tolist(), image, self.most))
+        return merged
+
+    def _find(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
+        """The boxes of each image for words that the network can take at once."""
         if self.package:
             return [self._boxes(network.find(*item, self.threshold), *item) for item in items]
         images, words = [image for image, _ in items], [list(asked) for _, asked in items]
-        inputs = network.inputs(place, images=images, text=words, padding=True)
+        process = network.processor.post_process_grounded_object_detection
+        phrased = "text_threshold" in signature(process).parameters
+        # a list with a full stop in a word is not joined by transformers
+        text = [f"{'. '.join(asked)}." for asked in words] if phrased else words
+        inputs = network.inputs(place, images=images, text=text, padding=True)
         outputs = network.model(**inputs)
         require_numbers(outputs.logits, self.model, place.dtype)
-        process = network.processor.post_process_grounded_object_detection
         sizes = [image.shape[:2] for image in images]
         detections = process(
             outputs, target_sizes=sizes, text_labels=words, threshold=self.threshold
         )
-        if "text_threshold" in signature(process).parameters:
+        if phrased:
             for n, detection in enumerate(detections):
                 kept = outputs.logits[n][outputs.logits[n].sigmoid().amax(-1) > self.threshold]
                 tokenizer, ids = network.processor.tokenizer, inputs["input_ids"][n].tolist()
@@ -118,6 +138,30 @@ class GroundingDINO(WordDetector):
             for label, score in zip(detection["text_labels"] or (), scores, strict=True)
         ]
         return surest_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most)
+
+
+def group_words(network: Any, words: Words) -> list[Words]:
+    """The words in groups, each of which the network takes at once, in their order. Raises
+    NoEvidence for a word that is too long by itself."""
+    if isinstance(network, GroundingDINOPackage):
+        tokenizer, most = network.network.tokenizer, network.network.max_text_len
+    else:
+        tokenizer = network.processor.tokenizer
+        most = getattr(network.config, "max_text_len", None)  # of all words as one text
+    own = most or network.config.text_config.max_position_embeddings
+    groups, room = list[Words](), 0
+    for word in words:
+        spoken = f"{word}." if most else word
+        tokens = len(tokenizer(spoken, add_special_tokens=False)["input_ids"])
+        if tokens > own - AROUND:
+            raise NoEvidence(
+                f"{word[:40]!r} has {tokens} tokens, and the network takes {own - AROUND} of a word"
+            )
+        if not groups or (most and tokens > room):
+            groups, room = [*groups, ()], own - AROUND
+        groups[-1] += (word,)
+        room -= tokens
+    return groups
 
 
 def likeliest_words(
@@ -144,6 +188,7 @@ def _plain(text: str) -> str:
     return "".join(letter for letter in plain if letter.isalnum())
 
 
+AROUND = 2  # tokens that begin and end a text
 HEADS = 8  # of the deformable attention, as transformers has it too
 TEXT_HEAD = 64  # channels of an attention head of BERT
 DROPPED = ("label_enc.", "bert.pooler.", "bert.embeddings.position_ids", "relative_position_index")

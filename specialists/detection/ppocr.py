@@ -8,8 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cv2
 import numpy as np
@@ -156,10 +157,10 @@ class PPOCR(Checked):
     Small networks of PP-OCRv6 (Cui et al., arXiv 2507.05595, describes its forerunner): regions by
     differentiable binarization (Liao et al., AAAI 2020, section 3), which become lines where their
     mean probability is above `box_threshold`; each is straightened and read by connectionist
-    temporal classification. Lines whose letters have a mean probability below `threshold` are
-    dropped. Chinese, Japanese, English and other Latin scripts are read, text that stands on its
-    head is not. An image whose longer side has more than `longest` pixels is searched smaller, and
-    read at its own size.
+    temporal classification. A tall line is read downwards and upwards, and the surer text counts.
+    Lines whose letters have a mean probability below `threshold` are dropped. Chinese, Japanese,
+    English and other Latin scripts are read, text that stands on its head is not. An image whose
+    longer side has more than `longest` pixels is searched smaller, and read at its own size.
 
     With words, it gives the lines that hold one, labelled with the word, ignoring case. Boxes come
     in reading order: row by row, each from left to right. The networks lie in the package rapidocr,
@@ -174,6 +175,7 @@ class PPOCR(Checked):
     detector: Path | None = None
     recognizer: Path | None = None
 
+    version: ClassVar[int] = 2
     ranges = (
         "threshold, box_threshold >= 0",
         "threshold, box_threshold <= 1",
@@ -189,7 +191,8 @@ class PPOCR(Checked):
         detector, recognizer = self.files()
         xyxy, scores, texts = list[Floats](), list[float](), list[str]()
         for quad in sort_lines(self._find(pixels, detector)):
-            text, sure = recognize(straighten(pixels, quad), recognizer)
+            ways = [recognize(line, recognizer) for line in straighten(pixels, quad)]
+            text, sure = max(ways, key=itemgetter(1))
             if text and sure >= self.threshold:
                 xyxy.append(np.concatenate((quad.min(0), quad.max(0))))
                 scores.append(sure)
@@ -305,15 +308,17 @@ def sort_lines(quads: Sequence[Quad]) -> list[Quad]:
     return [down[k] for *_, k in sorted(places)]
 
 
-def straighten(pixels: Pixels, quad: Quad) -> Pixels:
-    """A line as an upright image of its own."""
+def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
+    """A line as an upright image of its own; of a tall one both ways in which it may run, down and
+    up."""
     width, height = map(int, _sides(quad))
     goal = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     change = cv2.getPerspectiveTransform(quad, goal)
     line = cv2.warpPerspective(
         pixels, change, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
     )
-    return np.asarray(np.rot90(line) if height >= UPRIGHT * width else line, np.uint8)
+    turns = (1, -1) if height >= UPRIGHT * width else (0,)
+    return [np.ascontiguousarray(np.rot90(line, turn), np.uint8) for turn in turns]
 
 
 def recognize(line: Pixels, file: Path) -> tuple[str, float]:

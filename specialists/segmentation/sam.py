@@ -194,12 +194,12 @@ class SAM(Network[Item, Masks]):
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks:
         """One mask for each box, in its order, with its label. Raises NoEvidence if
-        single-coloured, WeightsError."""
+        single-coloured, ValueError for a box outside the image, WeightsError."""
         return self.finish((pixels, boxes), self.predict((pixels, boxes)))
 
     def at(self, pixels: Pixels, points: ArrayLike) -> Masks:
         """One mask for each point (n, 2) in pixel centres, in their order. Raises NoEvidence,
-        WeightsError."""
+        ValueError for a point outside the image, WeightsError."""
         return self.predict((pixels, points))
 
     def worthy(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
@@ -237,7 +237,9 @@ class SAM(Network[Item, Masks]):
                 f"points are (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}"
             )
         asked = asked.reshape(-1, asked.shape[-1] if asked.size else 2)
-        return require_pixels(pixels, colors=True), asked, filter
+        pixels = require_pixels(pixels, colors=True)
+        require_inside(asked, _size(pixels))
+        return pixels, asked, filter
 
     def settle(self, item: Item) -> Masks | None:
         """No mask where nothing is asked."""
@@ -309,6 +311,25 @@ class SegmentEverything(Checked):
         along = (np.arange(self.side) + 0.5) / self.side
         x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)
         return self.sam.worthy(pixels, np.column_stack((x.ravel(), y.ravel())), self.filter)
+
+
+def require_inside(prompts: Floats, size: Size) -> None:
+    """Raises ValueError for points (n, 2) in pixel centres outside an image of this height and
+    width, and for boxes (n, 4) in edges that show nothing of it."""
+    edges = (size[1], size[0])
+    if prompts.shape[1] == 2:
+        inside = (prompts >= -0.5) & (prompts <= np.array(edges) - 0.5)
+    else:
+        inside = (prompts[:, :2] < edges) & (prompts[:, 2:] > 0)
+        inside &= prompts[:, :2] < prompts[:, 2:]
+    wrong = np.flatnonzero(~inside.all(1))
+    if len(wrong):
+        kind = "point" if prompts.shape[1] == 2 else "box"
+        numbers = ", ".join(f"{number:g}" for number in prompts[wrong[0]])
+        raise ValueError(
+            f"the {kind} [{numbers}] lies outside the image of {edges[0]} x {edges[1]} pixels, or"
+            " has no area; give places within it"
+        )
 
 
 def _size(pixels: Pixels) -> Size:

@@ -82,9 +82,12 @@ class TestReal:
         assert last == "markers = np.zeros like(coins)"
         assert len(lines) == 7
 
-    def test_an_upright_line_is_turned_and_read(self) -> None:
-        boxes = PPOCR()(np.rot90(written({"Platform": (20, 80)}, (240, 200)), 3).copy())
-        assert boxes.labels.tolist() == ["Platform"]
+    @pytest.mark.parametrize("turns", [1, 3])
+    @pytest.mark.parametrize("text", ["Platform", "EXIT 24", "no smoking", "2026"])
+    def test_a_tall_line_is_read_upwards_and_downwards(self, text: str, turns: int) -> None:
+        boxes = PPOCR()(np.rot90(written({text: (20, 80)}, (240, 300)), turns).copy())
+        assert [label.replace(" ", "") for label in boxes.labels] == [text.replace(" ", "")]
+        assert boxes.scores[0] > 0.9
 
     @pytest.mark.dear
     @pytest.mark.parametrize("shape", [(1, 1), (3, 90), (90, 3), (64, 64), (2100, 40)])

@@ -19,7 +19,7 @@ from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import inner_square
-from looktwice.specialists.detection.grounding_dino import likeliest_words
+from looktwice.specialists.detection.grounding_dino import group_words, likeliest_words
 from looktwice.specialists.features import DIFT
 from looktwice.specialists.maps import DepthAnything, DepthAnything3
 from looktwice.specialists.maps.depth_anything import authors_size
@@ -224,6 +224,55 @@ def test_a_package_s_label_is_the_asked_word_with_its_own_spaces() -> None:
     }
     words = ["café", "t-shirt", "shirt", "st. bernard"]
     assert list(GroundingDINO()._boxes(detection, IMAGES[0], words).labels) == [*words, "sock"]
+
+
+PHRASED = ["grounding_dino", "mm_grounding_dino"]
+
+
+@pytest.mark.parametrize("name", [*PHRASED, "owlv2"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["st. bernard"],
+        ["cat", "st. bernard", "dog"],
+        ["7.5 mm screw"],
+        ["u.s. flag", "a dog"],
+        ["a cat. a dog."],
+        ["who? me"],
+    ],
+    ids="|".join,
+)
+def test_words_may_hold_full_stops(
+    name: str, words: list[str], built: Callable[[str], str]
+) -> None:
+    detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
+    boxes = detector(IMAGES[0], words)
+    assert len(boxes) and set(boxes.labels) <= {word.rstrip(".") for word in words}
+
+
+@pytest.mark.parametrize("name", PHRASED)
+def test_more_words_than_fit_are_looked_for_in_several_passes(
+    name: str, built: Callable[[str], str]
+) -> None:
+    detector = GroundingDINO(built(name), threshold=0, text_threshold=0, most=1000, device="cpu")
+    words = tuple(f"{color} {thing}" for color in ("red", "cat", "dog") for thing in "abcdefghijkl")
+    groups = group_words(detector.network(), words)
+    assert len(groups) > 1 and sum(groups, ()) == words
+    boxes = detector(IMAGES[0], words)
+    alone = [detector(IMAGES[0], group) for group in groups]
+    scores = np.concatenate([each.scores for each in alone])
+    np.testing.assert_allclose(boxes.scores, np.sort(scores)[::-1], atol=1e-5)
+    assert set(boxes.labels) == set().union(*(each.labels for each in alone))
+    assert len(replace(detector, most=3)(IMAGES[0], words)) == 3
+
+
+@pytest.mark.parametrize("name", [*PHRASED, "owlv2"])
+def test_a_word_that_is_too_long_by_itself_is_refused(
+    name: str, built: Callable[[str], str]
+) -> None:
+    detector = GroundingDINO(built(name), device="cpu")
+    with pytest.raises(NoEvidence, match=r"has 30. tokens, and the network takes .. of a word"):
+        detector(IMAGES[0], ["dog", "cat " * 300])
 
 
 def test_a_detector_needs_a_word(built: Callable[[str], str]) -> None:

@@ -117,6 +117,9 @@ def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(
     np.testing.assert_allclose(found.scores, [0.7, 0.5])
     GroundingDINO(**dino, device="cpu")(pixels, "mug")
     assert inference.captions[-1] == "mug ."
+    GroundingDINO(**dino, device="cpu")(pixels, [f"red mug {number}" for number in range(100)])
+    passes = [caption.count(" .") for caption in inference.captions[2:]]
+    assert passes == [63, 37]  # four tokens each, of 254
 
 
 def test_words_that_the_package_cannot_open_are_told_in_a_sentence(dino: dict[str, Any]) -> None:

@@ -66,6 +66,36 @@ def test_points_too_and_few_prompts_at_once_change_nothing(model: str) -> None:
     same(SAM(model=model, device="cpu", prompts=4).at(image, points), found)
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        [80, 10],
+        [-1, 10],
+        [10, 48],
+        [np.nan, 10],
+        [200, 200],
+        [80, 0, 90, 20],
+        [-30, 0, 0, 20],
+        [10, 48, 20, 60],
+        [10, 20, 10, 30],
+        [30, 20, 10, 30],
+        [np.nan, 0, 9, 9],
+    ],
+    ids=str,
+)
+def test_a_prompt_outside_the_image_is_refused(prompt: list[float]) -> None:
+    inside = [[4.0, 4.0], [1.0, 1.0, 9.0, 9.0]][len(prompt) == 4]
+    sam = SAM(model="no network is opened", device="cpu")
+    with pytest.raises(ValueError, match="lies outside the image of 80 x 48 pixels, or has no"):
+        sam.at(noise((48, 80)), [inside, prompt])
+
+
+def test_prompts_at_the_rim_and_beyond_it_are_answered(model: str) -> None:
+    sam, image = SAM(model=model, device="cpu"), noise((48, 80))
+    assert len(sam.at(image, [[-0.5, -0.5], [79.5, 47.5]])) == 2
+    assert len(sam.at(image, [[-20, -20, 5, 5], [70, 40, 200, 200]])) == 2
+
+
 def test_everything_holds_what_is_worth_it(model: str) -> None:
     sam, image = SAM(model=model, device="cpu"), noise((48, 80))
     every = SegmentEverything(sam, 4, ANY)(image)

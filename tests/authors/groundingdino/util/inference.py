@@ -20,6 +20,11 @@ class GroundingDINO(torch.nn.Module):  # type: ignore[misc]
         self.transformer.level_embed = torch.nn.Parameter(torch.zeros(1))
         embed = torch.nn.ModuleDict({"proj": torch.nn.Conv2d(3, 96, 1)})
         self.backbone = torch.nn.ModuleList([torch.nn.ModuleDict({"patch_embed": embed})])
+        self.max_text_len = 256
+
+    def tokenizer(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        tokens = text.replace(".", " .").split()
+        return {"input_ids": list(range(len(tokens) + 2 * add_special_tokens))}
 
 
 def build_model(args: Any) -> GroundingDINO:
