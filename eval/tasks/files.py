@@ -20,6 +20,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.config.paths import (
     OutsideError,
     Scope,
@@ -38,7 +39,9 @@ LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no l
 
 def file_inside(root: Path, name: str) -> Path:
     """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises
-    TaskError."""
+    TaskError. A path written with backslashes is read on every system."""
+    if "\\" in name and not os.path.lexists(root / name):
+        name = name.replace("\\", "/")
     if _is_plainly_inside(root, name):
         return root / name
     try:
@@ -130,11 +133,11 @@ class ZipFiles:
         """Whether there is such an entry. Raises TaskError for a name that leads out of the zip."""
         if _leads_outside(name):
             raise TaskError(f"the path {name!r} leads out of {self.root}; name a file in it")
-        return str(PurePosixPath(name)) in self.names
+        return self._entry(name) is not None
 
     def read(self, name: str) -> bytes:
         """Its bytes. Raises TaskError, also where the checksum says that they are damaged."""
-        entry = self.names.get(str(PurePosixPath(name)))
+        entry = self._entry(name)
         if entry is None:
             raise TaskError(f"{self.root} has no entry {name}")
         if entry.file_size > LARGEST:
@@ -158,6 +161,11 @@ class ZipFiles:
     def ending(self, tail: str) -> Iterator[str]:
         """The names that end with these parts, the shortest first."""
         yield from _ending(self.names, tail)
+
+    def _entry(self, name: str) -> zipfile.ZipInfo | None:
+        spellings = (name, name.replace("\\", "/"))
+        entries = (self.names.get(str(PurePosixPath(spelling))) for spelling in spellings)
+        return next(filter(None, entries), None)
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
@@ -245,9 +253,9 @@ def locate_data(
     return Path(folder), f"{hub}@{Path(folder).name}"
 
 
+LONGEST_PATH = 1024  # characters; a longer text is an image itself
 HIDDEN = ("hidden", "nan", "none", "")
 """The contents of an answer cell whose key is hidden."""
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 
 
 def is_empty(cell: Any) -> bool:
@@ -265,20 +273,103 @@ def as_text(cell: Any) -> str:
 
 
 def as_list(cell: Any) -> list[Any]:
-    """A cell that may hold a list: a list itself, a list written as text (JSON or Python), or one
-    value."""
+    """A cell that may hold a list: a list itself, one written as text (JSON, Python, or as numpy
+    prints arrays), or one value."""
     if is_empty(cell):
         return []
-    if isinstance(cell, str) and cell.lstrip().startswith("["):
+    if isinstance(cell, str) and cell.lstrip().startswith(("[", "array([", "('", '("')):
+        parsed = _parse_list(cell.strip())
+        return [cell] if parsed is None else parsed
+    if hasattr(cell, "tolist"):
+        cell = cell.tolist()
+    return list(cell) if isinstance(cell, list | tuple) else [cell]
+
+
+QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+SPACED_TEXTS = re.compile(rf"\[\s*(?:(?:{QUOTED})\s+)+(?:{QUOTED})\s*\]")
+SPACED_NUMBERS = re.compile(r"\[\s*(?:-?[\d.]+(?:e[+-]?\d+)?\s+)+-?[\d.]+(?:e[+-]?\d+)?\s*\]")
+
+
+def _parse_list(text: str) -> list[Any] | None:
+    """The list that a text writes; None if it writes none."""
+    inner = re.fullmatch(r"array\((\[.*\])(?:,\s*dtype=[^()]*)?\)", text, re.S)
+    text = inner[1] if inner else text
+    if SPACED_TEXTS.fullmatch(text):  # Python would join these texts to one
+        return [ast.literal_eval(quoted) for quoted in re.findall(QUOTED, text)]
+    if SPACED_NUMBERS.fullmatch(text):
+        return text.strip("[] \n").split()
+    for parse in (read_json, ast.literal_eval):
+        try:
+            parsed = parse(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(parsed, list | tuple):
+            return list(parsed)
+    return None
+
+
+def as_options(cell: Any) -> list[Any]:
+    """A cell that holds options: a list of them, {"A": text, "B": text}, {"label": [...], "text":
+    [...]}, or a list of {"label", "text"}.
+
+    Raises ValueError for labels that are not A, B ... or 1, 2 ... or 0, 1 ....
+    """
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
         for parse in (read_json, ast.literal_eval):
             try:
-                parsed = parse(cell)
+                cell = parse(cell)
+                break
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 continue
-            if isinstance(parsed, list):
-                return parsed
-        return [cell]
-    return list(cell) if isinstance(cell, list | tuple) else [cell]
+    if isinstance(cell, Mapping):
+        lists = [as_list(value) for value in cell.values() if isinstance(value, list | tuple)]
+        if len(lists) == len(cell) == 2 and len(lists[0]) == len(lists[1]):
+            return _in_order(dict(zip(*_labels_first(*lists), strict=True)))
+        return _in_order({key: text for key, text in cell.items() if text is not None})
+    options = as_list(cell)
+    if options and all(isinstance(option, Mapping) and len(option) == 2 for option in options):
+        columns = [list(column) for column in zip(*(o.values() for o in options), strict=True)]
+        return _in_order(dict(zip(*_labels_first(*columns), strict=True)))
+    return options
+
+
+def _labels_first(one: list[Any], two: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Two lists, that of the labels first."""
+    labels = [as_text(label).strip("(). ").upper() for label in one]
+    return (one, two) if _are_labels(labels) else (two, one)
+
+
+def _are_labels(labels: Sequence[str]) -> bool:
+    """Whether these are A, B ..., or numbers from 0 or 1, in any order."""
+    counted = [[str(number + first) for number in range(len(labels))] for first in (0, 1)]
+    return sorted(labels) in (
+        [*ascii_uppercase[: len(labels)]],
+        *(sorted(numbers) for numbers in counted),
+    )
+
+
+def _in_order(labelled: Mapping[Any, Any]) -> list[Any]:
+    """The texts of options in the order of their labels. Raises ValueError."""
+    by_label = {as_text(label).strip("(). ").upper(): text for label, text in labelled.items()}
+    if len(by_label) < len(labelled) or not _are_labels([*by_label]):
+        raise ValueError(f"the labels of choices are A, B ..., found {', '.join(by_label)}")
+    return [by_label[label] for label in sorted(by_label, key=lambda name: (len(name), name))]
+
+
+def numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The columns that are one of the stems, parted by spaces, with a number, in the order of
+    their numbers; a column of the stem alone comes before a number 2."""
+    available = [*names]
+    for stem in stems.split():
+        pattern = re.compile(rf"{stem}[ _-]?(\d{{1,4}})", re.I)
+        matches = [match for match in map(pattern.fullmatch, available) if match]
+        by_number = {int(match[1]): match[0] for match in matches}
+        plain = [name for name in available if name.casefold() == stem]
+        if plain and min(by_number, default=0) == 2:
+            by_number[1] = plain[0]
+        if by_number:
+            return tuple(by_number[number] for number in sorted(by_number))
+    return ()
 
 
 def image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
@@ -287,8 +378,11 @@ def image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
 
 
 def is_path(cell: Any) -> bool:
-    """Whether a cell is the path of an image file, and not an image itself."""
-    return isinstance(cell, str) and cell.lower().endswith(SUFFIXES) and len(cell) < 1024
+    """Whether a cell is the path of an image file, and not an image itself: base64 has no full
+    stop."""
+    if not isinstance(cell, str) or not len(cell) < LONGEST_PATH or cell.startswith("data:"):
+        return False
+    return "." in PurePosixPath(cell.replace("\\", "/")).name
 
 
 def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
@@ -303,6 +397,10 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
         return Picture.encoded(cell, name)
     if not isinstance(cell, str) or not cell:
         return broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
+    if cell.startswith(("http://", "https://")):
+        return broken_picture(
+            name, f"{cell[:200]!r} is an address; fetch the image and give the path of its file"
+        )
     if is_path(cell):
         if files is None:
             return broken_picture(name, f"{cell!r} is a path; say `images`")
@@ -330,7 +428,7 @@ def broken_picture(name: str, why: str) -> Picture:
 def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     """The choices of a row, from one column with a list or one column each; empty cells at the end
     are dropped."""
-    texts = [as_text(cell) for name in columns for cell in as_list(row.get(name)) or [""]]
+    texts = [as_text(cell) for name in columns for cell in as_options(row.get(name)) or [""]]
     while texts and not texts[-1]:
         texts.pop()
     return tuple(texts)
@@ -354,10 +452,14 @@ def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
 def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
     """The answer of a row: a letter if there are choices, otherwise its text; None if it is hidden.
 
-    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, or, if
-    `first` is 0 or 1, as a number that counts from there. Raises ValueError for anything else.
+    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, as
+    both ("B. blue"), as a list of one of these, or, if `first` is 0 or 1, as a number that counts
+    from there. Raises ValueError for anything else.
     """
-    text = as_text(cell).strip()
+    answers = as_list(cell)
+    if choices and len(answers) > 1:
+        raise ValueError(f"a row has one answer, found {answers}")
+    text = as_text(answers[0] if choices and answers else cell).strip()
     if text.casefold() in HIDDEN and text not in choices:
         return None
     if not choices:
@@ -369,6 +471,11 @@ def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> s
         raise ValueError(
             f"the answer {text!r} is not a number from {first} to {first + len(choices) - 1}"
         )
+    both = re.fullmatch(r"\(?([A-Za-z])[).:]\)?\s*(.+)", text, re.S)
+    if both and text not in choices:
+        number = ascii_uppercase.index(both[1].upper())
+        if number < len(choices) and both[2].strip() == choices[number].strip():
+            return both[1].upper()
     return find_letter(text, text.strip("().: ").upper(), choices)
 
 
@@ -386,8 +493,9 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
         )
     if not meant:
         texts = [choice for choice in choices if isinstance(choice, str)]
+        hint = did_you_mean(text, (*texts, *letters))
         raise ValueError(
             f"the answer {text!r} is none of the letters {', '.join(letters)} and none of the texts"
-            f" {texts}"
+            f" {texts}{hint}"
         )
     return meant.pop()

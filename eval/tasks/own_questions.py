@@ -3,7 +3,6 @@ names to its columns, and the TSVs that VLMEvalKit hands out."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +16,12 @@ from looktwice.eval.tasks.files import (
     FolderFiles,
     Row,
     answer_key,
+    as_options,
     as_text,
     choice_texts,
     file_inside,
     find_letter,
+    numbered_columns,
     split_lettered,
 )
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
@@ -46,14 +47,14 @@ class Folder(TableTask):
     folder.
 
     A line has `id` and `question`, and may have `image` or `images` (paths inside the folder),
-    `choices` (texts, numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text;
-    without choices any text or number; absent or null where the key is hidden), `marks` (points
-    `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first image, or of number
-    `image`, from 0) and `meta` (an object of your own fields, by which scores can be sliced).
-    `split`, `label_version` and `note` are what tables say of the set; an empty `label_version`
-    becomes the sha256 of the file. `scorer` says what counts where that is not plain accuracy.
-    Raises TaskError that lists every faulty line; an image that cannot be read, and a mark outside
-    its image, fails only its own sample.
+    `choices` (texts, numbers or {"image": path}; also {"A": text}), `answer` (a letter, "(B)" or a
+    choice's text; without choices any text or number; absent or null where the key is hidden),
+    `marks` (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first
+    image, or of number `image`, from 0) and `meta` (an object of your own fields, by which scores
+    can be sliced). `split`, `label_version` and `note` are what tables say of the set; an empty
+    `label_version` becomes the sha256 of the file. `scorer` says what counts where that is not
+    plain accuracy. Raises TaskError that lists every faulty line; an image that cannot be read, and
+    a mark outside its image, fails only its own sample.
     """
 
     path: Path
@@ -126,7 +127,7 @@ class Folder(TableTask):
 
     def __iter__(self) -> Iterator[Item]:
         images = [name for question in self._chosen for name in question.images]
-        if images and not any((self._files.root / name).exists() for name in images):
+        if images and not any(file_inside(self._files.root, n).exists() for n in images):
             raise TaskError(
                 f"{self.path}: not one of the {len(images)} images exists; the first is"
                 f" {self._files.root / images[0]}"
@@ -134,7 +135,7 @@ class Folder(TableTask):
         return super().__iter__()
 
     def _pictures(self, question: TableQuestion, cells: Any) -> Pictures:
-        return tuple(Picture.open(self._files.root / name) for name in question.images)
+        return tuple(Picture.open(file_inside(self._files.root, n)) for n in question.images)
 
 
 def _refuse(constant: str) -> None:
@@ -158,6 +159,10 @@ def _read_images(row: Row) -> tuple[str, ...]:
 def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
     if listed is None:
         return ()
+    if isinstance(listed, dict) or (
+        isinstance(listed, list) and all(isinstance(o, dict) and len(o) == 2 for o in listed)
+    ):
+        listed = as_options(listed)
     if not isinstance(listed, list) or not 2 <= len(listed) <= len(ascii_uppercase):
         raise ValueError(f"`choices` must be a list of 2 to 26, found {listed!r}")
     choices = list[str | Path]()
@@ -207,16 +212,17 @@ class Columns(MappedTask):
 
     `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
     a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
-    looked for under the usual names, and null says that there is none. Only `question` and `images`
-    must be found; without an id rows are numbered. Images are embedded bytes, base64, or paths
-    below `images` (a folder or a .zip; default: the table's folder); `image_name` makes a path of a
-    cell, "{}.jpg" of 7 being 7.jpg. Choices may stand lettered in one text, "(A) red (B) blue":
-    where that is the question's own column, the question ends before them. Answers are letters or
-    choices' texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no
-    key. `meta` names columns to keep for slices, `truth` others for scoring alone, `numbered` makes
-    fields of a row's number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file`
-    is the table's path below a folder `path` or a hub's data set. A row that cannot be used is left
-    out and counted in the facts; more than a tenth of them stops. Raises TaskError.
+    looked for under the usual names, or these with numbers (`image_1`, `image_2`), and null says
+    that there is none. Only `question` and `images` must be found; without an id rows are numbered.
+    Images are embedded bytes, base64, or paths below `images` (a folder or a .zip; default: the
+    table's folder); `image_name` makes a path of a cell, "{}.jpg" of 7 being 7.jpg. Choices are a
+    list or {"A": red}, or stand lettered in one text, "(A) red (B) blue": where that is the
+    question's own column, the question ends before them. Answers are letters or choices' texts, or
+    numbers where `answers_from` says 0 or 1; an empty or hidden answer is no key. `meta` names
+    columns to keep for slices, `truth` others for scoring alone, `numbered` makes fields of a row's
+    number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file` is the table's
+    path below a folder `path` or a hub's data set. A row that cannot be used is left out and
+    counted in the facts; more than a tenth of them stops. Raises TaskError.
     """
 
     path: Path | None = None
@@ -255,9 +261,10 @@ class Columns(MappedTask):
         require_known([*self.meta, *self.truth, *self.where], names)
         if not mapping["choices"] and "choices" not in self.columns and {"A", "B"} <= {*names}:
             mapping["choices"] = tuple(letter for letter in ascii_uppercase if letter in names)
-        if "images" not in self.columns and "image_1" in names:
-            numbered = re.compile(r"image_\d+")
-            mapping["images"] = tuple(filter(numbered.fullmatch, names))
+        if not mapping["choices"] and "choices" not in self.columns:
+            mapping["choices"] = numbered_columns("choice choices option options", names)
+        if "images" not in self.columns:
+            mapping["images"] = numbered_columns(USUAL["images"], names) or mapping["images"]
 
     def _questions(self, number: int, cells: Row) -> Questions:
         row = self._row(cells)
@@ -327,17 +334,23 @@ class Tsv(TableTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        return [name for name in self.table.columns if name not in IMAGES]
+        return [name for name in self.table.columns if name not in self._image_columns]
 
     @property
     def _image_columns(self) -> tuple[str, ...]:
-        return tuple(name for name in IMAGES if name in self.table.columns)
+        return (*(name for name in IMAGES if name in self.table.columns), *self._numbered_images)
+
+    @cached_property
+    def _numbered_images(self) -> tuple[str, ...]:
+        """The columns of images that have numbers, in their order."""
+        return numbered_columns(" ".join(IMAGES), self.table.columns)
 
     def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
         shared = as_text(cells.get("image")).strip()
         if shared in self._by_index and len(shared) <= SHORT:
             cells = self.table.row_at(self._by_index[shared])
-        filled = [name for name in self._image_columns if as_text(cells[name])][:1]
+        filled = [name for name in self._numbered_images if as_text(cells[name])]
+        filled = filled or [name for name in self._image_columns if as_text(cells[name])][:1]
         return super()._pictures(question, {name: cells[name] for name in filled})
 
     @cached_property
@@ -347,8 +360,10 @@ class Tsv(TableTask):
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
         table = TextTable(path, "tsv")
-        image = "image" if "image_path" not in table.columns else "image_path"
-        require_columns(path, ["index", "question", image, *self.where], table.columns)
+        images = [name for name in IMAGES if name in table.columns]
+        images += numbered_columns(" ".join(IMAGES), table.columns)
+        needed = ["index", "question", *(images[:1] or IMAGES[:1]), *self.where]
+        require_columns(path, needed, table.columns)
         return table
 
     @cached_property

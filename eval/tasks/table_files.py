@@ -8,13 +8,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
@@ -32,7 +33,6 @@ BATCH = 8  # rows with their images in memory at a time
 WORDS_BATCH = 1024
 BUFFER = 1 << 20
 ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
-LOOKED_AT = 21  # rows of JSON lines whose fields are the columns
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,8 @@ class TextTable:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns; of JSON lines those of the first rows."""
-        if self.kind != "jsonl":
-            return tuple(self._header)
-        rows = islice(self._placed(), LOOKED_AT)
-        return tuple(dict.fromkeys(name for _, row in rows for name in row))
+        """The names of the columns; of JSON lines those of all rows."""
+        return tuple(self._header if self.kind != "jsonl" else self._scan[1])
 
     @property
     def sha(self) -> str:
@@ -145,10 +142,19 @@ class TextTable:
         """One row, read from its place."""
         return next(self._placed(self._places[number]))[1]
 
-    @cached_property
+    @property
     def _places(self) -> list[int]:
         """Where each row begins."""
-        return [place for place, _ in self._placed()]
+        return self._scan[0]
+
+    @cached_property
+    def _scan(self) -> tuple[list[int], list[str]]:
+        """Where each row begins, and every name in the rows, in the order of the first ones."""
+        places, names = list[int](), dict[str, None]()
+        for place, row in self._placed():
+            places.append(place)
+            names |= dict.fromkeys(row)
+        return places, [*names]
 
     @cached_property
     def _header(self) -> list[str]:
@@ -242,7 +248,7 @@ def open_table(path: Path) -> TableFile:
     instead."""
     path = Path(path)
     if path.is_dir():
-        files = sorted(path.glob("*.parquet"))
+        files = sorted(path.glob("*.parquet"), key=_by_numbers)
         if not files:
             names = sorted(entry.name for entry in path.iterdir())[:12]
             raise TaskError(
@@ -258,6 +264,12 @@ def open_table(path: Path) -> TableFile:
             " files"
         )
     return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending[1:])
+
+
+def _by_numbers(path: Path) -> list[tuple[int, str]]:
+    """A key that puts part 2 before part 10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def require_columns(source: object, needed: Sequence[str], available: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ import csv
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -18,12 +19,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.verdict import build_scorer
-from looktwice.eval.tasks import Columns, Subset, TaskError, Tsv
-from looktwice.eval.tasks.files import answer_key, as_list, split_lettered
+from looktwice.eval.tasks import Columns, Folder, Subset, TaskError, Tsv
+from looktwice.eval.tasks.files import (
+    answer_key,
+    as_list,
+    choice_texts,
+    numbered_columns,
+    split_lettered,
+)
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
@@ -73,6 +81,22 @@ def test_lists_in_cells(cell: Any, parts: list[str]) -> None:
 
 
 @table
+def test_options(cell: Any, texts: list[str]) -> None:
+    assert choice_texts({"options": cell}, ["options"]) == tuple(texts)
+
+
+@table
+def test_options_whose_labels_are_none(cell: Any) -> None:
+    with pytest.raises(ValueError, match=r"the labels of choices are A, B \.\.\., found"):
+        choice_texts({"options": cell}, ["options"])
+
+
+@table
+def test_columns_with_numbers(stems: str, names: list[str], found: list[str]) -> None:
+    assert numbered_columns(stems, names) == tuple(found)
+
+
+@table
 def test_lettered_choices(text: str, before: str, choices: list[str]) -> None:
     assert split_lettered(text) == (before, tuple(choices))
 
@@ -117,6 +141,72 @@ def test_images_in_cells(tmp_path: Path, cell: Any) -> None:
     (item,) = Columns(jsonl(tmp_path, [asked(0, image=cell)]))
     count = len(cell) if isinstance(cell, list) else 1
     assert [image.payload.data for image in item.sample.images] == [jpeg()] * count
+
+
+TEN = [f"image_{n}" for n in (1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9)]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_images_in_numbered_columns_are_sent_by_number(tmp_path: Path, late: bool) -> None:
+    row = {name: base64.b64encode(jpeg(20 * int(name[6:]))).decode() for name in TEN}
+    plain = {"question": "Which?", "answer": "cat"}
+    first = {"image_2": row["image_2"]} if late else row
+    rows = [{"id": n, **plain, **(row if n == 30 else first)} for n in range(31)]
+    *_, item = Columns(jsonl(tmp_path, rows))
+    wanted = [jpeg(20 * number) for number in range(1, 12)]
+    assert [image.payload.data for image in item.sample.images] == wanted
+
+
+def test_a_tsv_sends_images_in_numbered_columns_by_number(tmp_path: Path) -> None:
+    cells = [base64.b64encode(jpeg(20 * int(name[6:]))).decode() for name in TEN]
+    path = tmp_path / "set.tsv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerows([["index", "question", "answer", *TEN], ["1", "Which?", "cat", *cells]])
+    (item,) = Tsv(path)
+    wanted = [jpeg(20 * number) for number in range(1, 12)]
+    assert [image.payload.data for image in item.sample.images] == wanted
+    assert not item.sample.meta.keys() & {*TEN}
+
+
+def test_parts_of_a_table_are_read_by_number(tmp_path: Path) -> None:
+    for number in (1, 2, 10):
+        table = pa.table({"question": [f"part {number}"], "image": [jpeg()], "answer": ["x"]})
+        pq.write_table(table, tmp_path / f"part-{number}.parquet")
+    asked_for = [item.sample.question for item in Columns(tmp_path)]
+    assert asked_for == ["part 1", "part 2", "part 10"]
+
+
+@pytest.mark.parametrize("kind", ["jpg", "avif", "jfif", "jpe", "jp2", "pgm", "png", "webp"])
+@pytest.mark.parametrize("written", ["sub/a.{}", "sub\\a.{}"])
+def test_a_path_is_a_path_whatever_its_ending(tmp_path: Path, kind: str, written: str) -> None:
+    image = Image.fromarray(np.full((8, 10, 3), 90, np.uint8))
+    (tmp_path / "sub").mkdir()
+    forms = {"jfif": "jpeg", "jpe": "jpeg", "jpg": "jpeg", "jp2": "jpeg2000", "pgm": "ppm"}
+    image.save(tmp_path / f"sub/a.{kind}", forms.get(kind, kind))
+    cell = written.format(kind)
+    (item,) = Columns(jsonl(tmp_path, [asked(0, image=cell)]))
+    assert item.sample.images[0].size == (10, 8)
+    path = tmp_path / "set.tsv"
+    path.write_text(f"index\tquestion\tanswer\timage\n1\tWhich?\tcat\t{cell}\n")
+    (item,) = Tsv(path)
+    assert item.sample.images[0].size == (10, 8)
+    own = {"id": "q", "question": "Which?", "image": cell}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(own))
+    (item,) = Folder(tmp_path)
+    assert item.sample.images[0].size == (10, 8)
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as packed:
+        packed.write(tmp_path / f"sub/a.{kind}", f"sub/a.{kind}")
+    (item,) = Columns(tmp_path / "set.jsonl", images=tmp_path / "set.zip")
+    assert item.sample.images[0].size == (10, 8)
+
+
+def test_numbered_options_are_choices_by_number(tmp_path: Path) -> None:
+    options = {f"option_{number}": f"cat {number}" for number in (1, 10, 2, 3, 4, 5, 6, 7, 8, 9)}
+    row = {"id": 1, "question": "Which?", "image": "a.jpg", "answer": "cat 10", **options}
+    (item,) = Columns(jsonl(tmp_path, [row]))
+    assert item.sample.choices == tuple(f"cat {number}" for number in range(1, 11))
+    assert item.answer == "J"
 
 
 @table
