@@ -16,20 +16,30 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
     `data` is the `path` of every task that reads one, or with "hub:ID" its data set of the hub, and
     `split` their split. `model` is the name at the server of every model that is asked, unless it
     names one of `models:`, or the settings of another model in the place of each. Raises
-    ConfigError where it would change no model: one without such a name, as `Pocket` is, becomes no
-    other by a name, which would send the pictures to another server.
+    ConfigError where no task reads data, and where it would change no model: one without such a
+    name, as `Pocket` is, becomes no other by a name, which would send the pictures to another
+    server.
     """
     tasks = {f"tasks.{name}": task for name, task in (node.get("tasks") or {}).items()}
     tasks["task"] = node.get("task")
     read = [name for name, task in tasks.items() if isinstance(task, Mapping) and "path" in task]
     models = node.get("models") or {}
-    if place == "split" and read:
+    if place in ("data", "split") and not read:
+        made = ", ".join(name for name, task in tasks.items() if task) or "none"
+        raise ConfigError(
+            [
+                f"{place}={value}: no task of this study reads data from files (its tasks: {made})."
+                " For questions of your own type"
+                " task='{use: eval.tasks.Columns, path: PATH}'; `looktwice list tasks` names others"
+            ]
+        )
+    if place == "split":
         yield from ((f"{name}.split", value) for name in read)
-    elif place == "data" and read and str(value).startswith("hub:"):
+    elif place == "data" and str(value).startswith("hub:"):
         for name in read:
             yield f"{name}.path", None
             yield f"{name}.hub", str(value).removeprefix("hub:")
-    elif place == "data" and read:
+    elif place == "data":
         # the others follow one of these
         own = [name for name in read if not str(tasks[name]["path"]).startswith("${")]
         yield from ((f"{name}.path", value) for name in own)

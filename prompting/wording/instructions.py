@@ -99,16 +99,19 @@ Frame = Literal["pixels", "0-1000"]
 class MultipleChoice(WithoutModel):
     """Adds the choices as lettered lines, and the instruction to answer with a letter.
 
+    A question without choices, as tables of mixed questions have, gets the instruction `open`; an
+    empty one is left out.
+
     `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}`
     in `instruction` becomes the letters in that style; an empty instruction is left out. Choices
     that are pictures become views after the others, and their lines name them by number ("image
     3"). For another order of the choices, as in circular evaluation, put
-    `prompting.controls.PermuteChoices` before this stage. Raises ValueError for a sample without
-    choices.
+    `prompting.controls.PermuteChoices` before this stage.
     """
 
     label_style: str = "(A)"
     instruction: str = "Answer with the letter of one choice: {letters}."
+    open: str = "Answer with a single word, number or phrase."
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
@@ -124,12 +127,10 @@ class MultipleChoice(WithoutModel):
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The question with its choices."""
+        """The question with its choices and the instruction."""
         sample = state.sample
         if not sample.choices:
-            raise ValueError(
-                f"sample {sample.id} has no choices; drop this stage for open questions"
-            )
+            return add_lines(state, self.open)
         letters = [self.label_style.replace("A", letter) for letter in sample.letters]
         views, choices = show_choices(state)
         lines = [f"{letter} {text}" for letter, text in zip(letters, choices, strict=True)]
@@ -207,8 +208,8 @@ def benchmark_prompt(state: State) -> str:
     if not isinstance(prompt, str) or not prompt:
         raise ValueError(
             f"sample {state.sample.id} has no prompt of its own (fields:"
-            f" {', '.join(sorted(meta)) or 'none'}); word the question with"
-            " prompting.wording.MultipleChoice"
+            f" {', '.join(sorted(meta)) or 'none'}); word the question, with choices or without,"
+            " with prompting.wording.MultipleChoice"
         )
     return prompt
 

@@ -94,7 +94,6 @@ def test_a_shipped_configuration_takes_them(path: Path) -> None:
             ("data", "hub:X/Y"),
             {f"tasks.{name}.{key}": value for name in "ab" for key, value in HUB.items()},
         ),
-        ({"task": {"n": 3}}, ("data", "x"), {"data": "x"}),
         ({"task": {"path": "p"}}, ("split", "test"), {"task.split": "test"}),
         ({"task": {"path": "p"}}, ("task.path", "q"), {"task.path": "q"}),
     ],
@@ -124,6 +123,13 @@ def test_what_an_override_stands_for(
 def test_a_name_makes_no_model_one_of_another_server(node: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=f"^model=qwen: .*{why}.*ChatAPI, model: qwen, url: URL"):
         dict(spelt_out(node, "model", "qwen"))
+
+
+@pytest.mark.parametrize("place", ["data", "split"])
+@pytest.mark.parametrize("node", [{"task": {"n": 3}}, {"tasks": {"shapes": {"n": 3}}}, {}])
+def test_data_of_a_study_that_reads_none_is_refused(place: str, node: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"{place}=x: no task of this study reads data"):
+        list(spelt_out(node, place, "x"))
 
 
 def test_settings_of_a_model_that_no_contestant_would_ask_are_refused() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import clusters_of, group_by, group_metric, right_by_draw
@@ -43,9 +44,20 @@ class SubtaskScorer(Scorer):
     headlines = HEADLINES
 
 
+def read_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
+    """Which side of its pair a question is, T or F: of Cpr as its id ends, whatever its key; else
+    its key."""
+    ending = str(meta.get("q_id", "")).rpartition("_")[2]
+    named = {"p": "T", "n": "F"}.get(ending) if name.endswith("Cpr") else None
+    return named or key or ""
+
+
 @dataclass(frozen=True)
 class PairScorer(SubtaskScorer):
-    """`name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if its T and its F question both are.
+    """`name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if both of its questions are.
+
+    The positive side of a pair is the question whose key is T; of Cpr the one whose id ends with
+    `_p`, whatever its key.
 
     `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than
     two, one right of each kind is enough), Cpr counts complete pairs alone.
@@ -62,7 +74,8 @@ class PairScorer(SubtaskScorer):
         sides: dict[str, dict[str, list[str]]] = {"T": {}, "F": {}}
         for pair, names in pairs.items():
             for name in names:
-                side = sides.setdefault(samples[name].answer or "", {})
+                row = samples[name]
+                side = sides.setdefault(read_side(self.name, row.meta, row.answer), {})
                 side.setdefault(pair, []).append(name)
         true, false = sides["T"], sides["F"]
         complete = true.keys() & false.keys()

@@ -26,7 +26,13 @@ from looktwice.eval.tasks.files import (
 )
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
 from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
-from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
+from looktwice.eval.tasks.vlm2.metrics import (
+    CountScorer,
+    GroupScorer,
+    PairScorer,
+    VideoScorer,
+    read_side,
+)
 from looktwice.eval.tasks.vlm2.video import VideoFrames
 from looktwice.pipelines.sample import Item
 
@@ -149,7 +155,9 @@ class Vlm2Bench(TableTask):
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
         if SCORERS[self._sort] is not PairScorer:
             return ""
-        sides = Counter((question.meta["pair"], question.answer) for question in self._rows)
+        sides = Counter(
+            (q.meta["pair"], read_side(self.name, q.meta, q.answer)) for q in self._rows
+        )
         pairs = Counter(pair for pair, _ in sides)
         shared = sorted({pair for pair, key in sides if sides[pair, key] > 1})
         single = [pair for pair in pairs if pairs[pair] < 2]
@@ -262,7 +270,7 @@ class Vlm2Bench(TableTask):
         meta |= {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
         meta |= {"prompt": f"\n{words}", "q_id": identifier}
         if sort == "Cpr":
-            meta["pair"] = _read_pair(identifier, answer)
+            meta["pair"] = _read_pair(identifier)
         elif sort == "Cnt":
             lengths = (row.get("image_seq_len"), row.get("image_seq"))
             counts = (len(length) if isinstance(length, list) else length for length in lengths)
@@ -319,16 +327,12 @@ class Vlm2Bench(TableTask):
             return False
 
 
-def _read_pair(identifier: str, answer: str) -> str:
-    """`17_p`, `tf_17_n`: the id without its side, which must agree with the key."""
+def _read_pair(identifier: str) -> str:
+    """`17_p`, `tf_17_n`: the id without its side, whose key may be either."""
     plain = identifier.removeprefix("tf_")
     pair, _, side = plain.rpartition("_")
     if not pair or side not in ("p", "n"):
         raise ValueError(f"q_id is <id>_p or <id>_n, found {identifier!r}")
-    if (side == "p") != (answer == "T"):
-        raise ValueError(
-            f"{identifier}: its side says {'T' if side == 'p' else 'F'}, its key {answer}"
-        )
     return pair
 
 

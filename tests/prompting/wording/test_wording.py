@@ -66,8 +66,15 @@ def test_choices_that_are_pictures_are_shown_and_named() -> None:
     assert [view.picture for view in state.views[1:]] == [first, second]
     # no source image of the sample: marks do not show there
     assert state.views[1].to_view(Point("A", 1, 1)) == ()
-    with pytest.raises(ValueError, match="sample s1 has no choices; drop this stage"):
-        MultipleChoice()(start(()), NoModel())
+
+
+def test_a_question_without_choices_among_others_is_asked_for_a_short_answer() -> None:
+    answer = "Is it?\nAnswer with a single word, number or phrase."
+    assert MultipleChoice()(start(()), NoModel()).prompt == answer
+    assert MultipleChoice(open="Reply briefly.")(start(()), NoModel()).prompt == (
+        "Is it?\nReply briefly."
+    )
+    assert MultipleChoice(open="")(start(()), NoModel()).prompt == "Is it?"
 
 
 @pytest.mark.parametrize(("frame", "mark", "line"), CASES["marks"])
