@@ -123,6 +123,8 @@ class Sequences(MadeFromFiles):
     """`each` sequences of every pattern, and a question on each (VLM2-Bench, section 2 and appendix
     on OC).
 
+    `each` is a number for all patterns, or one for each: `{AA: 50, AB: 50, AAA: 20}`.
+
     Equal `seed`s give equal questions.
 
     `path` holds a folder for each thing with its photographs, or for each kind a folder with its
@@ -142,7 +144,7 @@ class Sequences(MadeFromFiles):
 
     path: Path
     ask: Literal["compare", "count", "group"]
-    each: int = 40
+    each: int | Mapping[str, int] = 40
     seed: int = 0
     patterns: tuple[str, ...] | None = None
     thing: str = "object"
@@ -151,15 +153,18 @@ class Sequences(MadeFromFiles):
     units = "images and sequences"
 
     def __post_init__(self) -> None:
-        for pattern in self.patterns or ():
+        counts = self.each if isinstance(self.each, Mapping) else {"": self.each}
+        for pattern in (*(self.patterns or ()), *filter(None, counts)):
             if not 2 <= len(pattern) <= 4 or not re.fullmatch(r"A+(?:BC?D?)?", pattern):
                 raise TaskError(
                     f"a pattern is two to four letters such as AA, AAB or ABCD, found {pattern!r}"
                 )
-        if self.each < 1:
+        if not counts or min(counts.values()) < 1:
             raise TaskError(
                 f"each is how many sequences of a pattern are made, 1 or more; found {self.each}"
             )
+        if missing := [p for p in self.patterns or () if "" not in counts and p not in counts]:
+            raise TaskError(f"each says no number for the pattern {missing[0]}, found {self.each}")
 
     @property
     def _source(self) -> Source:
@@ -198,10 +203,15 @@ class Sequences(MadeFromFiles):
 
     @cached_property
     def _items(self) -> list[Item]:
-        patterns = self.patterns or (GROUPED if self.ask == "group" else PATTERNS)
-        return [item for pattern in patterns for item in self._of(pattern)]
+        usual = self.each if isinstance(self.each, Mapping) else PATTERNS
+        patterns = self.patterns or (GROUPED if self.ask == "group" else usual)
+        if isinstance(self.each, Mapping):
+            counts = [(p, self.each[p]) for p in patterns if p in self.each]
+        else:
+            counts = [(p, self.each) for p in patterns]
+        return [item for pattern, count in counts for item in self._of(pattern, count)]
 
-    def _of(self, pattern: str) -> Iterator[Item]:
+    def _of(self, pattern: str, count: int) -> Iterator[Item]:
         kinds = [kind for kind in self._kinds if kind.fits(pattern)]
         if not kinds:
             sizes = ", ".join(f"{k.name} has {len(k.things)}" for k in self._kinds)
@@ -212,7 +222,7 @@ class Sequences(MadeFromFiles):
                 " out of `patterns`"
             )
         seen: set[frozenset[Path]] = set()
-        for number in range(self.each):
+        for number in range(count):
             kind = kinds[deal_evenly(number, range(len(kinds)), "kind", pattern, self.seed)]
             rng = seeded_rng("sequence", pattern, self.seed, number)
             for _ in range(TRIES):
@@ -221,7 +231,7 @@ class Sequences(MadeFromFiles):
                     break
             else:
                 self._skipped.add(
-                    pattern, f"{self.each - number} of {self.each} sequences; no others were found"
+                    pattern, f"{count - number} of {count} sequences; no others were found"
                 )
                 return
             seen.add(frozenset(drawn.files))

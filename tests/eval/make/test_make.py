@@ -453,6 +453,23 @@ def test_sequences_hold_what_their_pattern_says(sources: Sources) -> None:
     assert {item.sample.meta["type"] for item in items} == {"cup", "shoe"}
 
 
+def test_each_pattern_may_have_a_number_of_its_own(sources: Sources) -> None:
+    counts = {"AA": 5, "AB": 1, "AAB": 3, "ABCD": 2}
+
+    def made(task: Any) -> dict[str, int]:
+        return dict(Counter(item.sample.meta["pattern"] for item in task))
+
+    assert made(Sequences(sources[objects], "count", each=counts)) == counts
+    grouped = made(Sequences(sources[objects], "group", each=counts))
+    assert grouped == {"AAB": 3, "ABCD": 2}
+    some = made(Sequences(sources[objects], "count", each=counts, patterns=("AB", "AA")))
+    assert some == {"AB": 1, "AA": 5}
+    every = list(Sequences(sources[objects], "count", each=5))
+    twos = [item.sample.id for item in every if item.sample.meta["pattern"] == "AA"]
+    same = list(Sequences(sources[objects], "count", each=counts))
+    assert [item.sample.id for item in same][:5] == twos
+
+
 def test_two_statements_are_a_pair(sources: Sources) -> None:
     task = make("OC-Cpr", sources)
     items = list(task)
@@ -612,6 +629,13 @@ FAULTS: Sequence[tuple[Callable[[Path], Task], str]] = [
     (lambda root: Localization(root, iou=(0.8, 0.4)), "two rising shares"),
     (lambda root: Sequences(root, "count", patterns=("ABA",)), "found 'ABA'"),
     (lambda root: Sequences(root, "count", each=0), "each is how many"),
+    (lambda root: Sequences(root, "count", each={}), "each is how many"),
+    (lambda root: Sequences(root, "count", each={"AA": 0}), "each is how many"),
+    (lambda root: Sequences(root, "count", each={"PQ": 3}), "found 'PQ'"),
+    (
+        lambda root: Sequences(root, "count", each={"AA": 3}, patterns=("AA", "AB")),
+        "each says no number for the pattern AB",
+    ),
 ]
 
 
