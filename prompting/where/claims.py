@@ -38,7 +38,7 @@ TOKEN = re.compile(
             r"(?P<points><points?\s[^<>]{1,2000}>)",
             r"(?P<loc>(?:<loc_?\d{1,4}>){4})",
             rf"(?P<box>[\[(]\s{{0,20}}{FOUR}\s{{0,20}}[\])]|\[{NUMBER}(?:\s{{1,3}}{NUMBER}){{3}}\])",
-            rf"(?P<pairs>{PAIR}(?:(?:{COMMA}|\s?(?:-|–|to|and)?\s?){PAIR}){{0,200}})",
+            rf"(?P<pairs>{PAIR}(?:(?:{COMMA}|\s?(?:-|–|to)?\s?){PAIR}){{0,200}})",
             rf"(?P<sides>{SIDE}(?:[,;]?\s{{0,20}}{SIDE}){{1,3}})",
             rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{NOUN})\b)",
             rf"(?P<numbered>\b{NOUN}[\"']?[\s_:(\[-]{{0,3}}(?:#|no\.?\s|number\s)?[\"']?"
