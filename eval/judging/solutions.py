@@ -17,7 +17,7 @@ from looktwice.eval.judging.passes import JudgeCase
 from looktwice.eval.records.records import PointRow, RunError
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.blink_twice import BlinkTwice
-from looktwice.eval.tasks.files import as_list, as_text
+from looktwice.eval.tasks.cells import as_list, as_text
 from looktwice.eval.tasks.table_task import guess_column
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import did_you_mean

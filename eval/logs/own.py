@@ -32,7 +32,7 @@ from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.files import HIDDEN as HIDDEN_CELLS
+from looktwice.eval.tasks.cells import HIDDEN as HIDDEN_CELLS
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage

@@ -22,7 +22,7 @@ from looktwice.eval.logs.log import (
 )
 from looktwice.eval.replies import subtask_of_idx
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.files import as_text
+from looktwice.eval.tasks.cells import as_text
 from looktwice.eval.tasks.table_files import read_objects, read_texts
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.disk import open_file, whole_file, write_file

@@ -12,7 +12,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.scoring.verdict import Scorer, Total
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among, suggest_name
-from looktwice.eval.tasks.files import Row, broken_picture
+from looktwice.eval.tasks.cells import Row, broken_picture
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
 from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
 from looktwice.pipelines.picture import Picture

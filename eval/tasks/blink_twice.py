@@ -17,7 +17,7 @@ from typing import Any
 from looktwice.eval.scoring.metrics import group_by, group_metric
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
 from looktwice.eval.tasks.base import Subset
-from looktwice.eval.tasks.files import (
+from looktwice.eval.tasks.cells import (
     HIDDEN,
     Row,
     as_list,

@@ -12,18 +12,17 @@ from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
-from looktwice.eval.tasks.files import (
-    FolderFiles,
+from looktwice.eval.tasks.cells import (
     Row,
     answer_key,
     as_options,
     as_text,
     choice_texts,
-    file_inside,
     find_letter,
     numbered_columns,
     split_lettered,
 )
+from looktwice.eval.tasks.files import FolderFiles, file_inside
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
 from looktwice.eval.tasks.table_task import (
     MappedTask,

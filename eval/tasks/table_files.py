@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.files import Row, as_text
+from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.pipelines.disk import MOST_LINE, open_file, open_unpacked, read_lines
 from looktwice.pipelines.json_input import read_json, read_json_lines
 

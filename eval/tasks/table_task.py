@@ -13,16 +13,8 @@ from typing import Any, ClassVar
 
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError
-from looktwice.eval.tasks.files import (
-    DataLocation,
-    Files,
-    Row,
-    as_text,
-    image_cells,
-    locate_data,
-    open_files,
-    picture_from_cell,
-)
+from looktwice.eval.tasks.cells import Row, as_text, image_cells, picture_from_cell
+from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
 from looktwice.eval.tasks.table_files import TableFile, open_table
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.marks import Marks

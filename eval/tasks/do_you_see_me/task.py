@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
+from looktwice.eval.tasks.cells import Row, answer_key, as_text, choice_texts
 from looktwice.eval.tasks.do_you_see_me.subtasks import (
     ROLES,
     SUBTASKS,
@@ -19,15 +20,7 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import (
     read_controls,
     standard_answer,
 )
-from looktwice.eval.tasks.files import (
-    Files,
-    Row,
-    answer_key,
-    as_text,
-    choice_texts,
-    open_files,
-    open_picture,
-)
+from looktwice.eval.tasks.files import Files, open_files, open_picture
 from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import (
     MappedTask,

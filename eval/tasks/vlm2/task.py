@@ -14,16 +14,8 @@ from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.files import (
-    Files,
-    FolderFiles,
-    Row,
-    as_list,
-    as_text,
-    image_cells,
-    open_files,
-    open_picture,
-)
+from looktwice.eval.tasks.cells import Row, as_list, as_text, image_cells
+from looktwice.eval.tasks.files import Files, FolderFiles, open_files, open_picture
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
 from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
 from looktwice.eval.tasks.vlm2.metrics import (

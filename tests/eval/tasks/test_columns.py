@@ -25,7 +25,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import Columns, Folder, Subset, TaskError, Tsv
-from looktwice.eval.tasks.files import (
+from looktwice.eval.tasks.cells import (
     answer_key,
     as_list,
     choice_texts,
