@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
@@ -167,6 +167,7 @@ class OfficialLabel(Reader):
     """
 
     texts_are_wrong: ClassVar[bool] = True
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read(self, state: State) -> Reading:
         label = state.reply

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NotRequired, Protocol
@@ -33,11 +31,6 @@ SAMPLING = ("temperature, top_p, logprobs >= 0", "top_p <= 1", "max_tokens >= 1"
 """The ranges of what is asked for in a call, and of a model's settings of these names."""
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "filter", "tool"]
-
-THOUGHT_TAG = "think|thinking|thought|reasoning|reflection"
-THOUGHT_OPENED = re.compile(rf"<({THOUGHT_TAG})>", re.I)
-THOUGHT_CLOSED = re.compile(rf"</(?:{THOUGHT_TAG})>", re.I)
-BRACKETED_THOUGHT = re.compile(r"[\[\u25c1](/?think)[\]\u25b7]", re.I)
 
 
 @dataclass(frozen=True)
@@ -335,33 +328,6 @@ class Stopped(BaseException):
 
 class Deferred(Stopped):
     """A request was put among those of a batch; the sample is run again once its reply is there."""
-
-
-def strip_thoughts(text: str) -> str:
-    """A reply without what stands in <think> or its like; of a thought that was never closed
-    nothing is left."""
-    text = BRACKETED_THOUGHT.sub(r"<\1>", text)
-    if not (THOUGHT_OPENED.search(text) or THOUGHT_CLOSED.search(text)):
-        return text
-    answer = THOUGHT_CLOSED.split(_drop_closed_thoughts(text))[-1]
-    opened = THOUGHT_OPENED.search(answer)
-    return answer[: opened.start() if opened else None].strip()
-
-
-def _drop_closed_thoughts(text: str) -> str:
-    """A line break for each thought that its own tag closes; one pass, because a pattern would take
-    time squared."""
-    ends: dict[str, list[int]] = {}
-    for closer in THOUGHT_CLOSED.finditer(text):
-        ends.setdefault(closer[0][2:-1].lower(), []).append(closer.end())
-    kept, at = [], 0
-    for opener in THOUGHT_OPENED.finditer(text):
-        mine = ends.get(opener[1].lower(), [])
-        after = bisect_right(mine, opener.end())
-        if opener.start() >= at and after < len(mine):
-            kept += [text[at : opener.start()], "\n"]
-            at = mine[after]
-    return "".join([*kept, text[at:]])
 
 
 def message_json(message: Message) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.run_rows import is_benchmark_metric
-from looktwice.eval.scoring.score import REASONS
+from looktwice.eval.scoring.unreadable import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 FAILURES = 12  # that a table names

@@ -35,18 +35,20 @@ from looktwice.eval.records.judgements import (
     words_of,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
-from looktwice.eval.scoring.score import explain_missing_reply, score_run
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.unreadable import explain_missing_reply
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.config.paths import allowed_to
-from looktwice.pipelines.model import Model, ModelError, Stopped, close_model, strip_thoughts
+from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import Stage
 
 _BATCH = 2048  # replies that are queued at a time

@@ -13,7 +13,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.gloss_tables import TABLES
 from looktwice.eval.readers.vocabulary import Pattern, Texts, longest_word, may_hold, pattern
-from looktwice.pipelines.model import strip_thoughts
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 
 _TOKENS = pattern(
     r"</?s>|<\|[\w"

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import ClassVar, Literal
 
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import (
@@ -21,6 +22,13 @@ from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
+from looktwice.pipelines.replies.text_calls import LEFT_AS_TEXT, strip_text_calls
+from looktwice.pipelines.replies.thoughts import (
+    cut_at_new_turn,
+    cut_at_turn_end,
+    ends_in_thought,
+    strip_thoughts,
+)
 from looktwice.pipelines.state import Stage, State, WithoutModel
 
 ASKED_RELATIONS = (
@@ -45,19 +53,25 @@ class Reading:
 
     @classmethod
     def without_words(cls, reply: str) -> Reading:
-        """For a reply of which cleaning leaves no words: it was empty, or ended inside its
-        thoughts."""
-        return cls(
-            None, "cut_off: the reply ends inside its thoughts" if reply.strip() else "empty"
-        )
+        """For a reply of which cleaning leaves no words: it was empty, or held only thoughts."""
+        if not reply.strip():
+            return cls(None, "empty")
+        if ends_in_thought(reply):
+            return cls(None, "cut_off: the reply ends inside its thoughts")
+        return cls(None, "empty: the reply holds nothing but thoughts or marks")
 
 
 class Reader(WithoutModel, ABC):
     """A stage that sets the state's answer from the last reply, or leaves it None with a reason.
 
     Scoring runs it on recorded conversations. It never asks a model and never guesses; a subclass
-    says how by `read`.
+    says how by `read`, which gets `part` of the reply: the words that can be the "answer", without
+    thoughts, calls of tools, and what follows the end of the model's turn; the "turn", which goes
+    on where words such as "Human:" begin another one, for readers that follow the code of others;
+    or the whole "reply".
     """
+
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "answer"
 
     @abstractmethod
     def read(self, state: State) -> Reading:
@@ -77,11 +91,39 @@ class Reader(WithoutModel, ABC):
 
         Who has many states gives the `known_keys` along.
         """
-        reading = self.read(state)
+        reading = self._read_last_turn(state)
         answer = reading.answer
         if isinstance(answer, str):
             answer = mask_keys(answer, keys)
         return Reading(answer, mask_keys(reading.reason, keys))
+
+    def _read_last_turn(self, state: State) -> Reading:
+        """What `read` gives for its part of the reply."""
+        if self.part == "reply":
+            return self.read(state)
+        words = cut_at_turn_end(strip_thoughts(state.reply))
+        beside_calls = strip_text_calls(words)
+        if not beside_calls.strip():
+            if words.strip():
+                return Reading(None, f"unread: {LEFT_AS_TEXT}")
+            return Reading.without_words(state.reply)
+        first = beside_calls if self.part == "turn" else cut_at_new_turn(beside_calls)
+        reading = self.read(_with_reply(state, first))
+        if reading.answer is None and first != beside_calls:
+            reading = self.read(_with_reply(state, beside_calls))
+        if reading.answer is None and beside_calls != words:
+            return Reading(None, f"unread: {LEFT_AS_TEXT}")
+        return reading
+
+
+def _with_reply(state: State, reply: str) -> State:
+    """The state with other words in its model's last turn."""
+    if reply == state.reply:
+        return state
+    turns = list(state.messages)
+    last = max(number for number, turn in enumerate(turns) if turn.role == "assistant")
+    turns[last] = replace(turns[last], parts=(reply,))
+    return state.replace(messages=tuple(turns))
 
 
 def subtask_of(state: State) -> str:

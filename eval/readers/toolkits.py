@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import Literal
+from typing import ClassVar, Literal
 
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
@@ -74,6 +74,8 @@ class Marked(Reader):
 class WholeReply(Reader):
     """The whole reply, without the white space around it, as the answer to an open question."""
 
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
+
     def read(self, state: State) -> Reading:
         return Reading.of(state.reply.strip())
 
@@ -87,6 +89,8 @@ class BlinkOfficial(Reader):
     the only one of the last paragraph wins, then the only one of the whole reply. Where the
     official code would go on to ask GPT-3.5, there is no answer here (reason "unread").
     """
+
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read(self, state: State) -> Reading:
         return Reading.of(self.rule(state.reply, len(state.sample.choices)))
@@ -129,6 +133,8 @@ class Vlmevalkit(Reader):
     as long as all texts together.
     """
 
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
+
     def read(self, state: State) -> Reading:
         reply, choices = state.reply, choice_texts(state)
         letters, words = ascii_uppercase[: len(choices)], reply.translate(_PUNCTUATION).split()
@@ -156,6 +162,8 @@ class LmmsEval(Reader):
 
     "The answer is B" gives T, "answer: C" gives A.
     """
+
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read(self, state: State) -> Reading:
         letter = _FIRST_LETTER.match(state.reply.strip())
@@ -188,6 +196,8 @@ class Vlm2(Reader):
     stands before the first ")", so that "(D)" is not D; none where there are several letters in
     brackets.
     """
+
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     form: Literal["official", "vlmevalkit", "exact", "true_false", "count", "grouping"] = "official"
 

@@ -135,7 +135,8 @@ def commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
     ((reason, count),) = Counter(entry.reason for entry in unreadable).most_common(1)
     most = "" if count == len(unreadable) else f"{count} of them "
     first = next(entry.detail for entry in unreadable if entry.reason == reason)
-    detail = shorten(first.removeprefix(reason).removeprefix(": ").partition("\n")[0], 120)
+    words = first.removeprefix(reason).removeprefix(": ").partition("\n")[0]
+    detail = shorten(words, 300).rstrip(".")  # a sentence that goes on
     return f"{most}{WHY_UNREADABLE.get(reason, reason)}{f', such as {detail}' if detail else ''}"
 
 

@@ -26,6 +26,7 @@ from looktwice.eval.records.judgements import (
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.scoring.labels import labels
+from looktwice.eval.scoring.unreadable import explain_missing_reply, reason_of, unreadable
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     PointScores,
@@ -53,8 +54,6 @@ from looktwice.pipelines.state import Stage, State
 if TYPE_CHECKING:
     from looktwice.pipelines.models.wrappers import UsageCount
 
-REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
-"""Why an answer is UNREADABLE."""
 NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was recorded")
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by
@@ -93,9 +92,9 @@ class RecordScorer:
             result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
             if grade.none:
                 detail = f"{grade.judge} finds no answer"
-                result = replace(_unreadable("unread", detail), judge=grade.judge)
+                result = replace(unreadable("unread", detail), judge=grade.judge)
         elif (result.verdict is None or result.reason == "unread") and needs_judge:
-            result = _unreadable(UNJUDGED, "no judge has graded it")
+            result = unreadable(UNJUDGED, "no judge has graded it")
         result, score = self._compare(record, row, result)
         if second and score.verdict is Verdict.UNREADABLE:
             if second.none:
@@ -156,7 +155,7 @@ class RecordScorer:
             return explain_missing_reply(record) or self._read(record, row)
         if letters and record.answer.strip() not in letters:  # of a stage: unreadable, not wrong
             detail = f"the stages answered {record.answer!r}, which is none of {', '.join(letters)}"
-            return replace(_unreadable("unread", detail), answer=record.answer)
+            return replace(unreadable("unread", detail), answer=record.answer)
         return ReadResult(answer=record.answer)
 
     def _read(self, record: Record, row: SampleRow) -> ReadResult:
@@ -175,32 +174,7 @@ class RecordScorer:
         if after.answer is not None:
             return ReadResult(answer=after.answer, read=True)
         cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
-        return _unreadable("cut_off" if cut else reason_of(after.reason), after.reason)
-
-
-def _unreadable(reason: str, detail: str = "") -> ReadResult:
-    return ReadResult(Verdict.UNREADABLE, reason=reason, detail=detail)
-
-
-def explain_missing_reply(record: Record) -> ReadResult | None:
-    """The reason why there is no reply to read; None if there is one."""
-    reply = record.last_reply
-    if record.reason or reply is None:
-        detail = record.reason or "no stage asked or answered"
-        return _unreadable(reason_of(record.reason), detail)
-    if reply.get("finish") == "filter":
-        return _unreadable("filtered", reply["text"])
-    if reply.get("refusal"):
-        return _unreadable("refused", reply["refusal"])
-    if not reply["text"].strip():
-        return _unreadable("cut_off" if reply.get("finish") == "length" else "empty")
-    return None
-
-
-def reason_of(sentence: str) -> str:
-    """The member of REASONS with which a stage's sentence begins, otherwise "unread"."""
-    kind = sentence.partition(":")[0].strip()
-    return kind if kind in REASONS else "unread"
+        return unreadable("cut_off" if cut else reason_of(after.reason), after.reason)
 
 
 def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:

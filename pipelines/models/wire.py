@@ -200,6 +200,8 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
             fault = f"the server gave up in the middle of its reply (finish_reason {reason!r:.40})"
             raise ModelError(fault, status=200, retryable=True, usage=usage)
         asked, calls = message.get("tool_calls") or (), list[ToolCall]()
+        if not asked and message.get("function_call"):  # the form before `tool_calls`
+            asked = [{"function": message["function_call"]}]
         for number, call in enumerate(asked[:MOST_CALLS]):
             written = call["function"].get("arguments") or "{}"
             if not isinstance(written, str):

@@ -15,7 +15,9 @@ from itertools import islice, pairwise
 from typing import Any, Literal
 
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
+from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical
+from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_calls
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.wording.instructions import Parts, Text, Worded, text_of
@@ -78,6 +80,9 @@ class CallFormat:
 class NativeCalls(CallFormat):
     """Function calls with JSON schemas, for servers that support them.
 
+    Calls that a server leaves in the text, in the forms of Qwen, Llama, Mistral and others, are run
+    as well.
+
     Most servers accept images in user turns only. `images_as` "user" puts the images of all results
     of a reply into one user turn, each after its label; "tool" leaves them in the tool turns for
     servers that accept images there (`pipelines.models.wire` moves them into a user turn, without
@@ -91,7 +96,11 @@ class NativeCalls(CallFormat):
         return tuple(tools) or None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The calls as the server parsed them, with ids that are unique within the reply."""
+        """The calls as the server parsed them, or those that it left in the text, with ids that are
+        unique within the reply."""
+        if not reply.tool_calls:
+            calls = [found.call for found in read_text_calls(strip_thoughts(reply.text))]
+            return calls[:most], len(calls)
         kept = list(reply.tool_calls[:most])
         ids = [call.id for call in kept]
         if len(set(ids)) < len(ids) or not all(ids):
@@ -100,7 +109,8 @@ class NativeCalls(CallFormat):
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The text of the reply and its calls."""
-        return Message("assistant", (reply.text,), tuple(calls))
+        text = reply.text if reply.tool_calls else strip_text_calls(strip_thoughts(reply.text))
+        return Message("assistant", (text,), tuple(calls))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """A tool turn for each call and, with `images_as` "user", one user turn with the images."""

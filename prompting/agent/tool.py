@@ -36,7 +36,8 @@ import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from looktwice.pipelines.marks import Mark
-from looktwice.pipelines.model import CallOptions, Message, Model, Tool, strip_thoughts
+from looktwice.pipelines.model import CallOptions, Message, Model, Tool
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import (

@@ -12,9 +12,10 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from looktwice.pipelines.model import CallOptions, Message, Model, Reply, strip_thoughts
+from looktwice.pipelines.model import CallOptions, Message, Model, Reply
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import Ranged, check_ranges
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import PLACED, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View

@@ -17,8 +17,9 @@ from xml.etree import ElementTree as ET
 import cv2
 import numpy as np
 
-from looktwice.pipelines.model import CallOptions, Message, Model, strip_thoughts
+from looktwice.pipelines.model import CallOptions, Message, Model
 from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import State, Step, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing

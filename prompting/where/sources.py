@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
-from looktwice.pipelines.model import Model, strip_thoughts
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import check_ranges
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View

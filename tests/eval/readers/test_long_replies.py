@@ -10,7 +10,8 @@ import pytest
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.reader import build_reader, readers_by_name
-from looktwice.pipelines.model import Message, strip_thoughts
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from tests.tables import table

@@ -12,7 +12,7 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.readers.open_answers import kind_of
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.replies import CHOICES
-from looktwice.pipelines.model import THOUGHT_TAG, Message
+from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -29,7 +29,7 @@ def opened(reply: str, question: str, kind: str = "auto", subtask: str = "") -> 
     return Robust(kind)(state, NoModel())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("tag", THOUGHT_TAG.split("|"))
+@pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning", "reflection"])
 def test_a_thought_without_end_gives_no_answer(tag: str) -> None:
     assert read_choice(f"<{tag}>The answer is (A), or is it", POINTS).answer is None
 

@@ -132,6 +132,32 @@ def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: 
         ([{"text": "", "finish": "length"}] * 2, "2 answers, as the reply was cut off; give it a"),
         ([{"text": ""}, {"text": "Hm"}, {"text": ""}], "3 answers, 2 of them as the reply is"),
         ([{"text": "", "refusal": "No, as"}], "1 answer, as the model refused, such as No, as"),
+        (
+            [{"text": "", "reasoning": "It is B."}],
+            "as the reply is empty, such as all words are in the reply's field `reasoning`",
+        ),
+        (
+            [{"text": "", "reasoning": "It is", "finish": "length"}],
+            "such as all words are in the reply's field `reasoning`, and it was cut off there",
+        ),
+        (
+            [{"text": "<think>It is B.</think>"}],
+            "as the reply is empty, such as the reply holds nothing but thoughts",
+        ),
+        (
+            [{"text": "<think>It is B."}],
+            "cut off; give it a larger `max_tokens`, such as the reply",
+        ),
+        (
+            [{"text": '<tool_call>{"name": "zoom", "arguments": {}}</tool_call>'}],
+            "such as the reply is a call of a tool that the server left as text; start the server"
+            " with the tool call parser of this model, or set `protocol: {use:"
+            " prompting.agent.TaggedCalls}`",
+        ),
+        (
+            [{"text": "", "tool_calls": [{"id": "1", "name": "zoom", "arguments": "{}"}]}],
+            "such as the reply calls a tool and says nothing",
+        ),
     ],
 )
 def test_why_most_answers_are_unreadable_is_told(
@@ -143,6 +169,15 @@ def test_why_most_answers_are_unreadable_is_told(
         made.reply(point, f"s{number}", **fields)
     (line,) = (line for line in notes(score_run(made.write())) if line.startswith("unreadable: "))
     assert said in line
+
+
+@pytest.mark.parametrize("words", ["I cannot help.", "I cannot help. Sorry...", "No!", "No"])
+def test_a_sentence_that_is_quoted_ends_once(made: MadeRun, words: str) -> None:
+    made.task("t", ["B"])
+    made.reply(made.point("plain", "t"), "s0", text="", refusal=words)
+    run = score_run(made.write())
+    (line,) = (line for line in notes(run) if line.startswith("unreadable: "))
+    assert line.endswith(f"such as {words.rstrip('.')}")
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,29 @@ def test_plain_lines_ask_and_answer_and_nothing_else_does() -> None:
     assert state.reply == "ANSWER: a cat" and outcomes(state) == ["shown", "refused"]
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        '<tool_call>{"name": "zoom", "arguments": {"box": [10, 20, 30, 50]}}</tool_call>',
+        "<function=zoom>\n<parameter=box>\n[10, 20, 30, 50]\n</parameter>\n</function>",
+        '[TOOL_CALLS]zoom[ARGS]{"box": [10, 20, 30, 50]}',
+        '{"name": "zoom", "parameters": {"box": [10, 20, 30, 50]}}',
+        "[zoom(box=[10, 20, 30, 50])]",
+        "<|channel|>analysis<|message|>I look.<|end|><|start|>assistant<|channel|>commentary"
+        ' to=functions.zoom <|constrain|>json<|message|>{"box": [10, 20, 30, 50]}<|call|>',
+    ],
+)
+def test_a_call_that_the_server_leaves_as_text_is_run(left: str) -> None:
+    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), f"<think>Hm.</think>{left}", "A cat.")
+    assert outcomes(state) == ["shown"] and state.reply == "A cat."
+    assert [view.size for view in state.views] == [(80, 60), (20, 30)]
+    turn = next(turn for turn in asked[1] if turn.role == "assistant")
+    assert [(call.name, json.loads(call.arguments)) for call in turn.tool_calls] == [
+        ("zoom", {"box": [10, 20, 30, 50]})
+    ]
+    assert "zoom" not in turn.text
+
+
 @FORMS
 def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
     boxes: list[dict[str, Any]] = [{"box": [0, 0, 40, 30]}, {"image": 1, "box": [0, 0, 8, 6]}]

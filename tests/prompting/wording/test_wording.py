@@ -13,10 +13,11 @@ from looktwice.pipelines.config import ConfigError, build
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.marks import Mark, Mask, Point, mark_from_dict
-from looktwice.pipelines.model import CallOptions, Message, Reply, ToolCall, strip_thoughts
+from looktwice.pipelines.model import CallOptions, Message, Reply, ToolCall
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import beside, crop, resize

@@ -1,0 +1,47 @@
+"""Readers get the words that can be the answer: without thoughts, other turns and calls of
+tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from looktwice.eval.readers import BlinkOfficial, Robust, Strict, Vlmevalkit, WholeReply
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from tests.tables import table
+
+CHOICES = ("Point A", "Point B", "Point C")
+
+
+def read(reply: str, reader: Stage) -> State:
+    sample = Sample("s", "Which point is closer?", choices=CHOICES)
+    state = State.start(sample).replace(messages=(Message("assistant", (reply,)),))
+    return reader(state, NoModel())
+
+
+@table
+def test_the_last_turn_is_read(reply: str, answer: str | None, reason: str) -> None:
+    after = read(reply, Robust())
+    assert after.answer == answer
+    assert after.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("reader", [Robust(), Strict(), BlinkOfficial(), Vlmevalkit()], ids=repr)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "<seed:think>The answer is (A)</seed:think>(B)",
+        "<|channel>thought The answer is (A).<channel|>(B)",
+        "(B)</s>(A)",
+        '(B)\n<tool_call>{"name": "zoom", "arguments": {"label": "(A)"}}</tool_call>',
+    ],
+)
+def test_every_reader_gets_the_same_words(reader: Stage, reply: str) -> None:
+    assert read(reply, reader).answer == "B"
+
+
+def test_a_reader_of_the_whole_reply_gets_all_of_it() -> None:
+    reply = "<think>A</think>B</s>"
+    assert read(reply, WholeReply()).answer == reply

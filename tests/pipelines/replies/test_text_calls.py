@@ -1,0 +1,41 @@
+"""Calls of tools are found in the words of replies, in the forms of many models."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.model import Reply
+from looktwice.pipelines.models.wire import reply_of
+from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_calls
+from looktwice.prompting.agent import NativeCalls
+from tests.tables import table
+
+
+@table
+def test_calls_left_as_text(reply: str, calls: list[list[Any]], words: str) -> None:
+    found = [call for call, *_ in read_text_calls(reply)]
+    assert [[call.name, json.loads(call.arguments)] for call in found] == calls
+    assert [call.id for call in found] == [f"call_{number}" for number in range(len(calls))]
+    assert strip_text_calls(reply) == words
+
+
+def test_calls_in_thoughts_are_none_and_those_of_the_server_count() -> None:
+    call = '<tool_call>{"name": "zoom", "arguments": {}}</tool_call>'
+    kept, count = NativeCalls().read_calls(Reply(f"<think>{call}</think>{call}{call}"), 1)
+    assert ([call.name for call in kept], count) == (["zoom"], 2)
+    message = {"content": call, "tool_calls": [{"function": {"name": "mark", "arguments": "{}"}}]}
+    kept, count = NativeCalls().read_calls(reply_of({"choices": [{"message": message}]}, 0), 9)
+    assert ([call.name for call in kept], count) == (["mark"], 1)
+
+
+@pytest.mark.parametrize("arguments", ['{"box": [1, 2, 3, 4]}', {"box": [1, 2, 3, 4]}])
+def test_the_former_field_of_one_call_is_read(arguments: Any) -> None:
+    message = {"content": None, "function_call": {"name": "zoom", "arguments": arguments}}
+    choice = {"message": message, "finish_reason": "function_call"}
+    reply = reply_of({"choices": [choice]}, 0)
+    (call,) = reply.tool_calls
+    assert (reply.finish, call.name, call.id) == ("tool", "zoom", "call_0")
+    assert json.loads(call.arguments) == {"box": [1, 2, 3, 4]}
