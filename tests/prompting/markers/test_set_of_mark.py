@@ -23,7 +23,7 @@ from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
-from looktwice.prompting.markers.set_of_mark import read_choice
+from looktwice.prompting.markers.chosen_mark import read_choice
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
