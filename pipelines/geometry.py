@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -31,6 +32,7 @@ Polygon = tuple[XY, ...]
 """A convex polygon in edge coordinates, either orientation; () is the empty area."""
 
 TOLERANCE = 1e-6
+LONGEST_WARPED = 32_766  # pixels along a side; OpenCV maps no more
 Number = TypeVar("Number", int, float)
 
 
@@ -216,3 +218,40 @@ def _keep_inner(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
             t = here / (here - there)
             kept.append((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
     return tuple(kept)
+
+
+def warp(
+    array: NDArray[Any],
+    affine: Affine,
+    size: Size,
+    nearest: bool = False,
+    ground: tuple[int, ...] = (0,),
+) -> NDArray[Any]:
+    """Resample an array (height, width) or (height, width, channels) behind a map, in a frame of
+    this size (width, height).
+
+    By the nearest pixel, or linearly; outside the array the channels have the values of `ground`.
+    """
+    width, height = size
+    if max(width, height, *array.shape[:2]) <= LONGEST_WARPED:
+        flags = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
+        return np.asarray(
+            cv2.warpAffine(array, affine.matrix, (width, height), flags=flags, borderValue=ground)
+        )
+    from scipy.ndimage import affine_transform
+
+    (a, b, c), (d, e, f) = affine.inverse.matrix
+    rows_first, shift = [[e, d], [b, a]], [f, c]
+    channels = array[..., None] if array.ndim == 2 else array
+    warped = np.empty((height, width, channels.shape[2]), array.dtype)
+    for number, value in zip(range(channels.shape[2]), (*ground, 0, 0), strict=False):
+        affine_transform(
+            channels[..., number],
+            rows_first,
+            shift,
+            (height, width),
+            warped[..., number],
+            order=0 if nearest else 1,
+            cval=value,
+        )
+    return warped[..., 0] if array.ndim == 2 else warped

@@ -21,11 +21,13 @@ from looktwice.pipelines.geometry import (
     contains_point,
     intersect,
     rectangle,
+    warp,
 )
 
 __all__ = ["Box", "Mark", "Mask", "Point"]
 
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
+LOST = 0.5  # of the area that a mask should have in a view; below it thin parts are looked for
 
 
 @dataclass(frozen=True)
@@ -116,15 +118,17 @@ class Mask:
 
     def transform(self, affine: Affine, clip: Polygon) -> Mask | None:
         """What can be seen of the region behind the map (nearest pixel), in a frame that ends with
-        `clip`."""
+        `clip`; what is too thin for that keeps the pixels that its own fall on."""
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
-        seen = cv2.warpAffine(
-            self.pixels.astype(np.uint8), affine.matrix, (width, height), flags=cv2.INTER_NEAREST
-        )
+        warped = warp(self.pixels.astype(np.uint8), affine, (width, height), nearest=True)
+        seen = warped.astype(bool)
+        scale = abs(np.linalg.det(affine.matrix[:, :2]))
+        if scale < 1 and seen.sum() < LOST * scale * self.pixels.sum():
+            seen |= _lost_parts(self.pixels, affine, seen)
         ys, xs = np.nonzero(seen)
         inside = contains(clip, xs + 0.5, ys + 0.5)
         seen[ys, xs] = inside
-        return Mask(self.label, seen.astype(bool), self.image) if inside.any() else None
+        return Mask(self.label, seen, self.image) if inside.any() else None
 
     def to_dict(self) -> dict[str, Any]:
         """As records hold it: the size and row-major run lengths, beginning with a run of False."""
@@ -138,6 +142,19 @@ class Mask:
             "counts": counts,
             "image": self.image,
         }
+
+
+def _lost_parts(
+    pixels: NDArray[np.bool_], affine: Affine, seen: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """The pixels on which those of a mask fall, of each connected part that has none in `seen`."""
+    ys, xs = np.nonzero(pixels)
+    columns, rows = (np.rint(a * xs + b * ys + c).astype(int) for a, b, c in affine.matrix)
+    there = (columns >= 0) & (rows >= 0) & (columns < seen.shape[1]) & (rows < seen.shape[0])
+    fallen = np.zeros(seen.shape, np.uint8)
+    fallen[rows[there], columns[there]] = 1
+    _, parts = cv2.connectedComponents(fallen, connectivity=8)
+    return np.asarray((parts > 0) & ~np.isin(parts, parts[seen]))
 
 
 Mark = Point | Box | Mask

@@ -11,7 +11,7 @@ from typing import Literal
 import cv2
 import numpy as np
 
-from looktwice.pipelines.geometry import Affine
+from looktwice.pipelines.geometry import Affine, warp
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
@@ -107,10 +107,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     if degrees % 90 == 0:
         pixels = np.rot90(view.pixels, int(degrees // 90) % 4)
     else:
-        turned = cv2.warpAffine(
-            view.pixels, affine.matrix, new, flags=cv2.INTER_LINEAR, borderValue=color
-        )
-        pixels = _rgb(turned)
+        pixels = _rgb(warp(view.pixels, affine, new, ground=color))
     return view.transform(Picture(_rgb(pixels)), affine)
 
 

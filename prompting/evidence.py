@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import bounds, contains
+from looktwice.pipelines.geometry import Affine, bounds, contains, warp
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.shapes import pixel_area
@@ -123,9 +122,9 @@ def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.f
         window[seen] = np.nan
         if part.source in maps:
             values, size = maps[part.source], window.shape[::-1]
-            matrix, valid = part.affine.matrix - [[0, 0, left], [0, 0, top]], ~np.isnan(values)
-            weight = cv2.warpAffine(valid.astype(np.float64), matrix, size)
-            total = cv2.warpAffine(np.where(valid, values, 0), matrix, size)
+            affine, valid = Affine.shift(-left, -top) @ part.affine, ~np.isnan(values)
+            weight = warp(valid.astype(np.float64), affine, size)
+            total = warp(np.where(valid, values, 0), affine, size)
             warped = np.where(weight > 0.25, total / np.maximum(weight, 0.25), np.nan)
             window[seen] = warped[seen]
     return field

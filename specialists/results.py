@@ -8,6 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from looktwice.pipelines.marks import mask_bounds
+
 __all__ = ["Boxes", "DepthMap", "Faces", "FeatureGrid", "Masks", "Matches"]
 
 Floats = NDArray[np.float64]
@@ -98,13 +100,17 @@ class Boxes(_Rows):
     @classmethod
     def from_supervision(cls, detections: Any) -> Boxes:
         """From `supervision.Detections`: missing confidences are 1, labels the class names, else
-        the class numbers."""
+        the class numbers. Boxes that supervision made from masks end with the last pixel of a mask;
+        here they end behind it."""
         count, ids = len(detections.xyxy), detections.class_id
         scores = np.ones(count) if detections.confidence is None else detections.confidence
         numbers = [""] * count if ids is None else [str(number) for number in ids]
-        return cls(
-            detections.xyxy, scores, np.array(detections.data.get("class_name", numbers), str)
-        )
+        xyxy = np.array(detections.xyxy, np.float64)
+        for number, mask in enumerate(() if detections.mask is None else detections.mask):
+            x0, y0, x1, y1 = mask_bounds(np.asarray(mask, bool))
+            if x1 and np.array_equal(xyxy[number], (x0, y0, x1 - 1, y1 - 1)):
+                xyxy[number, 2:] = x1, y1
+        return cls(xyxy, scores, np.array(detections.data.get("class_name", numbers), str))
 
 
 @dataclass(frozen=True, eq=False)

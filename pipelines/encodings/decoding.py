@@ -8,21 +8,36 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageChops, ImageCms, ImageOps, UnidentifiedImageError
 
-from looktwice.pipelines.encodings.png import speaks_of_exif
+from looktwice.pipelines.encodings.png import may_be_turned
 
 __all__: list[str] = []
 
 PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
 # what Pillow may raise
 BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError)
-# the EXIF tag, and its values that swap width and height
-TURNED, ORIENTATION = ({5, 6, 7, 8}, 0x0112)
+# the EXIF tag, its values that turn or mirror, and those that swap width and height
+ORIENTATION, TURNED, SWAPPED = 0x0112, range(2, 9), range(5, 9)
+TIFF_SIZE = 256, 257  # the tags of width and height as stored
+TRANSPOSED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What turns pixels upright that are stored with an orientation."""
+WITH_ALPHA = ("RGBA", "LA", "PA")
+# bytes of a PNG: bits a channel, and the kind of its colours, of which these are grey
+PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
 """What is read, whatever a file is called: Pillow would start another program for an EPS named
@@ -54,7 +69,12 @@ class Header:
 def inspect(image: Image.Image, data: bytes, name: str) -> Header:
     """What can be told of an opened image of these bytes. Raises PictureError."""
     try:
-        size = image.size[::-1] if _orientation(image, data) in TURNED else image.size
+        size = image.size
+        if image.format == "TIFF":  # Pillow may have turned the size already
+            width, height = (image.tag_v2[tag] for tag in TIFF_SIZE)  # type: ignore[attr-defined]
+            size = int(width), int(height)
+        if _orientation(image, data) in SWAPPED:
+            size = size[::-1]
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
     except BROKEN as exc:
         raise _torn(name, exc) from exc
@@ -68,11 +88,13 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     """
     image = open_image(data, name)
     try:
+        orientation = _orientation(image, data)
         ImageOps.exif_transpose(image, in_place=True)
-        image = _to_srgb(_to_eight_bit(image))
-        if _is_transparent(image):
-            rgba = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+        alpha = _alpha(image, data, orientation)
+        image = _to_srgb(_opaque(image, data), image.info.get("icc_profile"))
+        if alpha:
+            image.putalpha(alpha)
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
     except PictureError as exc:
         raise PictureError(f"{name}: {exc}") from exc
@@ -124,27 +146,46 @@ def _formats() -> tuple[str, ...]:
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:
-    if image.format == "PNG" and not speaks_of_exif(data):
+    """How the stored pixels are turned or mirrored, 2 to 8 in EXIF's or XMP's numbers; 1 where they
+    are upright, or the number means nothing."""
+    if image.format == "PNG" and not may_be_turned(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
-    return int(image.getexif().get(ORIENTATION, 1))
+    orientation = image.getexif().get(ORIENTATION, 1)
+    return orientation if orientation in TURNED else 1
 
 
-def _profile(image: Image.Image) -> ImageCms.ImageCmsProfile | None:
-    """The embedded colour profile where it is another than sRGB; an unreadable profile counts as
-    none."""
-    data = image.info.get("icc_profile")
+@lru_cache(maxsize=64)
+def _describe_profile(data: bytes | None, mode: str) -> str:
+    """What becomes of an embedded colour profile in an image whose colours have this mode; empty
+    for sRGB, and for an unreadable profile, which counts as none."""
     if not data:
-        return None
+        return ""
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
-        return None if "sRGB" in ImageCms.getProfileDescription(profile) else profile
+        if "sRGB" in ImageCms.getProfileDescription(profile):
+            return ""
+    except (OSError, ImageCms.PyCMSError):
+        return ""
+    if _transform(data, mode) is None:
+        return f"colour profile left out, which does not fit {mode}"
+    return "colour profile converted to sRGB"
+
+
+def _transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
+    """What brings colours of this mode from their profile to sRGB; None where the profile is of
+    other colours."""
+    try:
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
+        srgb = ImageCms.createProfile("sRGB")
+        return ImageCms.buildTransform(profile, srgb, mode, "RGB")
     except (OSError, ImageCms.PyCMSError):
         return None
 
 
 def _changes(image: Image.Image, data: bytes) -> str:
     # Pillow shows a PNG with 16 bits a channel as 8-bit RGB or RGBA
-    deep_png = data[:8] == b"\x89PNG\r\n\x1a\n" and data[24:25] == b"\x10"
+    deep_png = image.format == "PNG" and data[PNG_DEPTH] == 16
+    profile = _describe_profile(image.info.get("icc_profile"), _colors(image, data))
     changes = {
         f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
         "EXIF orientation applied": _orientation(image, data) != 1,
@@ -154,13 +195,64 @@ def _changes(image: Image.Image, data: bytes) -> str:
         f"{image.mode} converted to RGB": (
             image.mode in ("CMYK", "P", "1", "YCbCr", "LAB", "HSV", "F")
         ),
-        "colour profile converted to sRGB": _profile(image) is not None,
+        profile: bool(profile),
     }
     return ", ".join(reason for reason, so in changes.items() if so)
 
 
 def _is_transparent(image: Image.Image) -> bool:
-    return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    return image.mode in WITH_ALPHA or "transparency" in image.info
+
+
+def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | None:
+    """How opaque the pixels of an upright image are, 0 to 255; None where all are. `orientation` is
+    that of the pixels in the bytes."""
+    if not _is_transparent(image):
+        return None
+    key = image.info.get("transparency")
+    if image.mode in WITH_ALPHA:
+        return image.getchannel("A")
+    if image.mode == "P":
+        return image.convert("RGBA").getchannel("A")
+    depth, values = data[PNG_DEPTH] if image.format == "PNG" else 8, np.asarray(image)
+    if depth == 16 and image.mode == "RGB":
+        hidden = Image.fromarray((_deep_rgb(data) == key).all(-1))
+        if orientation in TRANSPOSED:
+            hidden = hidden.transpose(TRANSPOSED[orientation])
+        return ImageChops.invert(hidden.convert("L"))
+    if depth < 8 and image.mode == "L":  # Pillow scales the pixels alone
+        key = int(key) * 255 // (2**depth - 1)
+    hidden_pixels = values == np.asarray(key)
+    shown = ~(hidden_pixels.all(-1) if values.ndim == 3 else hidden_pixels)
+    return Image.fromarray(shown.astype(np.uint8) * np.uint8(255))
+
+
+def _deep_rgb(data: bytes) -> NDArray[np.int64]:
+    """The 16-bit RGB values of a PNG, of which Pillow gives the upper half."""
+    flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
+    bgr = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    if bgr is None:
+        raise OSError("OpenCV reads no pixels")
+    return np.asarray(bgr[..., 2::-1], np.int64)
+
+
+def _colors(image: Image.Image, data: bytes) -> str:
+    """The mode of an image's colours, without transparency and in 8 bit: L, RGB, CMYK or LAB."""
+    if image.format == "PNG" and data[PNG_COLORS] in PNG_GREYS:
+        return "L"
+    if image.mode in ("L", "LA", "1", *SIXTEEN_BIT):
+        return "L"
+    return image.mode if image.mode in ("CMYK", "LAB") else "RGB"
+
+
+def _opaque(image: Image.Image, data: bytes) -> Image.Image:
+    """The colours in the mode that `_colors` says."""
+    mode = _colors(image, data)
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    elif image.mode in SIXTEEN_BIT or image.mode == "F":
+        image = _to_eight_bit(image)
+    return image if image.mode == mode else image.convert(mode)
 
 
 def _to_eight_bit(image: Image.Image) -> Image.Image:
@@ -176,16 +268,13 @@ def _to_eight_bit(image: Image.Image) -> Image.Image:
     return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))
 
 
-def _to_srgb(image: Image.Image) -> Image.Image:
-    profile = _profile(image)
-    if profile is None or image.mode not in ("RGB", "RGBA", "L", "CMYK"):
-        return image
-    alpha = image.getchannel("A") if image.mode == "RGBA" else None
-    opaque, srgb = image.convert("RGB") if alpha else image, ImageCms.createProfile("sRGB")
-    try:
-        converted = ImageCms.profileToProfile(opaque, profile, srgb, outputMode="RGB")
-    except ImageCms.PyCMSError:  # a profile that does not fit the image's mode is ignored
-        return image
-    if converted is not None and alpha:
-        converted.putalpha(alpha)
-    return converted or image
+def _to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
+    """The colours (L, RGB, CMYK or LAB) as sRGB, by their embedded profile where it fits."""
+    transform = None
+    if _describe_profile(profile, image.mode) and profile:
+        transform = _transform(profile, image.mode)
+    elif image.mode == "LAB":
+        lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
+        transform = _transform(lab.tobytes(), "LAB")
+    converted = transform.apply(image) if transform else None
+    return converted or (image if image.mode == "RGB" else image.convert("RGB"))

@@ -44,12 +44,13 @@ def opencv_png(pixels: NDArray[np.uint8]) -> bytes:
     return bytes(cv2.imencode(".png", bgr, OPENCV_SETTINGS)[1])
 
 
-def speaks_of_exif(data: bytes) -> bool:
-    """Whether a chunk of a PNG other than its pixels does, which are most of it."""
+def may_be_turned(data: bytes) -> bool:
+    """Whether a chunk of a PNG other than its pixels, which are most of it, holds EXIF or XMP."""
     place = 8
     while place < len(data):
         end = place + 12 + int.from_bytes(data[place : place + 4])
-        if data[place + 4 : place + 8] != b"IDAT" and b"exif" in data[place:end].lower():
+        chunk = b"" if data[place + 4 : place + 8] == b"IDAT" else data[place:end].lower()
+        if b"exif" in chunk or b".xmp" in chunk:
             return True
         place = end
     return False

@@ -81,6 +81,38 @@ def _blend_patch(
     return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
 
 
+def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float) -> None:
+    """Paint a straight line between two points, in pixel centres, on the picture itself; it is
+    `thickness` pixels wide and ends round."""
+    (x0, y0), (x1, y1) = start, stop
+    dx, dy = x1 - x0, y1 - y0
+    steep = abs(dy) > abs(dx)
+    if steep:  # along the rows instead of the columns
+        x0, y0, dx, dy = y0, x0, dy, dx
+    height, width = pixels.shape[:2][:: -1 if steep else 1]
+    reach = thickness / 2 + 1
+    first, last = sorted((x0, x0 + dx))
+    left, right = max(0, math.floor(first - reach)), min(width - 1, math.ceil(last + reach))
+    if right < left:
+        return
+    along = np.arange(left, right + 1)[:, None]
+    middle = y0 + (np.clip(along, first, last) - x0) * (dy / dx if dx else 0.0)
+    side = math.ceil(reach * math.sqrt(2))
+    across = np.rint(middle).astype(int) + np.arange(-side, side + 1)
+    squared = dx * dx + dy * dy
+    share = ((along - x0) * dx + (across - y0) * dy) / squared if squared else 0.0 * across
+    share = np.clip(share, 0, 1)
+    distance = np.hypot(along - x0 - share * dx, across - y0 - share * dy)
+    covered = coverage(distance.astype(np.float32) - np.float32(thickness / 2))
+    kept = (covered > 0) & (across >= 0) & (across < height)
+    rows, columns = across[kept], np.broadcast_to(along, across.shape)[kept]
+    if steep:
+        rows, columns = columns, rows
+    under = pixels[rows, columns].astype(np.float32)
+    mixed = under + covered[kept][:, None] * (np.array(color, np.float32) - under)
+    pixels[rows, columns] = np.rint(mixed)
+
+
 def coverage(distance: Floats) -> Floats:
     """How much of a pixel lies inside a rim that passes its centre at this distance, negative
     inside: 0..1."""
@@ -259,12 +291,26 @@ class Region:
         return pixels[top:bottom, left:right]
 
 
+def _covered(low: float, high: float, side: int) -> tuple[int, int]:
+    """The first pixel whose centre lies between two edges, and the one behind the last; where there
+    is none, the pixel of their middle."""
+    first, end = math.ceil(low - 0.5), math.ceil(high - 0.5)
+    if end <= first and low < side and high > 0:
+        first = min(max(0, math.floor((low + high) / 2)), side - 1)
+        return first, first + 1
+    return first, end
+
+
 def raster(place: Box | Mask, size: Size) -> Region | None:
-    """A mark in a view of this size (width, height) as its region; None where it covers no pixel
-    centre there."""
+    """A mark in a view of this size (width, height) as its region; None where it lies outside.
+
+    A box has the pixels whose centres it covers; one that is too thin for that, those on which its
+    middle falls.
+    """
     if isinstance(place, Mask):
         return Region.of(place.pixels[: size[1], : size[0]])
-    x0, y0, x1, y1 = (math.ceil(edge - 0.5) for edge in place.xyxy)
+    x0, x1 = _covered(place.x0, place.x1, size[0])
+    y0, y1 = _covered(place.y0, place.y1, size[1])
     seen = common_rect((x0, y0, x1, y1), (0, 0, *size))
     if seen is None:
         return None

@@ -1,4 +1,5 @@
 from .base import Halo as Halo, Label as Label
+from .chosen_mark import ChosenMark as ChosenMark
 from .overlays import (
     DepthOverlay as DepthOverlay,
     MatchOverlay as MatchOverlay,
@@ -19,7 +20,7 @@ from .regions import (
     Spotlight as Spotlight,
     Tint as Tint,
 )
-from .set_of_mark import ChosenMark as ChosenMark, SetOfMark as SetOfMark
+from .set_of_mark import SetOfMark as SetOfMark
 from .styles import (
     BlinkPaperStyle as BlinkPaperStyle,
     BlinkReleasedStyle as BlinkReleasedStyle,

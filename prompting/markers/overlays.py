@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
@@ -26,8 +26,9 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import beside
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue, hue_color, rgb
-from looktwice.prompting.drawing.shapes import raster
+from looktwice.prompting.drawing.shapes import paint_line, paint_shape, raster
 from looktwice.prompting.evidence import Missing, handle_missing, project, show_evidence, with_views
+from looktwice.prompting.markers.points import Disc
 from looktwice.specialists.protocols import (
     DepthEstimator,
     Matcher,
@@ -230,9 +231,6 @@ def _color_table(name: str) -> Pixels:
     return np.ascontiguousarray(colored[:, 0, ::-1])
 
 
-SHIFT = 4  # OpenCV draws at sixteenths of a pixel
-
-
 @dataclass(frozen=True)
 class MatchOverlay(WithoutModel):
     """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
@@ -258,6 +256,8 @@ class MatchOverlay(WithoutModel):
     margin: int = 10
     missing: Missing = "fail"
     words: str = ""
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.color not in ("position", "confidence"):
@@ -310,11 +310,9 @@ class MatchOverlay(WithoutModel):
                 for (x, y), image in zip(pair, self.images, strict=True)
             )
             for line in itertools.product(here, there):
-                start, stop = ((round(x * 2**SHIFT), round(y * 2**SHIFT)) for x, y in line)
-                cv2.line(pixels, start, stop, color, self.thickness, cv2.LINE_AA, SHIFT)
-                for end in (start, stop):
-                    radius = round(self.radius * 2**SHIFT)
-                    cv2.circle(pixels, end, radius, color, cv2.FILLED, cv2.LINE_AA, SHIFT)
+                paint_line(pixels, *line, color, self.thickness)
+                for end in line:
+                    paint_shape(pixels, (0, 0, *view.size), Disc(self.radius), *end, color)
                 drawn = True
         return view.with_pixels(pixels) if drawn else view
 

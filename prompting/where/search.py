@@ -9,10 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
-
-import cv2
-import numpy as np
+from typing import Any, ClassVar, Literal
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.geometry import PixelRect, Size, grow, overlaps
@@ -21,6 +18,7 @@ from looktwice.pipelines.model import CallOptions, Message, Model, Reply
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
+from looktwice.prompting.markers.regions import Rectangles
 from looktwice.prompting.where.places import InImages
 from looktwice.prompting.where.sources import check_words, words_of
 from looktwice.prompting.where.windows import grid_cells
@@ -207,6 +205,7 @@ class TreeSearch(AskedParts):
     None means all.
     """
 
+    version: ClassVar[int] = 2
     rules: Rules = field(default_factory=Rules)
     latent: Text = "Could {cue} be there, and be found by zooming in? Answer Yes or No."
     answering: Text = "{question}\nDoes this image show enough to answer? Answer Yes or No."
@@ -235,10 +234,11 @@ class TreeSearch(AskedParts):
         views = [transforms.crop(view, *node.view_box(view.size, self.rules.patch))]
         if self.whole:
             left, top, width, height = node.box
-            pixels, stroke = np.array(view.pixels), max(1, max(view.size) // 120)
-            corner = left + width - 1, top + height - 1
-            cv2.rectangle(pixels, (left, top), corner, (255, 0, 0), stroke)
-            views.insert(0, view.with_pixels(pixels))
+            outline = Rectangles(
+                color="#ff0000", thickness=max(1, max(view.size) // 120), label=None
+            )
+            box = Box("", left, top, left + width, top + height, number)
+            views.insert(0, outline.draw(view, [box]))
         text = fill_in(getattr(self, asked), cue=cue, question=state.sample.question)
         return ask_of_views(self, state, model, views, text)
 

@@ -26,6 +26,7 @@ from looktwice.pipelines.geometry import (
     overlap,
     overlaps,
     rectangle,
+    warp,
 )
 from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
 from looktwice.pipelines.picture import Picture
@@ -497,3 +498,48 @@ def test_parts_of_pixels() -> None:
     # an eighth of three eighths
     assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(1 / 3)
     assert grow((1, 2, 3, 4), 0.5) == (0.5, 1.5, 3.5, 4.5)
+
+
+SHRUNK = [(name, side) for name in ("column", "row", "spot", "dot") for side in (20, 37, 50, 99)]
+
+
+@pytest.mark.parametrize(("name", "side"), SHRUNK)
+def test_what_covers_something_is_never_nothing_in_a_smaller_view(name: str, side: int) -> None:
+    height, width = {"column": (100, 1), "row": (1, 100), "spot": (3, 3), "dot": (1, 1)}[name]
+    view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
+    small = transforms.resize(view, side, side)
+    for at in range(40):
+        pixels = np.zeros((200, 200), bool)
+        pixels[50 + at : 50 + at + height, 50 + at : 50 + at + width] = True
+        (seen,) = small.to_view(Mask("m", pixels))
+        assert isinstance(seen, Mask)
+        ys, xs = np.nonzero(seen.pixels)
+        scale = side / 200
+        assert abs((ys.mean() + 0.5) / scale - (50 + at + height / 2)) <= 1 / scale
+        assert abs((xs.mean() + 0.5) / scale - (50 + at + width / 2)) <= 1 / scale
+        assert np.ptp(xs) <= width * scale + 1 and np.ptp(ys) <= height * scale + 1
+
+
+def test_a_large_region_is_as_it_was_in_a_smaller_view() -> None:
+    view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
+    disc = np.hypot(*(np.mgrid[:200, :200] - 100)) < 60
+    (seen,) = transforms.resize(view, 50, 50).to_view(Mask("m", disc))
+    assert isinstance(seen, Mask)
+    assert np.array_equal(seen.pixels, disc[2::4, 2::4])
+
+
+@pytest.mark.parametrize("nearest", [True, False])
+def test_pictures_are_mapped_alike_whatever_their_sides(
+    nearest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(0).random((40, 60))
+    for affine in (Affine.resize(0.5, 0.25), Affine.shift(3, -2), Affine.resize(1.7, 2.3)):
+        short = warp(values, affine, (50, 45), nearest)
+        monkeypatch.setattr("looktwice.pipelines.geometry.LONGEST_WARPED", 0)
+        long = warp(values, affine, (50, 45), nearest)
+        monkeypatch.undo()
+        inner = slice(3, 8), slice(5, 25)
+        near = np.isclose(short[inner], long[inner], atol=0.05)
+        assert near.mean() > 0.9
+    wide = warp(np.ones((4, 40_000, 3), np.uint8), Affine.shift(1, 0), (40_000, 4), nearest)
+    assert wide.shape == (4, 40_000, 3) and wide[1, 5:].all() and not wide[:, 0].any()

@@ -104,6 +104,18 @@ def test_boxes_to_supervision_and_back() -> None:
     assert len(Boxes.from_supervision(boxes[slice(0, 0)].to_supervision())) == 0
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_boxes_that_supervision_made_of_masks_keep_their_last_row_and_column(own: bool) -> None:
+    supervision = pytest.importorskip("supervision", exc_type=ImportError)
+    masks = np.zeros((3, 20, 30), bool)
+    masks[0, 2:5, 3:8] = masks[1, 0:1, 0:1] = masks[2] = True
+    detected = np.array([[2.5, 1.5, 8.5, 5.5]] * 3)
+    xyxy = detected if own else supervision.mask_to_xyxy(masks)
+    boxes = Boxes.from_supervision(supervision.Detections(xyxy=xyxy, mask=masks))
+    expected = detected if own else [[3, 2, 8, 5], [0, 0, 1, 1], [0, 0, 30, 20]]
+    assert np.array_equal(boxes.xyxy, expected)
+
+
 # 10 for each row, 1 for each column
 COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]
 

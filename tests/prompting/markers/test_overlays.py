@@ -329,3 +329,32 @@ def test_a_bright_spot_of_a_map_stays_on_its_place(
         near = field * (np.hypot(columns - x, rows - y) < 9)
         assert (columns * near).sum() / near.sum() == pytest.approx(x, abs=0.5)
         assert (rows * near).sum() / near.sum() == pytest.approx(y, abs=0.5)
+
+
+@pytest.mark.parametrize("thickness", range(1, 10))
+def test_lines_of_matches_are_as_wide_as_they_say(thickness: int) -> None:
+    """Level and slanted lines, in pixels of the view; 3 and 4 differ."""
+    images = tuple(Picture(np.zeros((80, 120, 3), np.uint8)) for _ in range(2))
+    state = State.start(Sample("s", "?", images))
+    lines = [((10, 20), (110, 20)), ((20.5, 10.25), (90, 70))]
+    for (x0, y0), (x1, y1) in lines:
+        matcher = Fixed(((x0, y0),), ((x1, y1),), (1.0,))
+        stage = MatchOverlay(matcher, color="white", thickness=thickness, radius=0.5, margin=0)
+        (view,) = stage(state, NoModel()).views
+        ink = view.pixels[..., 0].sum() / 255
+        length = float(np.hypot(x1 + 120 - x0, y1 - y0))
+        assert abs(ink - np.pi * (thickness / 2) ** 2 - thickness * length) < 0.06 * length
+
+
+@pytest.mark.parametrize("shape", [(12, 33_000), (33_000, 12), (12, 32_767)])
+def test_maps_and_masks_lie_on_pictures_of_long_sides(shape: tuple[int, int]) -> None:
+    state = State.start(Sample("s", "?", (Picture(np.zeros((*shape, 3), np.uint8)),)))
+    ramp = np.linspace(0, 1, shape[0] * shape[1]).reshape(shape)
+    depth = DepthOverlay(lambda pixels, *others: DepthMap(ramp, True), layout="only")
+    (view,) = depth(state, NoModel()).views
+    assert view.pixels[-1, -1].sum() > 500 and view.pixels[0, 0].sum() < 60
+    mask = np.zeros((1, *shape), bool)
+    mask[0, shape[0] // 2 :, shape[1] // 2 :] = True
+    found = Masks(mask, np.ones(1), np.array(["x"]))
+    (view,) = SegmentTint(lambda pixels: found)(state, NoModel()).views
+    assert view.pixels[-1, -1].any() and not view.pixels[0, 0].any()

@@ -23,7 +23,7 @@ from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
-from looktwice.prompting.markers.set_of_mark import read_choice
+from looktwice.prompting.markers.chosen_mark import read_choice
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
@@ -392,3 +392,32 @@ def test_hues_are_apart() -> None:
     first = np.array([golden_hue(n) for n in range(6)], float)
     away = np.linalg.norm(first[:, None] - first[None], axis=2) + 1000 * np.eye(6)
     assert away.min() > 60
+
+
+def test_no_number_is_given_that_no_view_shows() -> None:
+    """A crop, and a resize in which thin regions fall between pixel centres."""
+    stage = SetOfMark(Found(((0, 0, 40, 40), (100, 10, 180, 90))), font_size=8, min_area=0)
+    state = start()
+    cut = state.replace(views=(crop(state.views[0], 90, 0, 200, 150),))
+    shown = marked(stage, cut)
+    assert [mark.label for mark in shown.sample.marks] == ["1"]
+    away = state.replace(views=(crop(state.views[0], 0, 100, 50, 150),))
+    kept = marked(replace(stage, missing="keep"), away)
+    assert not kept.sample.marks and "no view shows one of 2 regions" in kept.notes[0]
+    with pytest.raises(ValueError, match="no view shows one of 2 regions"):
+        marked(stage, away)
+
+
+@pytest.mark.parametrize("thin", [Box("", 50.6, 20, 51.2, 90), Box("", 20, 50.6, 90, 51.2)])
+def test_a_thin_region_is_drawn_and_numbered_in_a_small_view(thin: Box) -> None:
+    wide = (thin.y1 - thin.y0) < 1
+    pixels = np.zeros((150, 200), bool)
+    pixels[(50, slice(20, 90)) if wide else (slice(20, 90), 50)] = True
+    for mark in (thin, Mask("", pixels)):
+        state = start(mark)
+        for side in (20, 33, 47):
+            small = state.replace(views=(resize(state.views[0], side * 2, side),))
+            after = marked(SetOfMark(font_size=6, padding=0, min_area=0, color="red"), small)
+            assert [own.label for own in after.sample.marks] == ["", "1"]
+            red = after.views[0].pixels.astype(int)
+            assert ((red[..., 0] - red[..., 1]) > 100).any()

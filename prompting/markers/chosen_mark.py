@@ -1,0 +1,159 @@
+"""Which of the numbered regions a reply names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.geometry import iou
+from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.ranges import Ranged
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.prompting.drawing.shapes import inner_center
+
+LABELS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
+_MARKUP = re.compile(r"[*_`$#]+|\\boxed|\\text")
+_NOUN = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
+_DECLARED = (
+    r"(?i:answer|choice|mark|region|object|number|it)\s*(?i:is|would be|must be|should"
+    r" be|:|=)\s*:?\s*"
+)
+_NEGATED = re.compile(r"\b(?:not|neither|nor|never|except|rather than|instead of)\b|n[’']t\b", re.I)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+
+
+@dataclass(frozen=True)
+class ChosenMark(Ranged, WithoutModel):
+    """Answers with the region that the last reply names by its number, as
+    prompting.markers.SetOfMark drew them.
+
+    `gives`: "label" answers the number itself; "letter" the letter of the choice whose own mark is
+    that region: a lettered point that lies in it, or a lettered box or mask that it overlaps most,
+    by at least `overlap` (intersection over union); "point" the pixel "x, y" that lies deepest in
+    it; "box" the box around it, "x0, y0, x1, y1"; both in pixels of the source image. `text` is
+    SetOfMark's. Where a reply names no region, or several without declaring one, or the region is
+    that of no letter or of two, there is no answer (reason "unread").
+
+    Stands behind SetOfMark and the call in the pipeline: it needs the marks that SetOfMark leaves.
+    It never asks.
+    """
+
+    gives: Literal["label", "letter", "point", "box"] = "label"
+    overlap: float = 0.5
+    text: Literal["numbers", "letters"] = "numbers"
+
+    ranges = ("overlap > 0", "overlap <= 1")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or why there is none. Raises ValueError without numbers."""
+        sample = state.sample
+        # the regions that have a number (or capital letters) for a label
+        marks: dict[str, Box | Mask] = {}
+        for mark in sample.marks:
+            if not isinstance(mark, Point) and re.fullmatch(LABELS[self.text], mark.label):
+                marks[mark.label] = mark
+        if not marks:
+            raise ValueError(
+                f"sample {sample.id} has no boxes or masks with {self.text} for labels; put "
+                "prompting.markers.SetOfMark before this stage"
+            )
+        label, answer, why = read_choice(state.reply, list(marks)), None, "no region, or several"
+        if label is not None:
+            answer = self._given(sample, marks[label])
+            why = f"region {label}, which is that of no letter or of several"
+        reason = "" if answer else f"unread: the reply names {why}"
+        return state.replace(answer=answer, reason=reason)
+
+    def _given(self, sample: Sample, mark: Box | Mask) -> str | None:
+        if self.gives == "label":
+            return mark.label
+        if self.gives == "letter":
+            return self._letter(sample, mark)
+        values = inner_center(mark) if self.gives == "point" else bounding_box(mark)
+        return ", ".join(f"{value:g}" for value in values)
+
+    def _letter(self, sample: Sample, mark: Box | Mask) -> str | None:
+        fits: dict[str, float] = {}
+        for own in sample.on(mark.image):
+            if own.label in sample.letters and own is not mark:
+                fits[own.label] = _match(own, mark)
+        most = max([self.overlap, *fits.values()])
+        best = [letter for letter, fit in fits.items() if fit >= most]
+        return best[0] if len(best) == 1 else None
+
+
+def read_choice(reply: str, labels: Sequence[str]) -> str | None:
+    """The one label that a reply gives as its answer, or None.
+
+    In this order: a reply that is a label and nothing more; the last declaration ("the answer is
+    7", "Answer: region 7"); the only label that is called a region, mark, object ...; the only
+    number of the reply, or of its last line. Sentences that negate are not looked at, and a
+    declaration of two is none.
+    """
+    plain = _MARKUP.sub("", reply).strip()
+    token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
+    alone = rf"(?<![\w.])(?P<label>{token})(?![\w%]|\.\d)"
+    bare = re.fullmatch(rf"\W*(?:{_NOUN}\s*)?\W*(?P<label>{token})\W*", plain)
+    if bare:
+        return bare["label"]
+    spoken = "\n".join(
+        sentence for sentence in _SENTENCE.split(plain) if not _NEGATED.search(sentence)
+    )
+    declared = list(
+        re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", spoken)
+    )
+    if declared:
+        several = re.match(
+            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b",
+            spoken[declared[-1].end() :],
+        )
+        return None if several else declared[-1]["label"]
+    return _only_label(spoken, alone)
+
+
+def _only_label(spoken: str, alone: str) -> str | None:
+    nouned: set[str] = {
+        match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", spoken)
+    }
+    if len(nouned) == 1:
+        return nouned.pop()
+    lines = [line for line in spoken.splitlines() if line.strip()]
+    for text in (spoken, lines[-1] if lines else ""):
+        numbers: set[str] = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", text)) | set(
+            re.findall(r"[(\[]([A-Z]{1,2})[)\]]", text)
+        )
+        named = {match["label"] for match in re.finditer(alone, text)}
+        if len(numbers) == 1 and numbers <= named:
+            return numbers.pop()
+    return None
+
+
+def _match(mark: Mark, region: Box | Mask) -> float:
+    """How well a mark of the sample is this region: whether a point lies in it, else intersection
+    over union."""
+    if isinstance(mark, Point):
+        x, y = mark.center
+        if isinstance(region, Box):
+            return float(region.x0 <= x + 0.5 < region.x1 and region.y0 <= y + 0.5 < region.y1)
+        (height, width), row, column = region.pixels.shape, round(y), round(x)
+        return float(0 <= row < height and 0 <= column < width and region.pixels[row, column])
+    if isinstance(mark, Box) and isinstance(region, Box):
+        return iou(mark.xyxy, region.xyxy)
+    shape = next((m.pixels.shape for m in (mark, region) if isinstance(m, Mask)), (1, 1))
+    first, second = _as_pixels(mark, shape), _as_pixels(region, shape)
+    return float((first & second).sum() / max(1, (first | second).sum()))
+
+
+def _as_pixels(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    if isinstance(mark, Mask):
+        return mark.pixels
+    filled = np.zeros(shape, bool)
+    filled[round(mark.y0) : round(mark.y1), round(mark.x0) : round(mark.x1)] = True
+    return filled
