@@ -35,12 +35,15 @@ class History(Ranged):
     `images` "all" sends every image again, "latest" those of the newest turn that has any (the new
     one included), "none" only those of the new turn; a short text replaces the others, also in
     few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags: "drop"
-    leaves them out, as reasoning models expect; reasoning that the server returned separately is
-    never sent. Replies are cut after `longest` characters, in case one repeats itself without end.
+    leaves them out, as reasoning models expect. `attached` is what the provider attached to a reply
+    beyond its text and calls, such as `reasoning_content` and thought signatures: "keep" sends it
+    back as it came, as thinking models with tools require, "drop" leaves it out, for a server that
+    refuses fields of its own replies. Replies are cut after `longest` characters, in case one repeats itself without end.
     """
 
     images: Literal["all", "latest", "none"] = "all"
     thoughts: Literal["drop", "keep"] = "drop"
+    attached: Literal["keep", "drop"] = "keep"
     longest: int = 20_000
 
     ranges = ("longest >= 1",)
@@ -61,6 +64,7 @@ class History(Ranged):
                 parts = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
                 message = replace(message, parts=tuple(parts))
             if message.role == "assistant":
+                message = message if self.attached == "keep" else _without_attached(message)
                 text = strip_thoughts(message.text) if self.thoughts == "drop" else message.text
                 if len(text) > self.longest:
                     notes.append(
@@ -74,6 +78,11 @@ class History(Ranged):
                     message = replace(message, parts=(text,))
             sent.append(message)
         return tuple(sent), tuple(notes)
+
+
+def _without_attached(message: Message) -> Message:
+    calls = tuple(replace(call, attached={}) for call in message.tool_calls)
+    return Message(message.role, message.parts, calls, message.call_id)
 
 
 MIN_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
