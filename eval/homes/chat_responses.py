@@ -84,6 +84,8 @@ def _continued(parts: Sequence[Any], piece: Any) -> int | None:
     if not isinstance(piece, dict) or not piece.keys() & {*GROWING, "signature"}:
         return None
     for place, part in enumerate(parts):
+        if not isinstance(part, dict):
+            continue
         is_last = place == len(parts) - 1 and not part.get("signature")
         is_same = part.get("index") == piece["index"] if "index" in piece else is_last
         if is_same and part.get("type") == piece.get("type"):

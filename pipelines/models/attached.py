@@ -29,13 +29,15 @@ NOT_RETURNED = {
     "function_call",
     "parsed",
     "executed_tools",
+    "thought_summary",
 }
 """Fields of a reply's message that do not go back among what is attached.
 
 `role`, `content` and `tool_calls` are written anew. `refusal` is kept in `Reply.refusal`; servers
 other than OpenAI's refuse it. `annotations` (citations), `parsed` and `executed_tools` (what Groq
 ran itself) are in no schema of a request. `audio` goes back as an id alone, and generated `images`
-and `videos` not at all. A `function_call`, the older form of a tool call, would lack its result, as
+and `videos` not at all. A `thought_summary` is what Gemini's batches return beside the text, and no
+request takes. A `function_call`, the older form of a tool call, would lack its result, as
 no agent runs it.
 """
 OF_CALL = {"id", "index", "function"}

@@ -66,6 +66,9 @@ FILTERS = {
     "prompt_blocked",
 }
 
+REASONING = ("reasoning_content", "reasoning", "thought_summary")
+"""The fields of a message that hold reasoning as a text; the first that is not empty counts."""
+
 CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
     "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
     "guided_choice": lambda texts: {"guided_choice": texts},
@@ -231,7 +234,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
-            reasoning=str(message.get("reasoning_content") or message.get("reasoning") or thought),
+            reasoning=str(next(filter(None, map(message.get, REASONING)), thought)),
             tool_calls=tuple(calls),
             calls_left_out=len(asked) - len(calls),
             refusal=str(message.get("refusal") or refusal),

@@ -38,7 +38,8 @@ class History(Ranged):
     leaves them out, as reasoning models expect. `attached` is what the provider attached to a reply
     beyond its text and calls, such as `reasoning_content` and thought signatures: "keep" sends it
     back as it came, as thinking models with tools require, "drop" leaves it out, for a server that
-    refuses fields of its own replies. Replies are cut after `longest` characters, in case one repeats itself without end.
+    refuses fields of its own replies. Replies are cut after `longest` characters, in case one
+    repeats itself without end.
     """
 
     images: Literal["all", "latest", "none"] = "all"
