@@ -50,7 +50,7 @@ def _add_delta(message: Json, delta: Json) -> None:
             calls.append({"id": "", "function": {"name": "", "arguments": ""}})
         call, function = calls[place], piece.get("function") or {}
         for name in piece.keys() - {"function"}:
-            call[name] = piece[name] or call.get(name)
+            call[name] = piece[name] or call.get(name, piece[name])
         for name, value in function.items():
             call["function"][name] = _joined(call["function"].get(name), value)
 

@@ -42,7 +42,19 @@ ADVICE = {
 }
 
 
+ATTACHED = r"(reasoning(_content|_details)?\b(?!.effort)|thinking_blocks|thought_?signature)"
+
+
 SETTINGS = (
+    (
+        rf"(missing|lacks?)\b.*{ATTACHED}|{ATTACHED}.*(missing|must be passed)",
+        "an earlier reply lacks what its model requires back, as a cache that an older looktwice"
+        " filled holds it without; ask anew with another `--cache`",
+    ),
+    (
+        rf"(messages|assistant).*({ATTACHED}|extra_content|provider_specific_fields)",
+        "let the stage leave out what its replies bore: `history: {attached: drop}`",
+    ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
     (r"max_completion_tokens", "set `token_field: max_tokens`"),
     (

@@ -74,6 +74,7 @@ from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests.chat_server import chat_server
 from tests.prompting.scenes import Heard, table
+from tests.strict_server import strict_server
 
 CASES = table("agent/agent.yaml")
 PLAIN_ZOOM = Zoom(crop=Crop(padding=0, min_px=1))
@@ -692,6 +693,51 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
         assert server.stats["requests"] == 6
     assert ended(state).by == "steps" and state.reply.startswith("(")
     assert wrong.reason.startswith("abstained: malformed tool call: box: Field required")
+
+
+TWO = [
+    {"id": f"c{n}", "type": "function", "function": {"name": "zoom", "arguments": json.dumps(x)}}
+    for n, x in enumerate([{"box": [10, 20, 30, 50]}, {"box": [1, 1, 9, 9]}])
+]
+SIGNED = TWO[0] | {"extra_content": {"google": {"thought_signature": "S"}}}
+BOX = {"name": "zoom", "arguments": {"box": [10, 20, 30, 50]}}
+IN_TAGS = f"<tool_call>{json.dumps(BOX)}</tool_call>"
+DETAILS = [{"type": "reasoning.encrypted", "data": "x", "index": 0}]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (NativeCalls(), {"content": None, "tool_calls": [SIGNED, TWO[1]]}),
+        (NativeCalls(), {"content": "", "reasoning_content": "", "tool_calls": TWO[:1]}),
+        (NativeCalls(), {"content": None, "reasoning_details": DETAILS, "tool_calls": TWO}),
+        (TaggedCalls(), {"content": IN_TAGS, "reasoning_content": "hm"}),
+        (PlainCalls(), {"content": "CALL zoom {} and", "reasoning_details": DETAILS}),
+        (PlainCalls(), {"content": "hm", "reasoning": "no line"}),
+    ],
+)
+def test_a_thinking_model_gets_its_own_turns_back(form: Any, message: dict[str, Any]) -> None:
+    said = message | {"content": message["content"] or None}
+    with strict_server(said, said, {"content": "ANSWER: (A)"}) as server:
+        agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=5)
+        state = ran(agent, ChatAPI("m", url=server.url))
+    assert server.refused == [] and len(server.bodies) == 3
+    assert state.reply == "ANSWER: (A)"
+    attached = [message for message in state.messages if message.role == "assistant"]
+    beside = {name: value for name, value in message.items() if name.startswith("reasoning")}
+    assert [turn.attached for turn in attached] == [beside, beside, {}]
+
+
+def test_a_server_that_refuses_its_own_fields_is_sent_none() -> None:
+    said = {"content": None, "reasoning": "hm", "tool_calls": TWO}
+    with strict_server(said, {"content": "(A)"}, withheld=["reasoning"]) as server:
+        kept = Agent({"zoom": PLAIN_ZOOM})
+        with pytest.raises(StageFailed):
+            ran(kept, ChatAPI("m", url=server.url))
+        assert len(server.refused) == 1
+        dropping = replace(kept, history=History(attached="drop"))
+        assert ran(dropping, ChatAPI("m", url=server.url)).reply == "(A)"
+        assert len(server.refused) == 1
 
 
 # Settings
