@@ -528,9 +528,9 @@ BOX = '{"box": [0, 0, 9, 9]'
     [
         *CASES["malformed"],
         ("zoom", '{"box": ' + "[" * 100_000, "the arguments are no JSON"),
-        ("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}", "box"),
+        ("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}", "`box` must be a list of 4 numbers"),
         ("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}", "the arguments are no JSON"),
-        ("mark", f'{BOX}, "label": "{"x" * 999}"}}', "label: String"),
+        ("mark", f'{BOX}, "label": "{"x" * 999}"}}', "`label` must be a text of at most"),
     ],
 )
 def test_a_malformed_call_gets_one_correction_and_then_a_reason(
@@ -692,7 +692,7 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
         wrong = ran(Agent({"zoom": PLAIN_ZOOM}), model, of)
         assert server.stats["requests"] == 6
     assert ended(state).by == "steps" and state.reply.startswith("(")
-    assert wrong.reason.startswith("abstained: malformed tool call: box: Field required")
+    assert wrong.reason.startswith("abstained: malformed tool call: `box` is missing")
 
 
 TWO = [
