@@ -19,6 +19,7 @@ from looktwice.pipelines.sample import PLACED, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
+from looktwice.prompting.turns.image_places import split_at_images
 from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
@@ -96,10 +97,12 @@ class Ask:
     call.
 
     `images` places the views before or after the words, nowhere, or `inline`: each where the prompt
-    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words. With
-    `placed` these are the sample's images, as they came: a changed view stands where its source
-    stood, new ones after it. Words that say where their pictures stood (`meta["placed"]`, as
-    `looktwice serve` makes them) are sent without these names in any other way.
+    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words. Other
+    spellings are placed, too: `<image1>`, `<|image_1|>`, and, in the order of the images,
+    `<image>`, `<|image_pad|>` and the like. With `placed` these are the sample's images, as they
+    came: a changed view stands where its source stood, new ones after it. Words that say where
+    their pictures stood (`meta["placed"]`, as `looktwice serve` makes them) are sent without these
+    names in any other way.
     `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
     text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` that
     of the sample's image which it shows, both from 1. `options` are passed to the model, such as
@@ -214,9 +217,14 @@ def split_words(state: State, images: str = "none") -> list[str]:
     A name that is no place of an image is left in the words as "image 2". Where the images stand
     elsewhere, the words of a sample that was `placed` are without the places.
     """
-    if images not in ("inline", "placed") and not state.sample.meta.get(PLACED):
+    is_placed = state.sample.meta.get(PLACED)
+    if images not in ("inline", "placed") and not is_placed:
         return [state.prompt]
-    words, *pieces = re.split(r"<image (\d+)>", state.prompt)
+    if not is_placed:
+        shown = state.views if images == "inline" else state.sample.images
+        words, *pieces = split_at_images(state.prompt, len(shown))
+    else:
+        words, *pieces = re.split(r"<image (\d+)>", state.prompt)
     if images == "inline":
         return [words, *pieces]
     between, places = [words], {str(n) for n, _ in enumerate(state.sample.images, 1)}
