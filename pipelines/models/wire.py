@@ -113,7 +113,7 @@ def _turn(message: Message, detail: Detail | None) -> Json:
         turn["tool_calls"] = list(map(tool_call_json, message.tool_calls))
     own = dict(message.attached)
     if parts := own.pop("content", None):
-        turn["content"] = _with_text(parts, message.text)
+        turn["content"] = with_text(parts, message.text)
     return own | turn
 
 
@@ -124,7 +124,7 @@ def tool_call_json(call: ToolCall) -> Json:
     return {"id": call.id, "type": "function", **own, "function": function}
 
 
-def _with_text(parts: list[Json], text: str) -> list[Json]:
+def with_text(parts: list[Json], text: str) -> list[Json]:
     """The parts of a content; with the text of a turn that was cut or cleaned since, that text
     behind the others."""
     if _content(parts)[0] == text:

@@ -23,6 +23,7 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.batched import bodies
 from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.chat_template import chat_of
 from looktwice.pipelines.models.wire import reply_of, wire_messages
 from looktwice.prompting.turns import History
 from tests.strict_server import strict_server
@@ -145,3 +146,9 @@ def test_a_signature_returns_to_its_text_in_geminis_batches() -> None:
     turns = wire_messages([HELLO, reply.as_message()])
     request = bodies.content_request({"model": "m", "messages": turns})
     assert request["contents"][1] == {"role": "model", "parts": parts[1:]}
+
+
+def test_a_local_model_s_template_gets_its_reasoning_back() -> None:
+    turn = Message("assistant", ("I look.",), (PLAIN,), attached={"reasoning_content": "hm"})
+    first, second = chat_of([turn, Message("assistant", ("I look.",), (PLAIN,))]).turns
+    assert first == second | {"reasoning_content": "hm"}
