@@ -223,6 +223,7 @@ def test_signed_reasoning_goes_back_to_inspects_model(folder: Path) -> None:
     call = ToolCall(id="c1", function="zoom", arguments={"box": [1, 1, 9, 9]})
     turn = ChatMessageAssistant(content=said, tool_calls=[call])
     first = ModelOutput(model="mock", choices=[ChatCompletionChoice(message=turn)])
+    first.usage = ModelUsage(input_tokens=50, output_tokens=5, total_tokens=55)
     log = ask(task, [first, output("(A)")], folder / "logs", limit=1)
     assert log.status == "success", log.error
     [_, second] = [event for event in log.samples[0].events if event.event == "model"]
