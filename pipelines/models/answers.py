@@ -142,8 +142,9 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
     is used up."""
     code = error.get("code")
-    is_status = isinstance(code, int) and 300 <= code < 600
-    status = code if response.status == 200 and is_status else response.status
+    status = response.status
+    if status == 200 and isinstance(code, int) and 300 <= code < 600:
+        status = code
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
         fault = f"{endpoint} redirects to {target}; that is not followed, set `url` yourself"

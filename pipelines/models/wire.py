@@ -271,7 +271,7 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
     counts. Anthropic's input_tokens are without those of its cache. Raises ValueError for numbers
     that cannot be counts of tokens, TypeError and AttributeError for what is no usage.
     """
-    choice = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
+    choice: Json = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
     groq = data.get("x_groq") or {}
     usage = data.get("usage") or choice.get("usage") or groq.get("usage") or {}
 
