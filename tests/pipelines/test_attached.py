@@ -48,13 +48,12 @@ def test_what_a_provider_attached_goes_back_as_it_came(
     again = Reply.from_dict(read_as(ReplyNode, json.dumps(reply.to_dict())))
     assert again == reply
     [turn] = wire_messages([again.as_message()])
-    plain = {"role": "assistant", "content": reply.text}
-    if calls:
-        plain = {**plain, "content": None, "tool_calls": []}
+    written = list[Json]()
     for call, own in zip(reply.tool_calls, calls, strict=True):
         function = {**own.get("function", {}), "name": call.name, "arguments": call.arguments}
-        plain["tool_calls"].append({"id": call.id, "type": "function", **own, "function": function})
-    assert turn == plain | returned
+        written.append({"id": call.id, "type": "function", **own, "function": function})
+    said = {"content": None, "tool_calls": written} if written else {"content": reply.text}
+    assert turn == {"role": "assistant"} | said | returned
     assert ("attached" in message_json(again.as_message())) is bool(returned)
 
 

@@ -695,13 +695,13 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
     assert wrong.reason.startswith("abstained: malformed tool call: `box` is missing")
 
 
-TWO = [
+TWO: list[dict[str, Any]] = [
     {"id": f"c{n}", "type": "function", "function": {"name": "zoom", "arguments": json.dumps(x)}}
     for n, x in enumerate([{"box": [10, 20, 30, 50]}, {"box": [1, 1, 9, 9]}])
 ]
 SIGNED = TWO[0] | {"extra_content": {"google": {"thought_signature": "S"}}}
-BOX = {"name": "zoom", "arguments": {"box": [10, 20, 30, 50]}}
-IN_TAGS = f"<tool_call>{json.dumps(BOX)}</tool_call>"
+ZOOMED = {"name": "zoom", "arguments": {"box": [10, 20, 30, 50]}}
+IN_TAGS = f"<tool_call>{json.dumps(ZOOMED)}</tool_call>"
 DETAILS = [{"type": "reasoning.encrypted", "data": "x", "index": 0}]
 
 
