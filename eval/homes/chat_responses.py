@@ -45,14 +45,26 @@ def _add_delta(message: Json, delta: Json) -> None:
         if name not in ("role", "tool_calls"):
             message[name] = _joined(message.get(name), value)
     for piece in delta.get("tool_calls") or ():
-        calls, place = message["tool_calls"], piece.get("index", 0)
-        while len(calls) <= min(place, MOST_CALLS):
-            calls.append({"id": "", "function": {"name": "", "arguments": ""}})
-        call, function = calls[place], piece.get("function") or {}
+        call, function = _call_of(message["tool_calls"], piece), piece.get("function") or {}
         for name in piece.keys() - {"function"}:
             call[name] = piece[name] or call.get(name, piece[name])
         for name, value in function.items():
             call["function"][name] = _joined(call["function"].get(name), value)
+
+
+def _call_of(calls: list[Json], piece: Json) -> Json:
+    """The call that a piece belongs to: the one of its `index`, unless it has another id, as
+    Gemini's parallel calls all have the index 0. Raises LookupError for more than any agent
+    runs."""
+    index, identifier = piece.get("index") or 0, piece.get("id")
+    same = next((call for call in reversed(calls) if (call.get("index") or 0) == index), None)
+    if same is not None and not (identifier and same["id"] and identifier != same["id"]):
+        return same
+    if max(index, len(calls)) > MOST_CALLS:
+        raise LookupError(f"more than {MOST_CALLS} tool calls")
+    calls.append({"id": "", "index": index, "function": {"name": "", "arguments": ""}})
+    calls.sort(key=lambda call: call["index"] or 0)
+    return next(call for call in reversed(calls) if (call["index"] or 0) == index)
 
 
 def _joined(before: Any, piece: Any) -> Any:
