@@ -292,6 +292,7 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
         "input_tokens_details.cached_tokens",
         "cached_tokens",
         "prompt_cache_hit_tokens",
+        "num_cached_tokens",
         "cache_read_input_tokens",
     )
     reasoning = count(
@@ -365,10 +366,12 @@ def error_of(data: Any) -> Json | None:
 
 
 def _broke_off(choices: Any) -> Any:
-    """The error beside the half of a reply, as OpenRouter puts it into the choice."""
+    """The error beside the half of a reply, as OpenRouter puts it into the choice; or into its
+    message."""
     choice = choices[0] if isinstance(choices, list) else None
-    error = choice.get("error") if isinstance(choice, dict) else None
-    return error if holds_something(error) else None
+    nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
+    errors = (node.get("error") for node in nodes if isinstance(node, dict))
+    return next(filter(holds_something, errors), None)
 
 
 def is_filter(error: Mapping[str, Any]) -> bool:

@@ -35,6 +35,10 @@ def test_an_image_is_sent_where_its_placeholder_stands(
     words: str, images: int, sent: list[str | int]
 ) -> None:
     assert asked(words, images, "inline") == sent
+    placed = [
+        part.strip() if isinstance(part, str) else part for part in asked(words, images, "placed")
+    ]
+    assert [part for part in placed if part != ""] == sent
     if words and images:
         before = asked(words, images, "before")
         assert before == [*range(1, images + 1), words], "no other request changes"
