@@ -42,7 +42,7 @@ ADVICE = {
 }
 
 
-ATTACHED = r"(reasoning(_content|_details)?\b(?!.effort)|thinking_blocks|thought_?signature)"
+ATTACHED = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
 
 
 SETTINGS = (
@@ -52,7 +52,7 @@ SETTINGS = (
         " filled holds it without; ask anew with another `--cache`",
     ),
     (
-        rf"(messages|assistant).*({ATTACHED}|extra_content|provider_specific_fields)",
+        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED})|(property|field|name|parameter)\W+{ATTACHED}",
         "let the stage leave out what its replies bore: `history: {attached: drop}`",
     ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
