@@ -132,14 +132,15 @@ class Turn(BaseModel, **OPEN):
         content = turn.get("content") if isinstance(turn, dict) else None
         if not isinstance(content, list) or turn.get("role") != "assistant":
             return turn
-        if not all(isinstance(part, dict) for part in content):
-            return turn
+        own = turn.get(OURS) or {}
+        if not (isinstance(own, dict) and all(isinstance(part, dict) for part in content)):
+            return turn  # what is wrong with it is said below
         returned = attached_to_turn({"content": content}).get("content", [])
         others = [part for part in returned if part["type"] != "text"]
         if not returned:
             return turn
         texts = [part for part in content if part not in others]
-        return {**turn, "content": texts, OURS: {"content": returned, **(turn.get(OURS) or {})}}
+        return {**turn, "content": texts, OURS: {"content": returned, **own}}
 
     def read(self) -> Message:
         """The same as a message. Raises ValueError."""

@@ -140,3 +140,17 @@ def test_a_stream_tells_tokens_and_errors_as_a_whole_reply_does(
         else:
             found.append([reply.text, reply.usage.tokens_out, *map(dict, reply.logprobs)])
     assert found == said
+
+
+@table
+def test_what_a_client_makes_up_is_refused_or_left_out(
+    turn_of: Json, attached: Json | None
+) -> None:
+    raw = json.dumps({"messages": [{"role": "assistant", **turn_of}, turn("And?")]}).encode()
+    if attached is None:
+        with pytest.raises(ValueError):
+            read_question(raw)
+        read_anything(raw)
+    else:
+        for read in (read_question, read_anything):
+            assert message_json(read(raw).turns[0]).get("attached", {}) == attached
