@@ -11,7 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import CoreSchema
 
 from looktwice.pipelines.disk import unpacked_lines
@@ -118,6 +125,16 @@ def first_non_finite(value: Any) -> tuple[str, float] | None:
         if isinstance(leaf, float) and not math.isfinite(leaf):
             return place, leaf
     return None
+
+
+def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
+    if place_and_number := first_non_finite(value):
+        raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
+    return value
+
+
+Finite = Annotated[dict[str, Any], AfterValidator(_require_finite)]
+"""A JSON object without infinite numbers and NaN."""
 
 
 def _require_shallow(value: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NotRequired, Protocol
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import CLOSED, Number, Whole
+from looktwice.pipelines.json_input import CLOSED, Finite, Number, Whole
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -36,11 +36,16 @@ Finish = Literal["stop", "length", "filter", "tool"]
 @dataclass(frozen=True)
 class ToolCall:
     """A tool that the model asks for; `arguments` is the JSON text as the model wrote it, not yet
-    checked."""
+    checked. `attached` are the provider's own fields of the call, such as a thought signature."""
 
     id: str
     name: str
     arguments: str
+    attached: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The call as plain JSON values; without `attached` where nothing is."""
+        return {name: value for name, value in vars(self).items() if value or name != "attached"}
 
 
 @dataclass(frozen=True)
@@ -57,13 +62,15 @@ class Message:
     """One turn. `parts` are texts and views in the order in which they are sent.
 
     An assistant's turn may hold `tool_calls`, a tool's turn names the call that it answers in
-    `call_id`.
+    `call_id`. `attached` are the provider's own fields of an assistant's turn, such as reasoning or
+    a signature, which go back to it as they came.
     """
 
     role: Role
     parts: tuple[str | View, ...]
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
+    attached: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -175,7 +182,8 @@ class Reply:
     `logprobs` holds, per token of the reply, the mapping of candidate texts to natural
     log-probabilities. `served_by` holds what the server says of itself: model, fingerprint, engine,
     version. `calls_left_out` counts the tool calls that are not kept, because a reply had more than
-    any agent runs.
+    any agent runs. `attached` are the provider's own fields of the turn, which go back to it in the
+    next request.
     """
 
     text: str
@@ -189,11 +197,12 @@ class Reply:
     cached: bool = False
     served_by: Mapping[str, str] = field(default_factory=dict)
     calls_left_out: int = 0
+    attached: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As the cache and the records hold it; what is empty is left out."""
         plain = {
-            "tool_calls": [dict(vars(call)) for call in self.tool_calls],
+            "tool_calls": [call.to_dict() for call in self.tool_calls],
             "usage": dict(vars(self.usage)),
             "logprobs": [dict(token) for token in self.logprobs],
             "served_by": dict(self.served_by),
@@ -211,7 +220,7 @@ class Reply:
 
     def as_message(self) -> Message:
         """The assistant's turn that this reply is in the conversation."""
-        return Message("assistant", (self.text,), self.tool_calls)
+        return Message("assistant", (self.text,), self.tool_calls, attached=self.attached)
 
 
 @with_config(CLOSED)
@@ -221,6 +230,7 @@ class ToolCallNode(TypedDict):
     id: str
     name: str
     arguments: str
+    attached: NotRequired[Finite]
 
 
 @with_config(CLOSED)
@@ -241,6 +251,7 @@ class ReplyNode(TypedDict):
     cached: NotRequired[bool]
     served_by: NotRequired[dict[str, str]]
     calls_left_out: NotRequired[Whole]
+    attached: NotRequired[Finite]
 
 
 class Model(Protocol):
@@ -338,9 +349,11 @@ def message_json(message: Message) -> dict[str, Any]:
     ]
     plain: dict[str, Any] = {"role": message.role, "parts": parts}
     if message.tool_calls:
-        plain["tool_calls"] = [asdict(call) for call in message.tool_calls]
+        plain["tool_calls"] = [call.to_dict() for call in message.tool_calls]
     if message.call_id:
         plain["call_id"] = message.call_id
+    if message.attached:
+        plain["attached"] = dict(message.attached)
     return plain
 
 

@@ -43,7 +43,7 @@ NAMED = 4  # sure changes that a sentence names
 TASKS = 3  # tasks of which every sentence is told; of others how many changes are sure
 FLIPS, SEED = 4, 0
 TOLD = (
-    *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed"),
+    *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
 )
 """How those of a table's notes begin that are told with what was found."""

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, write_json
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
+from looktwice.pipelines.models.attached import attached_to_call, attached_to_turn
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import PLACED, Sample, check_marks
 from looktwice.pipelines.view import View
@@ -21,6 +22,7 @@ from looktwice.pipelines.view import View
 Json = dict[str, Any]
 Text = Annotated[str, Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
+OURS = "looktwice"  # the field in which clients and `serve` say more than the protocol has
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_BYTES = 64 << 20  # of a request
 MOST_REPLIES = 128  # that one request may ask for, as `n`
@@ -98,9 +100,18 @@ class FunctionOf(BaseModel, **OPEN):
     type: Literal["function"] = "function"
     function: Function
 
+    @property
+    def attached(self) -> Json:
+        """What a provider attached to a call."""
+        return attached_to_call({**(self.model_extra or {}), "function": self.function.model_extra})
+
 
 class Turn(BaseModel, **OPEN):
-    """A turn of the conversation."""
+    """A turn of the conversation.
+
+    `looktwice` is what `serve` says of fields that its message shows otherwise than the provider
+    sent them: the provider's own value, or null where it sent none.
+    """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[
@@ -111,15 +122,43 @@ class Turn(BaseModel, **OPEN):
     ] = [Part(type="text")]
     tool_calls: list[FunctionOf] | None = None
     tool_call_id: str = ""
+    looktwice: Json | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def set_parts_apart(cls, turn: Any) -> Any:
+        """Keep an assistant's content that is more than texts, such as signed thoughts, in
+        `looktwice`, and its texts alone as content."""
+        content = turn.get("content") if isinstance(turn, dict) else None
+        if not isinstance(content, list) or turn.get("role") != "assistant":
+            return turn
+        own = turn.get(OURS) or {}
+        if not (isinstance(own, dict) and all(isinstance(part, dict) for part in content)):
+            return turn  # what is wrong with it is said below
+        returned = attached_to_turn({"content": content}).get("content", [])
+        others = [part for part in returned if part["type"] != "text"]
+        if not returned:
+            return turn
+        texts = [part for part in content if part not in others]
+        return {**turn, "content": texts, OURS: {"content": returned, **own}}
 
     def read(self) -> Message:
         """The same as a message. Raises ValueError."""
         role: Role = "system" if self.role == "developer" else self.role
         calls = tuple(
-            ToolCall(call.id, call.function.name, call.function.arguments)
+            ToolCall(call.id, call.function.name, call.function.arguments, call.attached)
             for call in self.tool_calls or ()
         )
-        return Message(role, tuple(part.read() for part in self.content), calls, self.tool_call_id)
+        parts = tuple(part.read() for part in self.content)
+        return Message(role, parts, calls, self.tool_call_id, self.attached)
+
+    @property
+    def attached(self) -> Json:
+        """What a provider attached to an assistant's turn."""
+        if self.role != "assistant":
+            return {}
+        own, shown = self.looktwice or {}, self.model_extra or {}
+        return attached_to_turn({**shown, **own, "tool_calls": self.tool_calls})
 
 
 class Outputs(BaseModel, **CLOSED):
@@ -322,7 +361,7 @@ def _read_turn(turn: Any) -> Message:
     """A turn as a message, with the JSON of what is not known."""
     try:
         return Turn.model_validate(turn).read()
-    except ValueError:
+    except (ValueError, TypeError, AttributeError):
         pass
     if not isinstance(turn, dict):
         raise ValueError("a turn is an object with a role and content")
@@ -334,4 +373,7 @@ def _read_turn(turn: Any) -> Message:
         except ValueError:
             parts.append(write_json(part))
     roles: dict[str, Role] = {"developer": "system", "assistant": "assistant", "tool": "tool"}
-    return Message(roles.get(role, "system" if role == "system" else "user"), tuple(parts))
+    attached = attached_to_turn({**turn, "content": None}) if role == "assistant" else {}
+    return Message(
+        roles.get(role, "system" if role == "system" else "user"), tuple(parts), attached=attached
+    )

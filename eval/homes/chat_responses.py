@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
-from looktwice.eval.homes.chat_requests import Json
+from looktwice.eval.homes.chat_requests import OURS, Json
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.models.wire import MOST_CALLS, tool_call_json
@@ -32,23 +33,81 @@ def join_chunks(body: bytes) -> Json:
             }
             choice = choices.setdefault(piece["index"], {"index": piece["index"], **empty})
             choice["finish_reason"] = piece.get("finish_reason") or choice.get("finish_reason")
-            choice["logprobs"]["content"] += (piece.get("logprobs") or {}).get("content") or ()
+            choice |= {name: piece[name] for name in ("error", "usage") if piece.get(name)}
+            for name, tokens in (piece.get("logprobs") or {}).items():
+                choice["logprobs"].setdefault(name, []).extend(tokens or ())
             _add_delta(choice["message"], piece.get("delta") or {})
     return whole | {"choices": [choices[index] for index in sorted(choices)]}
 
 
 def _add_delta(message: Json, delta: Json) -> None:
-    for name in ("content", "reasoning_content", "reasoning", "refusal"):
-        if delta.get(name):
-            message[name] = (message.get(name) or "") + delta[name]
+    for name, value in delta.items():
+        if name not in ("role", "tool_calls"):
+            message[name] = _joined(message.get(name), value)
     for piece in delta.get("tool_calls") or ():
-        calls, place = message["tool_calls"], piece.get("index", 0)
-        while len(calls) <= min(place, MOST_CALLS):
-            calls.append({"id": "", "function": {"name": "", "arguments": ""}})
-        call, function = calls[place], piece.get("function") or {}
-        call["id"] = piece.get("id") or call["id"]
-        for name in ("name", "arguments"):
-            call["function"][name] += function.get(name) or ""
+        call, function = _call_of(message["tool_calls"], piece), piece.get("function") or {}
+        for name in piece.keys() - {"function"}:
+            call[name] = piece[name] or call.get(name, piece[name])
+        for name, value in function.items():
+            call["function"][name] = _joined(call["function"].get(name), value)
+
+
+def _call_of(calls: list[Json], piece: Json) -> Json:
+    """The call that a piece belongs to: the one of its `index`, unless it has another id, as
+    Gemini's parallel calls all have the index 0. Raises LookupError for more than any agent
+    runs."""
+    index, identifier = piece.get("index") or 0, piece.get("id")
+    same = next((call for call in reversed(calls) if (call.get("index") or 0) == index), None)
+    if same is not None and not (identifier and same["id"] and identifier != same["id"]):
+        return same
+    if max(index, len(calls)) > MOST_CALLS:
+        raise LookupError(f"more than {MOST_CALLS} tool calls")
+    calls.append({"id": "", "index": index, "function": {"name": "", "arguments": ""}})
+    calls.sort(key=lambda call: call["index"] or 0)
+    return next(call for call in reversed(calls) if (call["index"] or 0) == index)
+
+
+def _joined(before: Any, piece: Any) -> Any:
+    """What a field of a stream holds with its next piece: texts and lists grow, an object gets the
+    fields of the piece."""
+    if not before or not piece:
+        return piece or before
+    if isinstance(before, dict) and isinstance(piece, dict):
+        joined = {k: _joined(before.get(k), v) if k in GROWING else v for k, v in piece.items()}
+        return before | {name: value for name, value in joined.items() if value is not None}
+    if isinstance(before, list) or isinstance(piece, list):
+        parts, *more = (
+            [{"type": "text", "text": value}] if isinstance(value, str) else [*value]
+            for value in (before, piece)
+        )
+        for part in more[0]:
+            place = _continued(parts, part)
+            if place is None:
+                parts.append(part)
+            else:
+                parts[place] = _joined(parts[place], part)
+        return parts
+    return before + piece if isinstance(before, str) and isinstance(piece, str) else piece
+
+
+def _continued(parts: Sequence[Any], piece: Any) -> int | None:
+    """The place of the part that a piece of a stream goes on with: the one of its type and `index`,
+    or the last of its type, unless that has got the signature which ends it."""
+    if not isinstance(piece, dict) or not piece.keys() & {*GROWING, "signature"}:
+        return None
+    for place, part in enumerate(parts):
+        if not isinstance(part, dict):
+            continue
+        is_last = place == len(parts) - 1 and not part.get("signature")
+        is_same = part.get("index") == piece["index"] if "index" in piece else is_last
+        if is_same and part.get("type") == piece.get("type"):
+            return place
+    return None
+
+
+GROWING = ("text", "summary", "thinking")
+"""Fields of a part of content or reasoning that come in pieces; others, such as its type, come
+whole."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +138,14 @@ class Answered:
             message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
             if reply.refusal:
                 message["refusal"] = reply.refusal
+            own = dict(reply.attached)
+            message |= {name: value for name, value in own.items() if name != "content"}
             if thought := "\n\n".join(filter(None, (looks, reply.reasoning))):
                 message["reasoning_content"] = thought
+            separate = {name: own.get(name) for name in ("content", "reasoning_content")}
+            for name, value in separate.items():
+                if value != message.get(name) and (value or name != "content"):
+                    message.setdefault(OURS, {})[name] = value
             if reply.tool_calls:
                 message["content"] = reply.text or None
                 message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))

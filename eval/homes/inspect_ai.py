@@ -62,6 +62,8 @@ from looktwice.pipelines.model import (
     ToolCall,
     Usage,
 )
+from looktwice.pipelines.models.attached import attached_to_turn
+from looktwice.pipelines.models.wire import with_text
 from looktwice.pipelines.pipeline import Pipeline, StageFailed, cause_of
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
@@ -103,7 +105,8 @@ class InspectModel:
         used = output.usage
         usage = Usage(used.input_tokens, used.output_tokens) if used else Usage()
         finish: Finish = "tool" if calls else FINISHED.get(output.stop_reason, "stop")
-        return Reply(output.completion, finish, tool_calls=calls, usage=usage)
+        attached = _attached_to(output.message)
+        return Reply(output.completion, finish, tool_calls=calls, usage=usage, attached=attached)
 
 
 def _config(options: CallOptions) -> GenerateConfig:
@@ -146,7 +149,9 @@ def _message_for(message: Message) -> ChatMessage:
         InspectCall(id=call.id, function=call.name, arguments=json.loads(call.arguments))
         for call in message.tool_calls
     ]
-    return ChatMessageAssistant(content=message.text, tool_calls=calls or None)
+    own = message.attached.get("content")
+    said: Any = with_text(own, message.text) if own else message.text
+    return ChatMessageAssistant(content=said, tool_calls=calls or None)
 
 
 def _message_of(turn: ChatMessage) -> Message:
@@ -158,7 +163,16 @@ def _message_of(turn: ChatMessage) -> Message:
         if isinstance(part, ContentImage | ContentText)
     ]
     answered = getattr(turn, "tool_call_id", None) or ""
-    return Message(turn.role, tuple(parts), _calls_of(turn), answered)
+    attached = _attached_to(turn) if turn.role == "assistant" else {}
+    return Message(turn.role, tuple(parts), _calls_of(turn), answered, attached)
+
+
+def _attached_to(turn: ChatMessage) -> dict[str, Any]:
+    """The content of an assistant's turn where it holds more than texts, such as reasoning with a
+    signature."""
+    parts = [] if isinstance(turn.content, str) else turn.content
+    dumped = [part.model_dump(mode="json", exclude_none=True) for part in parts]
+    return attached_to_turn({"content": dumped})
 
 
 def _calls_of(turn: ChatMessage) -> tuple[ToolCall, ...]:

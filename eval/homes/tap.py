@@ -210,6 +210,8 @@ def split_choices(came: HttpResponse) -> list[HttpResponse]:
         return [came]
     answers = []
     for number, choice in enumerate(choices):
-        alone = {**whole, "choices": [choice]} | ({"usage": None} if number else {})
+        alone = {**whole, "choices": [choice]}
+        if number:
+            alone |= {"choices": [{**choice, "usage": None}], "usage": None, "x_groq": None}
         answers.append(came._replace(body=write_json(alone).encode()))
     return answers or [came]

@@ -267,7 +267,8 @@ class RunFolder:
         if not (reply := entry.get("reply")):
             return tuple(sent)
         tools = tuple(ToolCall(**call) for call in reply.get("tool_calls", ()))
-        return (*sent, Message("assistant", (reply["text"],), tools))
+        attached = reply.get("attached", {})
+        return (*sent, Message("assistant", (reply["text"],), tools, attached=attached))
 
 
 def _key_of(line: bytes) -> Key:
@@ -298,7 +299,8 @@ class StoredMessage(Message):
             for part in node["parts"]
         )
         calls = tuple(ToolCall(**call) for call in node.get("tool_calls", ()))
-        return Message(node["role"], parts, calls, node.get("call_id", ""))
+        attached = node.get("attached", {})
+        return Message(node["role"], parts, calls, node.get("call_id", ""), attached)
 
     @property
     def role(self) -> Role:
@@ -315,6 +317,10 @@ class StoredMessage(Message):
     @property
     def call_id(self) -> str:
         return self._read.call_id
+
+    @property
+    def attached(self) -> Mapping[str, Any]:
+        return self._read.attached
 
 
 def read_message(blobs: Blobs, sha: str) -> Json:

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field, with_config
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.json_input import (
     CLOSED,
     OPEN,
+    Finite,
     Holds,
     Number,
     Whole,
-    first_non_finite,
     read_as,
     write_json,
 )
@@ -130,15 +130,7 @@ class MessageNode(TypedDict):
     parts: list[Choice]
     tool_calls: NotRequired[list[ToolCallNode]]
     call_id: NotRequired[str]
-
-
-def _finite(value: Json) -> Json:
-    if place_and_number := first_non_finite(value):
-        raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
-    return value
-
-
-Finite = Annotated[Json, AfterValidator(_finite)]
+    attached: NotRequired[Finite]
 
 
 @with_config(CLOSED)

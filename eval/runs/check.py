@@ -25,6 +25,7 @@ from looktwice.eval.runs.dry_run import (
     name_of,
     try_arm,
     warn_of_levels,
+    warn_of_places,
 )
 from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.scoring.notes import SentByArm, say_unchanged
@@ -80,6 +81,7 @@ def check(
     yield from tried.requests(whole)
     yield from tried.look_at_marks()
     yield from warn_of_levels(plan, TRIED)
+    yield from warn_of_places(tried.trials, limit)
     if whole:
         yield from tried.look_at_samples()
     yield from tried.unchanged()

@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,11 +16,11 @@ from typing import Any
 
 from looktwice.eval.psychometrics.thresholds import Along, say_no_levels
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.tasks.base import checked_items
+from looktwice.eval.tasks.base import MadeTask, checked_items
 from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, public_path
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import counted, listed
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
@@ -27,6 +28,7 @@ from looktwice.pipelines.pipeline import RecordingModel, execute
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.pipelines.state import Call, State
+from looktwice.prompting.turns.image_places import find_place
 from looktwice.prompting.views.losses import say_lost_drawings
 from looktwice.prompting.views.seen import say_losses
 
@@ -174,6 +176,43 @@ class DryRun:
                     f"stage {slot!r} may send more views in later turns, which TokenBudget does not"
                     f" bound{fit}"
                 )
+
+    def unplaced(self) -> str:
+        """The first placeholder of an image that stands in the words which are sent with images;
+        empty where none does."""
+        turns = [message for call in self.calls for message in call.messages]
+        if not any(message.views for message in turns):
+            return ""
+        return next(
+            filter(None, (find_place(turn.text) for turn in turns if turn.role != "tool")), ""
+        )
+
+
+def warn_of_places(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]:
+    """A warning for each task in whose questions, as far as `SECONDS` reach, placeholders say where
+    images stand, and the arms that send them as words."""
+    tasks, begun = defaultdict[str, list[DryRun]](list), time.monotonic()
+    for trial in trials:
+        if not isinstance(trial.arm.task, MadeTask):
+            tasks[trial.arm.task_id].append(trial)
+    for alike in tasks.values():
+        first = alike[0].arm
+        for item in islice(checked_items(first.task), limit):
+            if time.monotonic() - begun > SECONDS:
+                return
+            sample = item.sample
+            asked = (sample.question, *sample.choices, sample.meta.get("prompt"))
+            if not (sample.images and any(find_place(str(words)) for words in asked)):
+                continue
+            found = {trial.arm.contestant: try_arm(trial.arm, item).unplaced() for trial in alike}
+            if names := [name for name, place in found.items() if place]:
+                place = found[names[0]]
+                yield (
+                    f"warning: sample {sample.id} of {first.task_name} says {place} where an"
+                    f" image stands; {listed(names, 3)} sends that as words, and the images apart"
+                    " from them; `images: inline` of `prompting.turns.Ask` puts each in its place"
+                )
+            break
 
 
 def try_arm(arm: Arm, item: Item) -> DryRun:

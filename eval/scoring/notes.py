@@ -25,6 +25,7 @@ from looktwice.eval.scoring.verdict import (
 )
 from looktwice.pipelines.counted import counted, listed
 from looktwice.pipelines.models.answers import shorten
+from looktwice.prompting.agent.episode import Look, read_looks
 from looktwice.prompting.markers.base import NO_MARK
 
 WHY_UNREADABLE = {
@@ -43,6 +44,7 @@ SPENT = ".spent"  # the file of a run folder with what it has cost
 DRAWS_ITSELF = "eval.tasks.MarkQuestions"  # markers beside it have nothing to draw
 SHOWN = 3  # arms that a sentence names
 BESIDE = " + "  # between two slots
+LOOKED = f'"{Look.word} {{'  # in the line of a record with a tool call
 
 
 def notes(run: RunScores) -> list[str]:
@@ -55,7 +57,32 @@ def notes(run: RunScores) -> list[str]:
                 warnings.add((scores.task, f"{part} ({scores.task})"))
     prices = price_lines(scores.point for scores in run.points)
     sentences = [sentence for _, sentence in sorted(warnings)]
-    return [*sentences, *_compared(run), *prices, *_left_out(run)]
+    return [*sentences, *_compared(run), *prices, *_left_out(run), *_refused_calls(run)]
+
+
+def _refused_calls(run: RunScores) -> Iterator[str]:
+    """Name the arms whose models called tools and had every call refused, so that no tool was
+    run."""
+    idle = dict[str, Counter[str]]()
+    for scores in run.points:
+        looks = [entry.measured["looks"] for entry in scores.all if "looks" in entry.measured]
+        if looks and not any(looks) and not scores.point.replies_of:
+            idle[scores.point.id] = Counter()
+    labels, reasons = list[str](), Counter[str]()
+    for scores, record in run.records(holding=LOOKED) if idle else ():
+        for look in read_looks(record.notes) if scores.point.id in idle else ():
+            idle[scores.point.id][look.reason if look.outcome == "refused" else ""] += 1
+    for scores in run.points:
+        refused = idle.get(scores.point.id)
+        if refused and "" not in refused:
+            labels.append(f"{scores.contestant} on {scores.task}")
+            reasons += refused
+    if labels:
+        why = shorten(reasons.most_common(1)[0][0], 160)
+        yield (
+            f"refused: all {counted(reasons.total(), 'tool call')} of {_listed(labels)}, so no tool"
+            f" was run; most often because {why}"
+        )
 
 
 def _compared(run: RunScores) -> Iterator[str]:

@@ -165,7 +165,7 @@ class Swap:
 
 def _with_parts(message: Message, parts: Parts) -> Message:
     # one that was stored cannot be replaced
-    return Message(message.role, parts, message.tool_calls, message.call_id)
+    return Message(message.role, parts, message.tool_calls, message.call_id, message.attached)
 
 
 def remade(view: View, rival: View, factor: str) -> View:

@@ -25,7 +25,7 @@ from looktwice.pipelines.models.keys import (
     known_keys,
     mask_keys,
 )
-from looktwice.pipelines.models.wire import error_of, is_filter, reply_of
+from looktwice.pipelines.models.wire import billed, error_of, is_filter, reply_of
 
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
 
@@ -42,7 +42,19 @@ ADVICE = {
 }
 
 
+ATTACHED = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
+
+
 SETTINGS = (
+    (
+        rf"(missing|lacks?)\b.*{ATTACHED}|{ATTACHED}.*(missing|must be passed)",
+        "an earlier reply lacks what its model requires back, as a cache that an older looktwice"
+        " filled holds it without; ask anew with another `--cache`",
+    ),
+    (
+        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED})|(property|field|name|parameter)\W+{ATTACHED}",
+        "let the stage leave out what its replies bore: `history: {attached: drop}`",
+    ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
     (r"max_completion_tokens", "set `token_field: max_tokens`"),
     (
@@ -85,17 +97,19 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     """The reply in a response, a filtered request included. Raises ModelError for everything
     else."""
     keys = known_keys()
-    data, error, fault = _parse(response.body, keys)
+    data, error, no_json = _parse(response.body, keys)
     engine = response.headers.get("server", "")
     if error and is_filter(error) and response.status in {200, *FILTER_STATUS}:
         served_by = {"engine": engine} if engine else {}
         return Reply("", finish="filter", seconds=seconds, served_by=served_by)
     if error or not 200 <= response.status < 300:
-        raise refusal(response, endpoint, error or {})
+        fault = refusal(response, endpoint, error or {})
+        fault.usage = billed(data)
+        raise fault
     if data is None:
         # without a status it counts as the endpoint's, not the sample's
         raise ModelError(
-            f"{endpoint} answered no JSON ({fault or 'null'}); check that `url` is right:"
+            f"{endpoint} answered no JSON ({no_json or 'null'}); check that `url` is right:"
             f" {_beginning(response.body)}",
             retryable=True,
         )
@@ -128,7 +142,9 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
     is used up."""
     code = error.get("code")
-    status = code if response.status == 200 and isinstance(code, int) else response.status
+    status = response.status
+    if status == 200 and isinstance(code, int) and 300 <= code < 600:
+        status = code
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
         fault = f"{endpoint} redirects to {target}; that is not followed, set `url` yourself"

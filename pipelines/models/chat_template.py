@@ -103,6 +103,8 @@ def _turn(message: Message) -> dict[str, Any]:
         for part in message.parts
     ]
     turn: dict[str, Any] = {"role": message.role, "content": content}
+    if thought := message.attached.get("reasoning_content"):
+        turn["reasoning_content"] = thought  # a template of a thinking model puts it where it was
     for call in message.tool_calls:
         arguments: Any = call.arguments
         with suppress(ValueError):

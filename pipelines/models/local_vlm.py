@@ -117,7 +117,9 @@ class _Network:
         is_over = bool(stops) or not self.ends.isdisjoint(tokens[-1:])
         finish: Finish = "tool" if calls else "stop" if is_over else "length"
         usage = Usage(tokens_in, len(tokens))
-        return Reply(text, finish, reasoning, calls, usage=usage, logprobs=logprobs)
+        thought = {"reasoning_content": reasoning} if reasoning else {}
+        more: dict[str, Any] = {"usage": usage, "logprobs": logprobs, "attached": thought}
+        return Reply(text, finish, reasoning, calls, **more)
 
     def choose(self, inputs: Any, choices: Sequence[str]) -> Reply:
         """The likeliest of the allowed texts as the continuation of the prompt, by the summed

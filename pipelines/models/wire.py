@@ -21,6 +21,7 @@ from looktwice.pipelines.model import (
     ToolCall,
     Usage,
 )
+from looktwice.pipelines.models.attached import attached_to_call, attached_to_turn, holds_something
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.view import View
 
@@ -65,6 +66,9 @@ FILTERS = {
     "prompt_blocked",
 }
 
+REASONING = ("reasoning_content", "reasoning", "thought_summary")
+"""The fields of a message that hold reasoning as a text; the first that is not empty counts."""
+
 CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
     "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
     "guided_choice": lambda texts: {"guided_choice": texts},
@@ -107,13 +111,26 @@ def _turn(message: Message, detail: Detail | None) -> Json:
     if message.tool_calls:
         turn["content"] = message.text or None
         turn["tool_calls"] = list(map(tool_call_json, message.tool_calls))
-    return turn
+    own = dict(message.attached)
+    if parts := own.pop("content", None):
+        turn["content"] = with_text(parts, message.text)
+    return own | turn
 
 
 def tool_call_json(call: ToolCall) -> Json:
-    """A call of a tool as the protocol writes it."""
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
+    """A call of a tool as the protocol writes it, with what its provider attached."""
+    own = dict(call.attached)
+    function = {**own.pop("function", {}), "name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", **own, "function": function}
+
+
+def with_text(parts: list[Json], text: str) -> list[Json]:
+    """The parts of a content; with the text of a turn that was cut or cleaned since, that text
+    behind the others."""
+    if _content(parts)[0] == text:
+        return parts
+    others = [part for part in parts if part.get("type", "text") != "text"]
+    return [*others, {"type": "text", "text": text}] if text else others
 
 
 def _part(part: str | View, detail: Detail | None) -> Json:
@@ -192,7 +209,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
     """
     usage = None
     try:
-        usage = _usage(data.get("usage") or {})
+        usage = usage_of(data)
         choice = data["choices"][0]
         message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
         finish = FINISH.get(reason, "stop")
@@ -207,7 +224,8 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
             if not isinstance(written, str):
                 written = json.dumps(written, ensure_ascii=False)
             identifier = str(call.get("id") or f"call_{number}")
-            calls.append(ToolCall(identifier, str(call["function"]["name"]), written))
+            name = str(call["function"]["name"])
+            calls.append(ToolCall(identifier, name, written, attached_to_call(call)))
         text, thought, refusal = _content(message.get("content"))
         facts = {
             "model": data.get("model"),
@@ -218,14 +236,15 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
-            reasoning=str(message.get("reasoning_content") or message.get("reasoning") or thought),
+            reasoning=str(next(filter(None, map(message.get, REASONING)), thought)),
             tool_calls=tuple(calls),
             calls_left_out=len(asked) - len(calls),
             refusal=str(message.get("refusal") or refusal),
             usage=usage,
             seconds=seconds,
-            logprobs=tuple(_candidates((choice.get("logprobs") or {}).get("content") or ())),
+            logprobs=tuple(_candidates(_tokens(choice.get("logprobs")))),
             served_by={name: str(fact) for name, fact in facts.items() if fact},
+            attached=attached_to_turn(message),
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
         beginning = json.dumps(data, ensure_ascii=False)[:200]
@@ -247,25 +266,73 @@ def _content(content: Any) -> tuple[str, str, str]:
     return text, thought, refusal
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Some servers leave reasoning out of completion_tokens, but not out of the total: what is
-    billed counts.
+def usage_of(data: Mapping[str, Any]) -> Usage:
+    """The tokens that a body counts, wherever its server writes them.
 
-    Raises ValueError for numbers that cannot be counts of tokens.
+    Some servers leave reasoning out of completion_tokens, but not out of the total: what is billed
+    counts. Anthropic's input_tokens are without those of its cache. Raises ValueError for numbers
+    that cannot be counts of tokens, TypeError and AttributeError for what is no usage.
     """
-    output, given = (usage.get(f"{name}_tokens_details") or {} for name in ("completion", "prompt"))
-    counts = (
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        output.get("reasoning_tokens"),
-        given.get("cached_tokens"),
-        usage.get("total_tokens"),
+    choice: Json = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
+    groq = data.get("x_groq") or {}
+    usage = data.get("usage") or choice.get("usage") or groq.get("usage") or {}
+
+    def count(*names: str) -> int:
+        """The first of these that is given, and not 0."""
+        for name in names:
+            node: Any = usage
+            for step in name.split("."):
+                node = (node or {}).get(step)
+            if number := int(node or 0):
+                if not 0 < number <= MOST_TOKENS:
+                    raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
+                return number
+        return 0
+
+    cached = count(
+        "prompt_tokens_details.cached_tokens",
+        "input_tokens_details.cached_tokens",
+        "cached_tokens",
+        "prompt_cache_hit_tokens",
+        "num_cached_tokens",
+        "cache_read_input_tokens",
     )
-    whole = [int(count or 0) for count in counts]
-    if min(whole) < 0 or max(whole) > MOST_TOKENS:
-        raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
-    asked, completion, reasoning, cached, total = whole
-    return Usage(asked, max(completion, total - asked), reasoning, cached)
+    reasoning = count(
+        "completion_tokens_details.reasoning_tokens",
+        "output_tokens_details.reasoning_tokens",
+        "reasoning_tokens",
+    )
+    asked = count("prompt_tokens") or count("input_tokens") + sum(
+        map(count, ("cache_read_input_tokens", "cache_creation_input_tokens"))
+    )
+    completion = count("completion_tokens", "output_tokens")
+    return Usage(asked, max(completion, count("total_tokens") - asked), reasoning, cached)
+
+
+def billed(data: Any) -> Usage | None:
+    """What is billed for a body that is no reply, such as the half of one; None where it counts
+    nothing."""
+    try:
+        usage = usage_of(data)
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
+        return None
+    return usage if any(vars(usage).values()) else None
+
+
+def _tokens(logprobs: Any) -> Any:
+    """Per token its log-probability and alternatives, from today's form, a list of objects, or the
+    older one, a list for each of `tokens`, `token_logprobs` and `top_logprobs`."""
+    if not logprobs or logprobs.get("content") or not logprobs.get("tokens"):
+        return (logprobs or {}).get("content") or ()
+    lists = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
+    return [
+        {
+            "token": token,
+            "logprob": value,
+            "top_logprobs": [{"token": t, "logprob": v} for t, v in (others or {}).items()],
+        }
+        for token, value, others in zip_longest(*lists)
+    ]
 
 
 def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
@@ -291,11 +358,22 @@ def error_of(data: Any) -> Json | None:
     if not isinstance(data, dict):
         return None
     error = data.get("error") or (data if data.get("object") == "error" else data.get("detail"))
-    if not error or (data.get("choices") and not data.get("error")):
+    if data.get("choices") and not data.get("error"):
+        error = _broke_off(data["choices"])
+    if not error:
         return None
     if isinstance(error, dict):
         return error
     return {"message": error if isinstance(error, str) else json.dumps(error)}
+
+
+def _broke_off(choices: Any) -> Any:
+    """The error beside the half of a reply, as OpenRouter puts it into the choice; or into its
+    message."""
+    choice = choices[0] if isinstance(choices, list) else None
+    nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
+    errors = (node.get("error") for node in nodes if isinstance(node, dict))
+    return next(filter(holds_something, errors), None)
 
 
 def is_filter(error: Mapping[str, Any]) -> bool:

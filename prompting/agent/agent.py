@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall, canonical
 from looktwice.pipelines.pipeline import calls_made
@@ -97,6 +98,8 @@ class Agent:
     results: ResultControl | None = None
     afresh: bool = False
     label: Text = "Image {n}"
+
+    version: ClassVar[int] = 2  # refusals are worded by `argument_faults`
 
     def __post_init__(self) -> None:
         read_texts(self)

@@ -60,7 +60,8 @@ class CallFormat:
         text = strip_thoughts(reply.text)
         ends = [match.end() for match in islice(self.pattern.finditer(text), len(calls) + 1)]
         cut = calls and len(ends) > len(calls)
-        return Message("assistant", (text[: ends[-2]] if cut else reply.text,))
+        kept = text[: ends[-2]] if cut else reply.text
+        return Message("assistant", (kept,), attached=reply.attached)
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """The turns that hold the results of the calls: one of the user."""
@@ -109,8 +110,10 @@ class NativeCalls(CallFormat):
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The text of the reply and its calls."""
-        text = reply.text if reply.tool_calls else strip_text_calls(strip_thoughts(reply.text))
-        return Message("assistant", (text,), tuple(calls))
+        turn = replace(reply.as_message(), tool_calls=tuple(calls))
+        if reply.tool_calls:
+            return turn
+        return replace(turn, parts=(strip_text_calls(strip_thoughts(reply.text)),))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """A tool turn for each call and, with `images_as` "user", one user turn with the images."""

@@ -40,6 +40,7 @@ from looktwice.pipelines.model import CallOptions, Message, Model, Tool
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
+from looktwice.prompting.agent.argument_faults import describe_faults
 from looktwice.prompting.coordinates import (
     NO_MODEL,
     UNITS,
@@ -51,7 +52,6 @@ from looktwice.prompting.coordinates import (
 )
 from looktwice.prompting.wording.instructions import Text, Worded, text_of
 
-MAX_REPORTED_ERRORS = 3  # that the model is told at once
 COORDINATES, IMAGE = "coordinates", "image"
 
 ImageNumber = Annotated[
@@ -156,12 +156,8 @@ def parse_arguments(
     try:
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
-        faults = exc.errors(include_url=False, include_context=False, include_input=False)
-        sentences = [
-            f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
-            for fault in faults[:MAX_REPORTED_ERRORS]
-        ]
-        raise ToolError("; ".join(sentences)[:500]) from exc
+        faults = describe_faults(tool.arguments, data, exc)
+        raise ToolError(faults.replace("{unit}", UNITS[frame])[:500]) from exc
     there = [number for number in range(1, len(shown) + 1) if number not in gone]
     fields, last = type(given).model_fields, max(there, default=0)
     places: dict[str, Any] = {

@@ -20,6 +20,7 @@ from looktwice.pipelines.sample import PLACED, Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
+from looktwice.prompting.turns.image_places import split_at_images
 from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
@@ -36,12 +37,16 @@ class History(Ranged):
     `images` "all" sends every image again, "latest" those of the newest turn that has any (the new
     one included), "none" only those of the new turn; a short text replaces the others, also in
     few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags: "drop"
-    leaves them out, as reasoning models expect; reasoning that the server returned separately is
-    never sent. Replies are cut after `longest` characters, in case one repeats itself without end.
+    leaves them out, as reasoning models expect. `attached` is what the provider attached to a reply
+    beyond its text and calls, such as `reasoning_content` and thought signatures: "keep" sends it
+    back as it came, as thinking models with tools require, "drop" leaves it out, for a server that
+    refuses fields of its own replies. Replies are cut after `longest` characters, in case one
+    repeats itself without end.
     """
 
     images: Literal["all", "latest", "none"] = "all"
     thoughts: Literal["drop", "keep"] = "drop"
+    attached: Literal["keep", "drop"] = "keep"
     longest: int = 20_000
 
     ranges = ("longest >= 1",)
@@ -62,6 +67,7 @@ class History(Ranged):
                 parts = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
                 message = replace(message, parts=tuple(parts))
             if message.role == "assistant":
+                message = message if self.attached == "keep" else _without_attached(message)
                 text = strip_thoughts(message.text) if self.thoughts == "drop" else message.text
                 if len(text) > self.longest:
                     notes.append(
@@ -77,6 +83,11 @@ class History(Ranged):
         return tuple(sent), tuple(notes)
 
 
+def _without_attached(message: Message) -> Message:
+    calls = tuple(replace(call, attached={}) for call in message.tool_calls)
+    return Message(message.role, message.parts, calls, message.call_id)
+
+
 MIN_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
 NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
 
@@ -87,10 +98,12 @@ class Ask:
     call.
 
     `images` places the views before or after the words, nowhere, or `inline`: each where the prompt
-    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words. With
-    `placed` these are the sample's images, as they came: a changed view stands where its source
-    stood, new ones after it. Words that say where their pictures stood (`meta["placed"]`, as
-    `looktwice serve` makes them) are sent without these names in any other way.
+    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words. Other
+    spellings are placed, too: `<image1>`, `<|image_1|>`, and, in the order of the images,
+    `<image>`, `<|image_pad|>` and the like. With `placed` these are the sample's images, as they
+    came: a changed view stands where its source stood, new ones after it. Words that say where
+    their pictures stood (`meta["placed"]`, as `looktwice serve` makes them) are sent without these
+    names in any other way.
     `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
     text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` that
     of the sample's image which it shows, both from 1. `options` are passed to the model, such as
@@ -205,9 +218,14 @@ def split_words(state: State, images: str = "none") -> list[str]:
     A name that is no place of an image is left in the words as "image 2". Where the images stand
     elsewhere, the words of a sample that was `placed` are without the places.
     """
-    if images not in ("inline", "placed") and not state.sample.meta.get(PLACED):
+    is_placed = state.sample.meta.get(PLACED)
+    if images not in ("inline", "placed") and not is_placed:
         return [state.prompt]
-    words, *pieces = re.split(r"<image (\d+)>", state.prompt)
+    if not is_placed:
+        shown = state.views if images == "inline" else state.sample.images
+        words, *pieces = split_at_images(state.prompt, len(shown))
+    else:
+        words, *pieces = re.split(r"<image (\d+)>", state.prompt)
     if images == "inline":
         return [words, *pieces]
     between, places = [words], {str(n) for n, _ in enumerate(state.sample.images, 1)}

@@ -56,6 +56,9 @@ def _blocks(message: Json) -> list[Json]:
     content = message["content"]
     if message["role"] == "tool":
         return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
+    signed = content if message["role"] == "assistant" and isinstance(content, list) else []
+    if signed:  # thoughts come before what follows from them, so the parts keep their order
+        return [part for part in signed if part.get("text") != ""] + _tool_uses(message)
     blocks: list[Json] = []
     for kind, data in _parts(content):
         if kind:
@@ -63,6 +66,11 @@ def _blocks(message: Json) -> list[Json]:
             blocks.append({"type": "image", "source": source})
         elif data:
             blocks.append({"type": "text", "text": data})
+    return blocks + _tool_uses(message)
+
+
+def _tool_uses(message: Json) -> list[Json]:
+    blocks: list[Json] = []
     for call in message.get("tool_calls", ()):
         function = call["function"]
         try:
@@ -81,12 +89,12 @@ def _blocks(message: Json) -> list[Json]:
 def message_completion(message: Json) -> Json:
     """A reply of the Messages API as a chat completion."""
     usage = message.get("usage") or {}
-    texts: dict[str, list[str]] = {"text": [], "thinking": []}
+    parts: list[Json] = []
     calls: list[Json] = []
     for block in message["content"]:
         kind = block["type"]
-        if kind in texts:
-            texts[kind].append(str(block.get(kind) or ""))
+        if kind in ("text", "thinking", "redacted_thinking"):
+            parts.append(block)
         elif kind == "tool_use":
             function = {"name": block["name"], "arguments": json.dumps(block["input"])}
             calls.append({"id": block["id"], "function": function})
@@ -95,9 +103,7 @@ def message_completion(message: Json) -> Json:
     return _completion(
         message.get("model"),
         message.get("stop_reason"),
-        "".join(texts["text"]),
-        "".join(texts["thinking"]),
-        calls,
+        {"content": parts, "tool_calls": calls},
         {"prompt_tokens": asked + cached, "completion_tokens": whole(usage, "output_tokens")},
         prompt_tokens_details={"cached_tokens": cached},
     )
@@ -135,6 +141,9 @@ def content_request(body: Json) -> Json:
         for kind, data in _parts(message["content"]):
             picture = {"inlineData": {"mimeType": kind, "data": data}}
             parts.append(picture if kind else {"text": data})
+        google = (message.get("extra_content") or {}).get("google") or {}
+        if parts and "thought_signature" in google:
+            parts[-1]["thoughtSignature"] = google["thought_signature"]
         role = "model" if message["role"] == "assistant" else "user"
         request["contents"].append({"role": role, "parts": parts})
     return request | ({"generationConfig": settings} if settings else {})
@@ -150,16 +159,17 @@ def content_completion(response: Json) -> Json:
         parts = (candidate.get("content") or {}).get("parts") or ()
         reason = str(candidate.get("finishReason") or "error")
     texts: tuple[list[str], list[str]] = ([], [])
+    attached: Json = {}
     for part in parts:
         texts[bool(part.get("thought"))].append(str(part.get("text") or ""))
+        if signature := part.get("thoughtSignature"):  # as the other endpoint writes it
+            attached = {"extra_content": {"google": {"thought_signature": signature}}}
     thoughts = whole(usage, "thoughtsTokenCount")
     out = whole(usage, "candidatesTokenCount") + thoughts
     return _completion(
         response.get("modelVersion"),
         reason,
-        "".join(texts[0]),
-        "".join(texts[1]),
-        [],
+        {"content": "".join(texts[0]), "thought_summary": "".join(texts[1]), **attached},
         {"prompt_tokens": whole(usage, "promptTokenCount"), "completion_tokens": out},
         completion_tokens_details={"reasoning_tokens": thoughts},
         prompt_tokens_details={"cached_tokens": whole(usage, "cachedContentTokenCount")},
@@ -180,21 +190,12 @@ def _parts(content: Any) -> Iterator[tuple[str, str]]:
     for part in content or ():
         if part["type"] == "text":
             yield "", part["text"]
-        else:
+        elif part["type"] == "image_url":
             kind, _, data = part["image_url"]["url"].removeprefix("data:").partition(";base64,")
             yield kind, data
 
 
-def _completion(
-    model: Any,
-    reason: Any,
-    text: str,
-    thought: str,
-    calls: list[Json],
-    usage: Json,
-    **details: Json,
-) -> Json:
-    message = {"content": text, "reasoning_content": thought, "tool_calls": calls}
+def _completion(model: Any, reason: Any, message: Json, usage: Json, **details: Json) -> Json:
     return {
         "model": model,
         "choices": [{"message": {"role": "assistant", **message}, "finish_reason": reason}],

@@ -26,6 +26,8 @@ from inspect_ai.model import (
     ChatMessageAssistant,
     ChatMessageTool,
     ContentImage,
+    ContentReasoning,
+    ContentText,
     ModelOutput,
     ModelUsage,
     get_model,
@@ -201,3 +203,31 @@ def test_the_calls_of_earlier_turns_stay_with_them(folder: Path) -> None:
     _, made, result, _ = event.input
     assert [(c.function, c.arguments) for c in made.tool_calls] == [("zoom", call.arguments)]
     assert (result.tool_call_id, result.text) == ("1", "nothing")
+
+
+def test_signed_reasoning_goes_back_to_inspects_model(folder: Path) -> None:
+    (folder / "agent.yaml").write_text(
+        "task: {use: eval.tasks.Folder, path: questions}\n"
+        "model: {use: pipelines.models.Pocket}\n"
+        "stages:\n"
+        "  agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}}}\n"
+    )
+    task = questions(
+        "Folder",
+        path=str(folder / "questions"),
+        study=str(folder / "agent.yaml"),
+        contestant="plain",
+    )
+    signed = ContentReasoning(reasoning="", signature="s1", redacted=True)
+    said = [signed, ContentText(text="Closer.")]
+    call = ToolCall(id="c1", function="zoom", arguments={"box": [1, 1, 9, 9]})
+    turn = ChatMessageAssistant(content=said, tool_calls=[call])
+    first = ModelOutput(model="mock", choices=[ChatCompletionChoice(message=turn)])
+    first.usage = ModelUsage(input_tokens=50, output_tokens=5, total_tokens=55)
+    log = ask(task, [first, output("(A)")], folder / "logs", limit=1)
+    assert log.status == "success", log.error
+    [_, second] = [event for event in log.samples[0].events if event.event == "model"]
+    [turn] = [message for message in second.input if message.role == "assistant"]
+    assert [part.type for part in turn.content] == ["reasoning", "text"]
+    assert (turn.content[0].signature, turn.content[0].redacted) == ("s1", True)
+    assert [called.function for called in turn.tool_calls] == ["zoom"]

@@ -74,6 +74,7 @@ from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests.chat_server import chat_server
 from tests.prompting.scenes import Heard, table
+from tests.strict_server import strict_server
 
 CASES = table("agent/agent.yaml")
 PLAIN_ZOOM = Zoom(crop=Crop(padding=0, min_px=1))
@@ -561,9 +562,9 @@ BOX = '{"box": [0, 0, 9, 9]'
     [
         *CASES["malformed"],
         ("zoom", '{"box": ' + "[" * 100_000, "the arguments are no JSON"),
-        ("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}", "box"),
+        ("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}", "`box` must be a list of 4 numbers"),
         ("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}", "the arguments are no JSON"),
-        ("mark", f'{BOX}, "label": "{"x" * 999}"}}', "label: String"),
+        ("mark", f'{BOX}, "label": "{"x" * 999}"}}', "`label` must be a text of at most"),
     ],
 )
 def test_a_malformed_call_gets_one_correction_and_then_a_reason(
@@ -725,7 +726,52 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
         wrong = ran(Agent({"zoom": PLAIN_ZOOM}), model, of)
         assert server.stats["requests"] == 6
     assert ended(state).by == "steps" and state.reply.startswith("(")
-    assert wrong.reason.startswith("abstained: malformed tool call: box: Field required")
+    assert wrong.reason.startswith("abstained: malformed tool call: `box` is missing")
+
+
+TWO: list[dict[str, Any]] = [
+    {"id": f"c{n}", "type": "function", "function": {"name": "zoom", "arguments": json.dumps(x)}}
+    for n, x in enumerate([{"box": [10, 20, 30, 50]}, {"box": [1, 1, 9, 9]}])
+]
+SIGNED = TWO[0] | {"extra_content": {"google": {"thought_signature": "S"}}}
+ZOOMED = {"name": "zoom", "arguments": {"box": [10, 20, 30, 50]}}
+IN_TAGS = f"<tool_call>{json.dumps(ZOOMED)}</tool_call>"
+DETAILS = [{"type": "reasoning.encrypted", "data": "x", "index": 0}]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (NativeCalls(), {"content": None, "tool_calls": [SIGNED, TWO[1]]}),
+        (NativeCalls(), {"content": "", "reasoning_content": "", "tool_calls": TWO[:1]}),
+        (NativeCalls(), {"content": None, "reasoning_details": DETAILS, "tool_calls": TWO}),
+        (TaggedCalls(), {"content": IN_TAGS, "reasoning_content": "hm"}),
+        (PlainCalls(), {"content": "CALL zoom {} and", "reasoning_details": DETAILS}),
+        (PlainCalls(), {"content": "hm", "reasoning": "no line"}),
+    ],
+)
+def test_a_thinking_model_gets_its_own_turns_back(form: Any, message: dict[str, Any]) -> None:
+    said = message | {"content": message["content"] or None}
+    with strict_server(said, said, {"content": "ANSWER: (A)"}) as server:
+        agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=5)
+        state = ran(agent, ChatAPI("m", url=server.url))
+    assert server.refused == [] and len(server.bodies) == 3
+    assert state.reply == "ANSWER: (A)"
+    attached = [message for message in state.messages if message.role == "assistant"]
+    beside = {name: value for name, value in message.items() if name.startswith("reasoning")}
+    assert [turn.attached for turn in attached] == [beside, beside, {}]
+
+
+def test_a_server_that_refuses_its_own_fields_is_sent_none() -> None:
+    said = {"content": None, "reasoning": "hm", "tool_calls": TWO}
+    with strict_server(said, {"content": "(A)"}, withheld=["reasoning"]) as server:
+        kept = Agent({"zoom": PLAIN_ZOOM})
+        with pytest.raises(StageFailed):
+            ran(kept, ChatAPI("m", url=server.url))
+        assert len(server.refused) == 1
+        dropping = replace(kept, history=History(attached="drop"))
+        assert ran(dropping, ChatAPI("m", url=server.url)).reply == "(A)"
+        assert len(server.refused) == 1
 
 
 # Settings

@@ -367,9 +367,14 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
     before = len(server.bodies)
     ask = Ask(options=CallOptions(effort="high"))
     door = RecordingModel(ChatAPI("thinker", server.url), "s1")
+    bare = Ask(options=CallOptions(effort="high"), history=History(attached="drop"))
     Reperceive(turns=2, look="#reasoning {prompt}", conclude="C", ask=ask)(start(), door)
-    first, second = server.bodies[before:]
+    Reperceive(turns=2, look="#reasoning {prompt}", conclude="C", ask=bare)(start(), door)
+    first, second, _, dropped = server.bodies[before:]
+    assert "Let me look." not in json.dumps(dropped)
     assert first["reasoning_effort"] == second["reasoning_effort"] == "high"
+    turn = next(turn for turn in second["messages"] if turn["role"] == "assistant")
+    assert turn.pop("reasoning_content") == "Let me look.", "it goes back under its own name"
     assert "Let me look." not in json.dumps(second)
     reply = door.calls[0].reply
     assert reply is not None

@@ -1,0 +1,112 @@
+"""What is wrong with the arguments of a tool call, in words that name the argument, what it must be
+and what was given, for the model to correct it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ValidationError
+
+from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.json_input import write_json
+
+Json = Mapping[str, Any]
+
+MOST_FAULTS = 3  # that the model is told at once
+LONGEST = 60  # characters of a value that are shown
+KINDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "null": "null",
+    "object": "an object",
+}
+BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+}
+
+
+def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationError) -> str:
+    """Describe the first faults of the given arguments, a clause for each."""
+    schema = arguments.model_json_schema()
+    names = _argument_names(arguments, schema)
+    faults = dict.fromkeys(_describe_each(exc, schema, names, given))
+    return "; ".join([*faults][:MOST_FAULTS])
+
+
+def _argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
+    """The name of each argument in the schema, by every name under which it may be given."""
+    names = dict[str, str]()
+    for field, info in arguments.model_fields.items():
+        alias = info.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias or field]
+        known = [str(choice) for choice in (*choices, field) if isinstance(choice, str)]
+        shown = next((name for name in known if name in schema.get("properties", {})), field)
+        names |= dict.fromkeys(known, shown)
+    return names
+
+
+def _describe_each(
+    exc: ValidationError, schema: Json, names: Mapping[str, str], given: Json
+) -> Iterator[str]:
+    properties = schema.get("properties", {})
+    for error in exc.errors(include_url=False, include_context=False, include_input=False):
+        said = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        place = str(error["loc"][0]) if error["loc"] else ""
+        name = names.get(place, place)
+        node = properties.get(name, {})
+        if not place:
+            yield said
+        elif error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+            known = ", ".join(f"`{name}`" for name in properties) or "none"
+            hint = did_you_mean(place, properties).removesuffix("?")
+            yield f"there is no argument `{place[:64]}`{hint}; the arguments are {known}"
+        elif error["type"] == "missing" and len(error["loc"]) == 1:
+            yield f"`{name}` is missing, it must be {_describe_node(node, schema)}{_meaning(node)}"
+        elif error["type"] in ("value_error", "assertion_error"):
+            yield f"`{name}`: {said}"
+        else:
+            value = write_json(given.get(place))
+            value = value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
+            wanted = _describe_node(node, schema)
+            yield f"`{name}` must be {wanted}{_meaning(node)}, got {value}"
+
+
+def _meaning(node: Json) -> str:
+    return f" ({node['description']})" if node.get("description") else ""
+
+
+def _describe_node(node: Json, schema: Json) -> str:
+    """Describe the values that a node of a JSON schema allows."""
+    if "$ref" in node:
+        name = str(node["$ref"]).rpartition("/")[2]
+        return _describe_node(schema.get("$defs", {}).get(name, {}), schema)
+    if "enum" in node or "const" in node:
+        return " or ".join(map(write_json, node.get("enum", [node.get("const")])))
+    if choices := node.get("anyOf") or node.get("oneOf"):
+        return " or ".join(_describe_node(choice, schema) for choice in choices)
+    if node.get("type") == "array":
+        return _describe_list(node, schema)
+    kind = KINDS.get(str(node.get("type")), "a value of another form")
+    bounds = [f"{words} {node[name]:g}" for name, words in BOUNDS.items() if name in node]
+    if "maxLength" in node:
+        bounds.append(f"at most {node['maxLength']} characters")
+    if "minLength" in node:
+        bounds.append(f"at least {node['minLength']} characters")
+    return f"{kind} of {' and '.join(bounds)}" if bounds else kind
+
+
+def _describe_list(node: Json, schema: Json) -> str:
+    parts, least, most = node.get("prefixItems"), node.get("minItems"), node.get("maxItems")
+    of = _describe_node(parts[0] if parts else node.get("items") or {}, schema)
+    what = of.removeprefix("a ") + "s" if of in ("a number", "a whole number", "a text") else of
+    if least is not None and least == most:
+        return f"a list of {least} {what}"
+    bounds = [f"at least {least}"] if least else []
+    bounds += [f"at most {most}"] if most is not None else []
+    return f"a list of {' and '.join(bounds)} {what}" if bounds else f"a list of {what}"

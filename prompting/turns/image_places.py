@@ -1,0 +1,61 @@
+"""Placeholders that say in a prompt where its images stand, in the spellings of benchmarks and of
+models' own tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+IMAGE_PLACE = re.compile(
+    r"<\|vision_start\|>(?:<\|image_pad\|>)+<\|vision_end\|>"  # Qwen
+    r"|<\|begin_of_image\|>(?:<\|image\|>)+<\|end_of_image\|>"  # GLM
+    r"|<\|media_begin\|>image<\|media_content\|>(?:<\|media_pad\|>)+<\|media_end\|>"  # Kimi
+    r"|<img>(?:<IMG_CONTEXT>)+</img>|(?:<IMG_CONTEXT>)+"  # InternVL
+    r"|\(?<image>\./</image>\)?"  # MiniCPM-V
+    r"|<start_of_image>|\[IMG\]|<\|img\|>"  # Gemma 3, Pixtral, Aria
+    r"|(?i:<\|?(?:image|img)[ _-]?(?P<number>\d{1,9})\|?>)"
+    r"|(?i:<\|?image(?:[ _-]?(?:pad|placeholder|soft_token|token|here))?\|?>)"
+)
+"""A place of one image. Only some have a number; the others stand for the next image each."""
+NUMBERED = re.compile(r"<image \d+>")
+"""The spelling of this project, which must name an image that is there."""
+
+
+def split_at_images(prompt: str, images: int) -> list[str]:
+    """Split a prompt with this many images: words, number of an image, words, and so on.
+
+    Numbers count from 1, or from 0 where one of them is 0. Places without a number stand for the
+    images that no number names, in their order, and the last one for all that are left. A place
+    for which there is no image stays in the words; `<image 9>` is split off also then.
+    """
+    matches = list(IMAGE_PLACE.finditer(prompt))
+    numbers = [int(match["number"]) for match in matches if match["number"]]
+    first = min(numbers, default=1) == 0
+    named = {number + first for number in numbers}
+    free = [number for number in range(1, images + 1) if number not in named]
+    last = max((match.start() for match in matches if not match["number"]), default=-1)
+    pieces, end = list[str](), 0
+    for match in matches:
+        if match["number"]:
+            number = int(match["number"]) + first
+            is_there = 1 <= number <= images or NUMBERED.fullmatch(match[0])
+            here = [number] if is_there else []
+        else:
+            here, free = (free, []) if match.start() == last else (free[:1], free[1:])
+        if here:
+            pieces += _interleaved(prompt[end : match.start()], here)
+            end = match.end()
+    return [*pieces, prompt[end:]]
+
+
+def _interleaved(words: str, numbers: list[int]) -> Iterator[str]:
+    for number in numbers:
+        yield words
+        yield str(number)
+        words = ""
+
+
+def find_place(words: str) -> str:
+    """The first placeholder in some words; empty where there is none."""
+    found = IMAGE_PLACE.search(words)
+    return found[0] if found else ""

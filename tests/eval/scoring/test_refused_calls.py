@@ -1,0 +1,61 @@
+"""A run in which no tool call was accepted says so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import cast
+
+from looktwice.eval import evaluate
+from looktwice.eval.analysis.finding import find
+from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.pipelines import Scripted
+from looktwice.pipelines.model import Messages, Reply, ToolCall
+from looktwice.prompting.agent import Agent, Zoom
+from looktwice.prompting.agent.episode import Look, Outcome
+from tests.made_run import MadeRun
+from tests.tables import table
+
+WHY = "`box` is missing"
+
+
+@table
+def test_arms_whose_calls_were_all_refused_are_named(
+    arms: dict[str, list[list[str]]], said: list[str], tmp_path: Path
+) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"] * 3)
+    for name, samples in arms.items():
+        point = made.point(name, "t")
+        for number, outcomes in enumerate(samples):
+            looks = [
+                Look(place, 0, "zoom", cast("Outcome", outcome), {}, reason=WHY)
+                for place, outcome in enumerate(outcomes, 1)
+            ]
+            ran = sum(look.outcome != "refused" for look in looks)
+            told = {"notes": tuple(look.note for look in looks), "measured": {"looks": ran}}
+            made.record(point, f"s{number}", answer="A", **(told if outcomes != ["none"] else {}))
+    found = [line for line in notes(score_run(made.write())) if line.startswith("refused")]
+    assert len(found) == bool(said)
+    for words in said:
+        assert words in found[0]
+
+
+def refusing(messages: Messages) -> str | Reply:
+    """A model that names the wrong argument for as long as it is offered tools."""
+    if any(message.role == "tool" for message in messages):
+        return "(A)"
+    return Reply("", "tool", tool_calls=(ToolCall("c", "zoom", '{"boxes": [1, 2, 3, 4]}'),))
+
+
+def test_the_table_of_a_run_says_so_at_its_end(tmp_path: Path) -> None:
+    agents = {"zoomer": Agent({"zoom": Zoom()}), "plain": Agent({"zoom": Zoom()}, corrections=0)}
+    model = Scripted(refusing)
+    table = evaluate(MarkedScenes("symbol", n=2), agents, model, out=tmp_path / "run")
+    for shown in (table, find(table)):
+        words = re.sub(r"\s+", " ", str(shown))
+        assert "refused: all 4 tool calls of zoomer on" in words and "`box` is missing" in words
+    told = [message.text for turns in model.asked for message in turns if message.role == "tool"]
+    assert told and all("`box` is missing" in text for text in told)

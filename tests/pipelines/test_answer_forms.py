@@ -1,0 +1,66 @@
+"""Forms in which servers say the same: tokens, log-probabilities, and errors beside half a text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.answers import read_response, refusal
+from looktwice.pipelines.models.http_client import HttpResponse
+from looktwice.pipelines.models.wire import reply_of
+from tests.tables import table
+
+Json = dict[str, Any]
+URL = "http://127.0.0.1:9/v1"
+
+
+@table
+def test_tokens_are_counted_wherever_they_are_written(body: Json, counts: list[int]) -> None:
+    message = {"content": "(A)"}
+    choice, rest = body.get("choice", {}), {k: v for k, v in body.items() if k != "choice"}
+    usage = reply_of({"choices": [{"message": message, **choice}], **rest}, 0.0).usage
+    assert [*vars(usage).values()] == counts
+
+
+@table
+def test_numbers_that_are_no_counts_are_no_reply(usage: Json) -> None:
+    with pytest.raises(ModelError) as caught:
+        reply_of({"choices": [{"message": {"content": "(A)"}}], "usage": usage}, 0.0)
+    assert caught.value.retryable
+
+
+@table
+def test_log_probabilities_are_read_in_both_forms(logprobs: Any, read: list[list[Any]]) -> None:
+    reply = reply_of({"choices": [{"message": {"content": "(A)"}, "logprobs": logprobs}]}, 0.0)
+    assert [[[*pair] for pair in token.items()] for token in reply.logprobs] == read
+
+
+@table
+def test_an_error_beside_half_a_text_is_no_reply(
+    choice: Json, status: int, again: bool, said: str
+) -> None:
+    half = {"message": {"content": "It is (A), because"}, **choice}
+    usage = {"prompt_tokens": 9, "completion_tokens": 4}
+    body = json.dumps({"choices": [half], "usage": usage}).encode()
+    with pytest.raises(ModelError) as caught:
+        read_response(HttpResponse(200, {}, body), URL, 0.0)
+    assert (caught.value.status, caught.value.retryable) == (status, again)
+    assert said in str(caught.value)
+    assert caught.value.usage is not None and caught.value.usage.tokens_out == 4, "it is billed"
+
+
+@table
+def test_what_is_no_error_leaves_a_reply_whole(choice: Json, finish: str) -> None:
+    whole = {"message": {"content": "(A)"}, **choice}
+    body = json.dumps({"choices": [whole, {"error": {"message": "of another"}}]}).encode()
+    reply = read_response(HttpResponse(200, {}, body), URL, 0.0)
+    assert (reply.text, reply.finish) == ("(A)" if finish == "stop" else "", finish)
+
+
+@table
+def test_a_refusal_over_what_is_attached_says_what_to_do(message: str, said: str) -> None:
+    exc = refusal(HttpResponse(400, {}, b""), URL, {"message": message})
+    assert said in str(exc) and not exc.retryable

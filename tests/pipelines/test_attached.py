@@ -1,0 +1,153 @@
+"""What a provider attaches to a turn: it goes back as it came, is part of the record and of the
+cache key, and a turn without it is what it always was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.json_input import read_as
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    ModelError,
+    Reply,
+    ReplyNode,
+    ToolCall,
+    message_json,
+    request_key,
+)
+from looktwice.pipelines.models import ChatAPI
+from looktwice.pipelines.models.batched import bodies
+from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.chat_template import chat_of
+from looktwice.pipelines.models.wire import reply_of, wire_messages
+from looktwice.prompting.turns import History
+from tests.strict_server import strict_server
+from tests.tables import table
+
+Json = dict[str, Any]
+HELLO = Message("user", ("Which?",))
+PLAIN = ToolCall("c1", "zoom", "{}")
+SIGNED = ToolCall("c1", "zoom", "{}", {"extra_content": {"google": {"thought_signature": "S"}}})
+
+
+def read(message: Json) -> Reply:
+    """The reply in a body with this message."""
+    return reply_of({"choices": [{"message": message}]}, 0.0)
+
+
+@table
+def test_what_a_provider_attached_goes_back_as_it_came(
+    message: Json, returned: Json, calls: list[Json]
+) -> None:
+    reply = read(message)
+    again = Reply.from_dict(read_as(ReplyNode, json.dumps(reply.to_dict())))
+    assert again == reply
+    [turn] = wire_messages([again.as_message()])
+    written = list[Json]()
+    for call, own in zip(reply.tool_calls, calls, strict=True):
+        function = {**own.get("function", {}), "name": call.name, "arguments": call.arguments}
+        written.append({"id": call.id, "type": "function", **own, "function": function})
+    said = {"content": None, "tool_calls": written} if written else {"content": reply.text}
+    assert turn == {"role": "assistant"} | said | returned
+    assert ("attached" in message_json(again.as_message())) is bool(returned)
+
+
+@table
+def test_a_turn_that_was_cut_keeps_what_is_attached(content: Any, text: str, sent: Any) -> None:
+    turn = read({"content": content, "reasoning_content": "hm"}).as_message()
+    [cut], _ = History()([turn])
+    assert cut.text == text
+    assert wire_messages([cut]) == [
+        {"role": "assistant", "content": sent, "reasoning_content": "hm"}
+    ]
+
+
+def test_a_history_may_drop_what_is_attached() -> None:
+    turn = Message("assistant", ("(A)",), (SIGNED,), attached={"reasoning_content": "hm"})
+    [kept], _ = History()([turn])
+    [bare], _ = History(attached="drop")([turn])
+    assert (kept.attached, kept.tool_calls) == ({"reasoning_content": "hm"}, (SIGNED,))
+    assert (bare.attached, bare.tool_calls) == ({}, (PLAIN,))
+
+
+KEY = "487d6ddd66392e2f"
+"""Of the same request before turns had anything attached."""
+
+
+def test_a_key_holds_what_is_attached_and_without_it_is_what_it_was() -> None:
+    said = Message("assistant", ("hm",), (PLAIN,))
+    turns = [
+        said,
+        Message("assistant", ("hm",), (SIGNED,)),
+        Message("assistant", ("hm",), (PLAIN,), attached={"reasoning_content": "x"}),
+        Message("assistant", ("hm",), (PLAIN,), attached={"reasoning_content": "y"}),
+    ]
+    asked = [(HELLO, turn, Message("tool", ("ok",), call_id="c1")) for turn in turns]
+    keys = [request_key("m", messages, 0, CallOptions()) for messages in asked]
+    assert len(set(keys)) == 4
+    assert keys[0].startswith(KEY)
+    assert message_json(said) == {
+        "role": "assistant",
+        "parts": ["hm"],
+        "tool_calls": [{"id": "c1", "name": "zoom", "arguments": "{}"}],
+    }
+
+
+def test_what_is_attached_outlives_the_cache(tmp_path: Path) -> None:
+    message = {
+        "content": None,
+        "reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}],
+        "tool_calls": [
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "zoom", "arguments": "{}"},
+                "extra_content": {"google": {"thought_signature": "S"}},
+            }
+        ],
+    }
+    with strict_server(message, {"content": "(A)"}) as server:
+        for _ in range(2):
+            store = Store(tmp_path)
+            model = Cached(ChatAPI("m", server.url), store)
+            first = model([HELLO])
+            turns = [HELLO, first.as_message(), Message("tool", ("ok",), call_id="c1")]
+            assert model(turns).text == "(A)"
+            store.close()
+        with pytest.raises(ModelError, match="turn 0 is not what I said"):
+            ChatAPI("m", server.url)([HELLO, Message("assistant", ("",), (PLAIN,)), turns[2]])
+        assert len(server.bodies) == 3
+
+
+def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
+    blocks: list[Json] = [
+        {"type": "thinking", "thinking": "", "signature": "s1"},
+        {"type": "redacted_thinking", "data": "d"},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "zoom", "input": {"x": 1}},
+    ]
+    said = bodies.message_completion({"content": blocks, "stop_reason": "tool_use"})
+    turns = wire_messages([HELLO, reply_of(said, 0.0).as_message()])
+    again = bodies.message_request({"max_tokens": 9, "messages": turns})
+    assert again["messages"][1] == {"role": "assistant", "content": blocks}
+
+
+def test_a_signature_returns_to_its_text_in_geminis_batches() -> None:
+    parts = [{"text": "hm", "thought": True}, {"text": "(A)", "thoughtSignature": "s"}]
+    candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
+    reply = reply_of(bodies.content_completion({"candidates": [candidate]}), 0.0)
+    assert (reply.text, reply.reasoning) == ("(A)", "hm")
+    turns = wire_messages([HELLO, reply.as_message()])
+    request = bodies.content_request({"model": "m", "messages": turns})
+    assert request["contents"][1] == {"role": "model", "parts": parts[1:]}
+
+
+def test_a_local_model_s_template_gets_its_reasoning_back() -> None:
+    turn = Message("assistant", ("I look.",), (PLAIN,), attached={"reasoning_content": "hm"})
+    first, second = chat_of([turn, Message("assistant", ("I look.",), (PLAIN,))]).turns
+    assert first == second | {"reasoning_content": "hm"}

@@ -1,0 +1,95 @@
+"""Placeholders of images in a prompt, in the spellings of benchmarks and models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from looktwice.eval.runs.check import check
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.turns import Ask
+from tests.prompting.scenes import Heard
+from tests.tables import table
+
+
+def asked(words: str, images: int, way: str) -> list[str | int]:
+    """The words and the numbers of the images, in the order in which they are sent."""
+    pictures = [Picture(np.full((8, 8 + n, 3), 50, np.uint8)) for n in range(1, images + 1)]
+    model = Heard()
+    ask = Ask(images=way)  # type: ignore[arg-type]
+    ask(State.start(Sample("s", words, tuple(pictures))), model)
+    turn = model.calls[0][0][-1]
+    return [part.size[0] - 8 if isinstance(part, View) else part for part in turn.parts]
+
+
+@table
+def test_an_image_is_sent_where_its_placeholder_stands(
+    words: str, images: int, sent: list[str | int]
+) -> None:
+    assert asked(words, images, "inline") == sent
+    placed = [
+        part.strip() if isinstance(part, str) else part for part in asked(words, images, "placed")
+    ]
+    assert [part for part in placed if part != ""] == sent
+    if words and images:
+        before = asked(words, images, "before")
+        assert before == [*range(1, images + 1), words], "no other request changes"
+
+
+STUDY = """
+task: {{use: eval.tasks.Columns, path: rows.jsonl}}
+model: {{use: pipelines.models.ChatAPI, model: m, url: "http://127.0.0.1:9/v1"}}
+stages:
+  ask: {stage}
+"""
+ASK, INLINE = "{use: prompting.turns.Ask}", "{use: prompting.turns.Ask, images: inline}"
+BLIND = "{use: prompting.turns.Ask, images: none}"
+AGENT = "{use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}}}"
+
+
+@pytest.mark.parametrize(
+    ("stage", "question", "choices", "place"),
+    [
+        (ASK, "What is in <image1>?", [], "<image1>"),
+        (ASK, "<|image_1|>\nWhich?", ["x", "y"], "<|image_1|>"),
+        (ASK, "<|vision_start|><|image_pad|><|vision_end|>Which?", [], "<|image_pad|>"),
+        (AGENT, "<image>\nWhich?", [], "<image>"),
+        (INLINE, "What is in <image>?", [], ""),
+        (INLINE, "<image 1> and <image 2>?", [], ""),
+        (INLINE, "<image> and <image3>?", [], "<image3>"),
+        (BLIND, "What is in <image1>?", [], ""),
+        (ASK, "What is in image 1, <b>here</b>?", [], ""),
+    ],
+)
+def test_check_warns_of_places_that_are_sent_as_words(
+    stage: str,
+    question: str,
+    choices: list[str],
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.png", "b.png"):
+        Image.fromarray(np.full((64, 64, 3), 90, np.uint8)).save(name)
+    images = ["a.png", "b.png"]
+    rows = [
+        {"id": "first", "question": "Which?", "answer": "x", "images": images},
+        {"id": "later", "question": question, "answer": "x", "images": images},
+    ]
+    if choices:
+        rows = [row | {"choices": choices, "answer": "A"} for row in rows]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("study.yaml").write_text(STUDY.format(stage=stage))
+    told = [line for line in check(load_plan(Path("study.yaml"))) if "images: inline" in line]
+    assert len(told) == bool(place)
+    for line in told:
+        assert "sample later" in line and place in line
