@@ -37,8 +37,7 @@ NOT_RETURNED = {
 other than OpenAI's refuse it. `annotations` (citations), `parsed` and `executed_tools` (what Groq
 ran itself) are in no schema of a request. `audio` goes back as an id alone, and generated `images`
 and `videos` not at all. A `thought_summary` is what Gemini's batches return beside the text, and no
-request takes. A `function_call`, the older form of a tool call, would lack its result, as
-no agent runs it.
+request takes. A `function_call`, the older form of a tool call, goes back as one of `tool_calls`.
 """
 OF_CALL = {"id", "index", "function"}
 """Fields of a tool call that are written anew; `index` repeats the order of the calls."""
