@@ -101,6 +101,26 @@ _ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
+_NO_NOUN = (  # words that no article has behind it, so that an "A" before them is a letter
+    r"(?=\s+(?:here|this|these|those|the|my|our|your|his|her|its|their|we|you|he|she|they|I|if|when"
+    r"|unless|until|although|by|via|of|among|between|any|every|each|after all|out of|due to"
+    r"|based on|given (?:that|the|its|how|what)|over (?:the|all|any|both|option|\(?[B-H]\b)"
+    r"|rather than|instead of|\d+(?:\.\d+)? ?%"
+    r"|(?:then|now|today|again|too|though|anyway|instead|overall|also|for sure|all the way|\w+ly)"
+    r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
+)
+_ACTS = (  # what a choice does and no noun is called
+    r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies|completes"
+    r"|belongs|remains|resembles|follows|continues|it (?:is|was|has to|must|should|will))(?![\w-]))"
+)
+_DECLARED_A = re.compile(
+    r"(\b(?i:choos(?:e|es|ing)|chose|pick(?:s|ed|ing)?|select(?:s|ed|ing)?|(?:go|going|went) (?:with|for)"
+    r"|opt(?:ed|ing)? for|votes? for|voted? for|settled? (?:on|for)|sa(?:y|id)|(?:must|should|would"
+    r"|could|has to|have to|will|can) be|it's|(?:it|that|answer|choice|pick|guess|option|selection)"
+    r" (?:is|was)|answer\s*:)\s+(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A"
+    + _NO_NOUN
+)
+""""I choose A here": after such words, "A" is the letter unless a noun may follow."""
 _BY_LETTER = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
@@ -117,7 +137,7 @@ _BY_LETTER = (
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
     re.compile(r"\A([A-H])(?= \()"),
     re.compile(_ALONE.format("[B-H]")),
-    re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
+    re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # elsewhere it is the article
 )
 _ANSWER = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
 _IDLE = (
@@ -207,6 +227,8 @@ class MentionTagger:
             text = _NUMBERED.sub(self._tag_number, text)
         for letter, named in self.texts:
             text = named.replace(text, tag(letter.lower()))
+        if may_hold(text, "A "):
+            text = _DECLARED_A.sub(rf"\1{tag('A')}", text)
         for named_by_letter in _BY_LETTER:
             text = named_by_letter.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
