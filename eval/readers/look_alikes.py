@@ -1,7 +1,7 @@
-"""Letters of other alphabets and signs that look like Latin capitals: "В" in Cyrillic, "🅱".
+"""Letters of other alphabets, and signs, that look like Latin letters: a Cyrillic Ve, a squared B.
 
-Models write them for the letter of a choice. Inside words, and where a word of their own language
-follows, they stay: "В" is Russian for "in".
+Models write them for the letter of a choice. They stay inside words and, in a text of their own
+language, where they may be words: a lone Ve is Russian for "in".
 """
 
 from __future__ import annotations
@@ -10,13 +10,21 @@ import re
 from string import ascii_uppercase
 
 _ALPHABETS = (
-    ("АВСЕНІЈКМОРЅТХУ", "ABCEHIJKMOPSTXY"),  # Cyrillic
-    ("асеіјорѕху", "aceijopsxy"),
-    ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹ", "ABEZHIKMNOPTYXC"),  # Greek
-    ("ᎪᏴᏟᎠᎬᏀᎻ", "ABCDEGH"),  # Cherokee
-    ("ꓮꓐꓚꓓꓰꓝꓖꓧ", "ABCDEFGH"),  # Lisu
+    (
+        "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0423",
+        "ABCEHIJKMOPSTXY",
+    ),  # Cyrillic
+    ("\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443", "aceijopsxy"),
+    (
+        "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03f9",
+        "ABEZHIKMNOPTYXC",
+    ),  # Greek
+    ("\u13aa\u13f4\u13df\u13a0\u13ac\u13c0\u13bb", "ABCDEGH"),  # Cherokee
+    ("\ua4ee\ua4d0\ua4da\ua4d3\ua4f0\ua4dd\ua4d6\ua4e7", "ABCDEFGH"),  # Lisu
 )
-_LATIN = str.maketrans({sign: letter for pair in _ALPHABETS for sign, letter in zip(*pair)})
+_LATIN = str.maketrans(
+    {sign: letter for pair in _ALPHABETS for sign, letter in zip(*pair, strict=True)}
+)
 _SIGNS = str.maketrans(
     {
         chr(first + number): letter
@@ -31,14 +39,16 @@ _ANY_SIGN = re.compile("[\U0001f150-\U0001f1ff]")
 _ALIKE = f"[{''.join(map(chr, _LATIN))}]"
 _ANY_ALIKE = re.compile(_ALIKE)
 _ALONE = re.compile(rf"(?<![\w'-]){_ALIKE}(?![\w'-])")
-_FOREIGN_WORD = re.compile("[Ͱ-ӿ]{2,}")  # of Greek or Cyrillic
-_NAMES_CHOICE = (
-    r"(?:is|be|answer|option|choice|point|box|ответ\w*|вариант\w*|точк\w|απάντηση|επιλογή|είναι)"
+_FOREIGN_WORD = re.compile("[\u0370-\u04ff]{2,}")  # of Greek or Cyrillic
+_NAMES_CHOICE = (  # the second line is Russian, the third Greek
+    r"(?:is|be|answer|option|choice|point|box"
+    r"|\u043e\u0442\u0432\u0435\u0442\w*|\u0432\u0430\u0440\u0438\u0430\u043d\u0442\w*"
+    r"|\u03b1\u03c0\u03ac\u03bd\u03c4\u03b7\u03c3\u03b7|\u03b5\u03af\u03bd\u03b1\u03b9)"
 )
 _GIVEN = re.compile(  # in a text of that language: in brackets, or as the answer
     rf"[(\[{{<]\s*{_ALIKE}\s*[)\]}}>]"
-    rf"|(?m:^\s*){_ALIKE}(?=\)|\W*$)"
-    rf"|(?:[:=]|\b{_NAMES_CHOICE})\s*[\"'(]?{_ALIKE}(?=[\"')]*\s*(?:[.,;:!]|$))",
+    rf"|^[ \t]*{_ALIKE}(?=\)|[^\w\n]*$)"
+    rf"|(?:[:=]|\b{_NAMES_CHOICE})\s{{0,3}}[\"'(]?{_ALIKE}(?=[\"')]?\s?(?:[.,;:!]|$))",
     re.I | re.M,
 )
 

@@ -55,8 +55,11 @@ _NOUN = (
 )
 _NUMBERED = pattern(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
+    r"(?!\s*[:=]\s*[\"'(]*[A-H]\b[^\w\n]*(?:\n|$))"  # "choice 2: A" names A
     rf"|(?<=\bis )(?:number|no\.?)\s*(?P<placed>[1-9])\b"
-    rf"|(?:\b(?:the|an?)\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b"
+    rf"|(?:\bthe\s+|(?<!\bas )\ban?\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b"
+    r"(?!(?:\s+(?:is|would be|might be|could be)|\s*[:=])\s*(?:(?:option|choice|point)\s+)?"
+    r"[\"'(]*[A-H]\b)"  # "second choice: A" names A
 )
 _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
@@ -110,15 +113,16 @@ _NO_NOUN = (  # words that no article has behind it, so that an "A" before them 
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
 )
 _ACTS = (  # what a choice does and no noun is called
-    r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies|completes"
-    r"|belongs|remains|resembles|follows|continues|it (?:is|was|has to|must|should|will))(?![\w-]))"
+    r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies"
+    r"|completes|belongs|remains|resembles|follows|continues"
+    r"|it (?:is|was|has to|must|should|will))(?![\w-]))"
 )
 _DECLARED_A = re.compile(
-    r"(\b(?i:choos(?:e|es|ing)|chose|pick(?:s|ed|ing)?|select(?:s|ed|ing)?|(?:go|going|went) (?:with|for)"
-    r"|opt(?:ed|ing)? for|votes? for|voted? for|settled? (?:on|for)|sa(?:y|id)|(?:must|should|would"
-    r"|could|has to|have to|will|can) be|it's|(?:it|that|answer|choice|pick|guess|option|selection)"
-    r" (?:is|was)|answer\s*:)\s+(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A"
-    + _NO_NOUN
+    r"(\b(?i:choos(?:e|es|ing)|chose|pick(?:s|ed|ing)?|select(?:s|ed|ing)?"
+    r"|(?:go|going|went) (?:with|for)|opt(?:ed|ing)? for|votes? for|voted? for|settled? (?:on|for)"
+    r"|sa(?:y|id)|(?:must|should|would|could|has to|have to|will|can) be"
+    r"|it's|(?:it|that|answer|choice|pick|guess|option|selection) (?:is|was)|answer\s*:)\s+"
+    r"(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A" + _NO_NOUN
 )
 """"I choose A here": after such words, "A" is the letter unless a noun may follow."""
 _BY_LETTER = (

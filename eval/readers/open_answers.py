@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from looktwice.eval.readers.asides import second_thoughts
 from looktwice.eval.readers.clean import clean_text, in_english
-from looktwice.eval.readers.phrases import second_thoughts
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
     AGREED,

@@ -26,23 +26,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
-from string import ascii_uppercase
 from typing import ClassVar, Literal
 
+from looktwice.eval.readers.asides import (
+    correction,
+    mark_wrong_answers,
+    second_thoughts,
+    without_rivals,
+)
 from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text, in_english, strip_echo
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
-from looktwice.eval.readers.phrases import (
-    HANDED_BACK,
-    ILLUSION,
-    NEAR,
-    NEGATED,
-    NOT_YET,
-    UNDECIDED,
-    second_thoughts,
-)
+from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold, pattern
 from looktwice.pipelines.state import State
@@ -135,6 +131,9 @@ _UNSURE = pattern(
     r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no"
     r" (?:way|information))\b|\?"
 )
+_WRONG_IS_ASKED = pattern(
+    r"\b(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely|not|distractors?)\b|n't\b"
+)
 _IDLE_WORD = re.compile(
     r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image"
     r"|there|it"
@@ -153,7 +152,11 @@ def read_choice(
     text, texts = in_english(text, tuple(choices))
     numbers = subtask == "Counting" or all(choice.isdigit() for choice in choices)
     return _read_choice(
-        text, nameable(texts, text), subtask, question if yes_no or numbers else None
+        text,
+        nameable(texts, text),
+        subtask,
+        question if yes_no or numbers else None,
+        _WRONG_IS_ASKED.search(question) is not None,
     )
 
 
@@ -161,7 +164,9 @@ _clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many
 
 
 @lru_cache(maxsize=8192)
-def _read_choice(text: str, choices: Texts, subtask: str, question: str | None) -> Reading:
+def _read_choice(
+    text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
+) -> Reading:
     """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read
     equal ones once."""
     tagger = tagger_of(choices)
@@ -175,25 +180,56 @@ def _read_choice(text: str, choices: Texts, subtask: str, question: str | None) 
         return _reading_of(mentioned.pop(), letters)
     if bare := _BARE_LETTER.fullmatch(text):
         return _reading_of(bare[1].upper(), letters)
+    asked = _Asked(letters, choices, subtask, question)
+    if not wrong_is_asked:
+        tagged = mark_wrong_answers(tagged)
+    if corrected := _read_declared(correction(tagged), asked):
+        return corrected
     reading = Reading(None)
     if tail := second_thoughts(tagged):
-        reading = _decide(_collect_claims(tail, tail, letters, subtask), tail, letters)
+        reading = _decide(_collect_claims(tail, tail, asked), tail, letters)
+    if reading.answer is None and (left := without_rivals(tagged)) != tagged:
+        reading = _read_declared(left, asked) or reading
     if reading.answer is None:
-        claims = _collect_claims(text, tagged, letters, subtask)
-        # the number that the reply gives of what the question asks to count
-        number = number_of_asked(text, question) if question and not _TOTAL.search(text) else None
-        if number is not None and number in choices:
-            stated = Claim(Weight.STATED, ascii_uppercase[choices.index(number)])
-            claims = chain(claims, [stated])
-        reading = _decide(claims, tagged, letters)
+        reading = _decide(_collect_claims(text, tagged, asked), tagged, letters)
     if reading.answer is None and question is not None and "yes" in choices:
         return _read_statement(text, question) or reading
     return reading
 
 
-def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Claims:
+@dataclass(frozen=True)
+class _Asked:
+    """What a reply answers; the question only where it has a say."""
+
+    letters: str
+    choices: Texts
+    subtask: str
+    question: str | None
+
+
+def _read_declared(tagged: str, asked: _Asked) -> Reading | None:
+    """What a part of a reply says plainly, without hints and descriptions; None if nothing."""
+    first = next(iter(split_sentences(tagged)), "")
+    if len({*tagged_letters(first)}) > 1 and _LISTED.fullmatch(first):
+        return _reading_of("", asked.letters)
+    if alone := _ONLY_CHOICES.fullmatch(first):
+        return _reading_of(alone[1], asked.letters)
+    claims = _collect_claims(tagged, tagged, asked)
+    plain = [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
+    return _decide(plain, tagged, asked.letters) if plain else None
+
+
+def _collect_claims(text: str, tagged: str, asked: _Asked) -> Claims:
+    letters, question = asked.letters, asked.question
     for sentence in split_sentences(tagged):
-        yield from find_claims(sentence, letters, subtask)
+        yield from find_claims(sentence, letters, asked.subtask)
+    # the number that the reply gives of what the question asks to count
+    if question and not _TOTAL.search(text):
+        texts = dict(zip(letters, asked.choices, strict=True))
+        words = re.sub(TAG, lambda named: texts.get(named[1], ""), text)
+        number = number_of_asked(words, question)
+        if number is not None and number in asked.choices:
+            yield Claim(Weight.STATED, letters[asked.choices.index(number)])
     yield from _claim_of_opening(text, tagged)
     yield from _claim_of_own_line(text, tagged)
     ticked = set(_TICKED.findall(tagged))
