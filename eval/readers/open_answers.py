@@ -9,6 +9,7 @@ from functools import partial
 
 from looktwice.eval.readers.asides import second_thoughts
 from looktwice.eval.readers.clean import clean_text, in_english
+from looktwice.eval.readers.numerals import ASKED, count_listed, counted_in_digits, stem_of
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
     AGREED,
@@ -65,11 +66,7 @@ _ABSENT = pattern(
     r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?!"
     r" (?:way|clear|enough|information))"
     r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b"
-    r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z"
-)
-_ASKED = pattern(
-    r"\bhow many"
-    r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
+    r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no (?!idea\b|clue\b|answer\b|image\b|picture\b|way\b)\w+)\W*\Z"
 )
 _ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
 _BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
@@ -121,7 +118,7 @@ def number_of_asked(text: str, question: str) -> str | None:
     Where the largest is the sum of the others ("five boats: two blue boats and three red boats") it
     counts.
     """
-    if not (asked := _ASKED.search(question)):
+    if not (asked := ASKED.search(question)):
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
     number = rf"({_DIGITS.pattern}|{_WORDS.pattern})"
@@ -130,8 +127,7 @@ def number_of_asked(text: str, question: str) -> str | None:
         counted = rf"{number}\s*[^\s\d,.]{{0,4}}{words}"
         absent = rf"\bno [^,.]{{0,9}}{words}"
     else:
-        stem = re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun
-        words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, stem)))
+        words = rf"\s+{_BETWEEN}{{0,3}}?".join((*map(re.escape, adjectives), stem_of(noun)))
         counted = rf"{number}\s+{_BETWEEN}{{0,3}}?{words}"
         absent = rf"\b(?:{_NONE})\s+{_BETWEEN}{{0,2}}?{words}"
     counts = sorted(int(_digits(count)) for count in re.findall(counted, text, re.I))
@@ -182,8 +178,11 @@ def _read_yes_no(text: str, question: str) -> Reading:
 
 def _read_integer(text: str, question: str) -> Reading:
     """The number that is declared last, or that of what is asked for, or the only one of the reply
-    or of its last sentence that has any.
+    or of its last sentence that has any; of a list alone, its length.
     """
+    if listed := count_listed(text):
+        return Reading(str(listed))
+    text = counted_in_digits(text, question)
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
     total = (
         rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in"
@@ -192,7 +191,7 @@ def _read_integer(text: str, question: str) -> Reading:
     )
     for claims in (
         rf"\b{_CLAIM}{_LINK}({number})|{total}",
-        rf"\bthere (?:is|are){_LINK}({number})",
+        rf"\bthere (?:is|are|was|were){_LINK}({number})",
     ):
         if marked := list(re.finditer(claims, text, re.I)):
             return Reading(_digits(marked[-1][marked[-1].lastindex or 0]))

@@ -37,10 +37,11 @@ from looktwice.eval.readers.asides import (
 from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text, in_english, strip_echo
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
+from looktwice.eval.readers.numerals import as_digits, count_listed, counted_in_digits, in_digits
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
 from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
-from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold, pattern
+from looktwice.eval.readers.vocabulary import REFUSED, Texts, has_words, may_hold, pattern
 from looktwice.pipelines.state import State
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
@@ -150,12 +151,20 @@ def read_choice(
         return Reading.without_words(reply)
     yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
     text, texts = in_english(text, tuple(choices))
-    numbers = subtask == "Counting" or all(choice.isdigit() for choice in choices)
+    digits = tuple(map(as_digits, texts))
+    counts = subtask == "Counting" or all(digits)
+    if any(digits):
+        texts = tuple(map(in_digits, texts))
+        is_count = counts and kind_of(question, subtask) == "integer"
+        if is_count and not has_words(subtask):
+            subtask = "Counting"
+        listed = count_listed(text) if is_count else 0
+        text = str(listed) if listed else counted_in_digits(text, question)
     return _read_choice(
         text,
         nameable(texts, text),
         subtask,
-        question if yes_no or numbers else None,
+        question if yes_no or counts else None,
         _WRONG_IS_ASKED.search(question) is not None,
     )
 
