@@ -106,7 +106,8 @@ _CORRECTS = pattern(
     r"|examination)|reflection)\b",
     r"\b(?:reconsidering|re-?checking|re-?examining|re-?counting)\b",
     r"(?<=[.!]\s)that(?:'s| is| was) (?:wrong|incorrect|a mistake|not (?:right|correct))\b",
-    r"[,.\u2026\u2014-]\s*(?:no|or rather|i mean|rather),?\s+(?:it(?:'s| is) )?(?=\u27e6[A-Z]\u27e7\W*(?:$|\.))",
+    r"[,.\u2026\u2014-]\s*(?:no|or rather|i mean|rather),?\s+(?:it(?:'s| is) )?"
+    r"(?=\u27e6[A-Z]\u27e7\W*(?:$|\.))",
 )
 
 

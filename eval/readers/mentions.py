@@ -115,7 +115,9 @@ _NO_NOUN = (  # words that no article has behind it, so that an "A" before them 
 _ACTS = (  # what a choice does and no noun is called
     r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies"
     r"|completes|belongs|remains|resembles|follows|continues"
-    r"|it (?:is|was|has to|must|should|will))(?![\w-]))"
+    r"|it (?:is|was|has to|must|should|will)|here|after all|this time"
+    r"|(?:then|now|again|instead|too|overall|anyway|though)(?=\W*?(?:$|[.!?,;\n])))(?![\w-])"
+    r"|\s*[\u2013\u2014\u2190-\u21ff\u2600-\u27bf\U0001f300-\U0001faff])"
 )
 _DECLARED_A = re.compile(
     r"(\b(?i:choos(?:e|es|ing)|chose|pick(?:s|ed|ing)?|select(?:s|ed|ing)?"
@@ -364,7 +366,7 @@ def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
     yield TextPattern(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?")
     if digits == "0":
         yield TextPattern(
-            r"(?<=\bthere are )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
+            r"(?<=\bthere are )none\b(?! of)|(?<=\bsee )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
             r"\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z"
         )
 

@@ -15,25 +15,16 @@ MOST = 10**12
 _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
 _WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
 _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
-_HALVES = pattern(
-    rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|hundred|thousand|million))?\b"
-)
+_SCALE = "hundred|thousand|million"
+_HALVES = pattern(rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|{_SCALE}))?\b")
 _HALF_DOZEN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
+_DOZEN = pattern(r"\A\W*dozen\W*\Z")
 _COMPOSED = pattern(
-    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:hundred|thousand|million|dozen)\b"
-    rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|hundred|thousand|million)(?!\w))*",
+    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:{_SCALE}|dozen)\b"
+    rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|{_SCALE})(?!\w))*",
     rf"(?<![\w-])(?:{_WORD})[\s-]+dozens\b",
     rf"(?<![\w-])(?:{_TENS})[\s-](?:{'|'.join(NUMBER_WORDS[1:10])})(?![\w-])",
 )
-_DOZEN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
-_COMPOSED = pattern(
-    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:hundred|thousand|million|dozen)\b"
-    rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|hundred|thousand|million)(?!\w))*",
-    rf"(?<![\w-])(?:{_WORD})[\s-]+dozens\b",
-    rf"(?<![\w-])(?:{'|'.join(word for word in NUMBERS if word[-2:] == 'ty')})[\s-]"
-    rf"(?:{'|'.join(word for word, digits in NUMBERS.items() if word.isascii() and '0' < digits < '9~' and len(digits) == 1)})(?![\w-])",
-)
-_DOZEN = pattern(r"\A\W*dozen\W*\Z")
 _SEPARATED = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
 _PERCENT = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
 _ANY_NUMBER = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
@@ -93,10 +84,10 @@ def _compose(match: Match) -> str:
 
 
 def counted_in_digits(text: str, question: str = "") -> str:
-    """A reply with its counts in digits, and without list numbers, percentages and numbers of
-    places ("image 2") where other numbers are left."""
-    text = _couples(in_digits(text), question)
-    for strip in (_strip_list_numbers, _strip_percents, _strip_places):
+    """A reply with its counts in digits, without list numbers; where other numbers are left, also
+    without percentages and numbers of places ("image 2")."""
+    text = _strip_list_numbers(_couples(in_digits(text), question))
+    for strip in (_strip_percents, _strip_places):
         left = strip(text, question)
         text = left if _ANY_NUMBER.search(left) else text
     return text
@@ -124,7 +115,7 @@ def stem_of(noun: str) -> str:
     return re.escape(re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun)
 
 
-def _strip_list_numbers(text: str, question: str = "") -> str:
+def _strip_list_numbers(text: str) -> str:
     starts = {number.start("number"): number for number in _list_numbers(text)}
     return _LIST_NUMBER.sub(
         lambda number: "\n- " if number.start("number") in starts else number[0], text
@@ -149,7 +140,7 @@ def _may_begin(text: str, number: Match) -> bool:
         return True
     before = text[: number.start("open")].rstrip()[-1:]
     is_clear = number["open"] or number["close"] == ")" or number["next"].islower()
-    return before in (":", ";", ",", ".", "(") and bool(is_clear)
+    return before in (".", "!", "?") or (before in (":", ";", ",", "(") and bool(is_clear))
 
 
 def _strip_percents(text: str, question: str) -> str:

@@ -66,7 +66,8 @@ _ABSENT = pattern(
     r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?!"
     r" (?:way|clear|enough|information))"
     r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b"
-    r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no (?!idea\b|clue\b|answer\b|image\b|picture\b|way\b)\w+)\W*\Z"
+    r"|\b(?:there (?:is|are)|see|find|count) none\W*$"
+    r"|\A\W*(?:none|no (?!(?:idea|clue|answer|image|picture|way)\b)\w+)\W*\Z"
 )
 _ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
 _BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
@@ -106,7 +107,7 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
 
 
 _NONE = (
-    r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not"
+    r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?(?:any?|a single)|not"
     r" (?:see |find )?any"
 )
 
@@ -233,11 +234,40 @@ def _read_letters(text: str, question: str) -> Reading:
     return Reading(None, "unread: it names no letters, or several words of them")
 
 
+JSON_ANSWER = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
+"""An answer in JSON, with its quotation marks."""
+_DECLARED = pattern(
+    r"(?m)(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:(?:so|therefore|thus|hence|and|but),?\s+)?"
+    r"(?:i (?:think|believe|would say|'d say)(?: that)?\s+)?(?:(?:the|my)\s+)?"
+    r"(?:(?:final|correct|right|best|short|corrected|revised)\s+){0,3}"
+    r"(?:a(?=:)|(?:my_|final_)?answer|correction|edit)\b"
+    r"(?:\s+(?:is|was|would be|must be|should be)\b\s*:?|\s*[:=]|\s+[\u2013\u2014-](?=\s)|(?=\n))"
+    r"\s*(?=(?P<text>\S[^\n]*))"
+)
+_REMARK = pattern(  # behind a declared answer
+    r"[.!?;]\s+(?=(?:the|this|that|it|i|there|in|my|we|you|both|these|those|as|at|on|because|since"
+    r"|second|next|alternat\w+|runner|an?|correction|other|if|another)\b)"
+    r"|\s*\((?:confidence\b|\d+(?:\.\d+)?\s?%)|,\s+(?:not|rather than|instead of|because|since)\b"
+    r"|\s+because\b"
+)
+
+
+def find_text(text: str) -> str:
+    """What a cleaned reply declares last to be the answer ("Answer: red"), else its whole text."""
+    if given := JSON_ANSWER.findall(text):
+        return given[-1].strip('"')
+    *_, declared = (None, *_DECLARED.finditer(text))
+    if declared is None:
+        return text
+    answer = _REMARK.split(declared["text"], maxsplit=1)[0].strip()
+    return find_text(answer) if answer and len(answer) < len(text) else text
+
+
 KINDS: Mapping[str, Callable[[str, str], Reading]] = {
     "yes_no": _read_yes_no,
     "true_false": partial(_read_two_words, {"T": any_word(TRUE), "F": any_word(FALSE)}),
     "integer": _read_integer,
     "letters": _read_letters,
-    "text": lambda text, question: Reading(text),
+    "text": lambda text, question: Reading(find_text(text)),
 }
 """How each kind of open answer is read, from cleaned text and the question."""

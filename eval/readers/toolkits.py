@@ -14,6 +14,7 @@ from typing import Literal
 
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.numerals import MOST, value_of_words
+from looktwice.eval.readers.open_answers import JSON_ANSWER
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.readers.vocabulary import NUMBERS, pattern
@@ -40,7 +41,6 @@ class Strict(Reader):
         return Reading.of(None)
 
 
-_JSON = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
 _MARKER = pattern(
     r"(?m)(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)"
 )
@@ -57,9 +57,9 @@ class Marked(Reader):
 
     def read(self, state: State) -> Reading:
         text = clean_text(state.reply)
-        marked: list[str] = [value.strip('"') for value in _JSON.findall(text)] or _MARKER.findall(
-            text
-        )
+        marked: list[str] = [
+            value.strip('"') for value in JSON_ANSWER.findall(text)
+        ] or _MARKER.findall(text)
         if not marked:
             return Reading(None, "unread: it marks no answer")
         answer = marked[-1].strip(" \t.").strip("\"'")
