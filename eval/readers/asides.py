@@ -28,7 +28,8 @@ _OTHER = (
 )
 _RUNNER_UP = (
     rf"(?:{_ORDINAL}[ -]{_BEST}(?: {_NOUN})?|{_ORDINAL}[ -]{_NOUN}|{_ORDINAL}(?=:)|{_OTHER} {_NOUN}"
-    rf"|runners?[ -]up|alternatives?|alternatively|fall-?back|back-?up|least likely|less likely|worst(?: {_NOUN})?"
+    rf"|runners?[ -]up|alternatives?|alternatively|fall-?back|back-?up|least likely|less likely"
+    rf"|worst(?: {_NOUN})?"
     r"|(?:closest|nearest|main|strongest|only) (?:alternative|rival|competitor|contender))"
 )
 _IS = r"(?:is|are|was|were|would be|might be|may be|could be|will be|comes?)"
@@ -68,11 +69,20 @@ _BAD_ANSWER = pattern(
     rf"\bdistractors?(?:\s+{_IS}\b|\s*[:=]){GAP}{{0,20}}?({_TAGS})",
 )
 """"A wrong answer would be X"."""
+_RIVAL_ANSWER = pattern(
+    rf"{_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
+    rf"\b(?:an?|the) {_BAD} {_NOUN}(?:\s+{_IS}\b|\s*[:=])[^.;\n]*[.;]?",
+)
 
 
 def without_rivals(text: str) -> str:
     """Return a tagged text without the tags of second choices."""
     return _RIVALS.sub(lambda rival: re.sub(_TAG, "", rival[0]), text)
+
+
+def without_rival_answers(text: str) -> str:
+    """Return an untagged text without the clauses that name second or wrong answers."""
+    return _RIVAL_ANSWER.sub(" ", text)
 
 
 def mark_wrong_answers(text: str) -> str:

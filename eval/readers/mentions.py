@@ -366,7 +366,8 @@ def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
     yield TextPattern(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?")
     if digits == "0":
         yield TextPattern(
-            r"(?<=\bthere are )none\b(?! of)|(?<=\bsee )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
+            r"(?<=\bthere are )none\b(?! of)|(?<=\bsee )none\b(?! of)"
+            r"|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
             r"\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z"
         )
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from looktwice.eval.readers.asides import second_thoughts
+from looktwice.eval.readers.asides import correction, second_thoughts, without_rival_answers
 from looktwice.eval.readers.clean import clean_text, in_english
 from looktwice.eval.readers.numerals import ASKED, count_listed, counted_in_digits, stem_of
 from looktwice.eval.readers.reader import Reading
@@ -37,6 +37,7 @@ _ASKS = {
     ),
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
+_FEW_WORDS = 6  # of an answer in words, beside which a second choice is left out
 _NAMES = {
     "letter_disambiguation": "letters",
     "shape_discrimination": "integer",
@@ -99,11 +100,33 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
         return Reading.without_words(reply)
     if kind in ("yes_no", "integer"):
         text, _ = in_english(text)
-        if tail := second_thoughts(text):
-            reading = KINDS[kind](tail, question)
-            if reading.answer is not None:
-                return reading
+    corrected = _read_correction(correction(text), kind, question)
+    if corrected.answer is not None:
+        return corrected
+    if kind in ("yes_no", "integer") and (tail := second_thoughts(text)):
+        reading = KINDS[kind](tail, question)
+        if reading.answer is not None:
+            return reading
+    left = without_rival_answers(text)
+    if left != text and (kind != "text" or len(left.split()) <= _FEW_WORDS):
+        reading = KINDS[kind](left.strip(), question)
+        if reading.answer:
+            return reading
     return KINDS[kind](text, question)
+
+
+def _read_correction(tail: str, kind: str, question: str) -> Reading:
+    """What the words behind "Correction:" or "Oops, " declare; texts are read by `find_text`."""
+    first = re.split(r"(?<=[.!?;])\s+|\n", tail, maxsplit=1)[0]
+    if kind == "integer" and re.match(r"\W*no(?:ne|thing)?\b", first, re.I):
+        return Reading(None)  # "Correction: none."
+    if kind != "text" and 0 < len(first.split()) <= 3:
+        return KINDS[kind](first, question)
+    if kind == "integer":
+        return _read_declared_integer(counted_in_digits(tail, question), question)
+    if kind != "text" and re.search(rf"\b{_CLAIM}\b", tail, re.I):
+        return KINDS[kind](tail, question)
+    return Reading(None)
 
 
 _NONE = (
@@ -177,13 +200,7 @@ def _read_yes_no(text: str, question: str) -> Reading:
     return _read_two_words({"yes": any_word(YES), "no": any_word(NO)}, text, question)
 
 
-def _read_integer(text: str, question: str) -> Reading:
-    """The number that is declared last, or that of what is asked for, or the only one of the reply
-    or of its last sentence that has any; of a list alone, its length.
-    """
-    if listed := count_listed(text):
-        return Reading(str(listed))
-    text = counted_in_digits(text, question)
+def _read_declared_integer(text: str, question: str) -> Reading:
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
     total = (
         rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in"
@@ -198,6 +215,19 @@ def _read_integer(text: str, question: str) -> Reading:
             return Reading(_digits(marked[-1][marked[-1].lastindex or 0]))
         if (asked := number_of_asked(text, question)) is not None:
             return Reading(asked)
+    return Reading(None)
+
+
+def _read_integer(text: str, question: str) -> Reading:
+    """The number that is declared last, or that of what is asked for, or the only one of the reply
+    or of its last sentence that has any; of a list alone, its length.
+    """
+    if listed := count_listed(text):
+        return Reading(str(listed))
+    text = counted_in_digits(text, question)
+    declared = _read_declared_integer(text, question)
+    if declared.answer is not None:
+        return declared
     whole = _numbers(text)
     sentences = map(_numbers, reversed(re.split(r"(?<=[.!?])\s+|\n+", text)))
     for numbers in (whole, next(filter(None, sentences), [])):
