@@ -22,7 +22,7 @@ _ORDINAL = r"(?:second|third|fourth|fifth|2nd|3rd|4th|5th|next)"
 _BEST = r"(?:best|closest|likeliest|nearest|most (?:likely|probable|plausible))"
 _OTHER = (
     r"(?:alternat(?:iv)?e|back-?up|fall-?back|secondary|less likely|less probable|another"
-    r"|opposite|tempting"
+    r"|opposite|tempting|random|naive"
     r"|(?:an)?other (?:possible|plausible|likely|potential|strong|good|close)|least likely"
     r"|least probable|(?:only|closest|nearest|main) (?:other|alternative|rival|competitor))"
 )
@@ -43,6 +43,8 @@ _RIVALS = pattern(
     rf"{_FIRST}\b{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-]"
     rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKS}\b)"
     rf"{GAP}{{0,20}}?{_TAGS}",
+    rf"\bif i had to (?:choose|pick|name) (?:a|another) (?:second|third|other)\b"
+    rf"{GAP}{{0,40}}?{_TAGS}",
     rf"\bif (?:not {_TAG}|(?:that|this|it) is (?:wrong|not (?:right|correct|it)|incorrect)"
     rf"|i am (?:wrong|mistaken)|i'm (?:wrong|mistaken)){NEAR}{{0,20}},?\s+{GAP}{{0,40}}?{_TAGS}",
     rf"(?:^|(?<=[.;,]\s))otherwise,?\s+{GAP}{{0,40}}?{_TAGS}",
@@ -96,27 +98,30 @@ _TAKES_BACK = pattern(
     r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch"
     r" that)\b",
 )
-_BEGINS = r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]))(?:oh,? |ah,? |but |no,? )?"
+_BEGINS = r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]) ?)(?:oh,? |ah,? |but |no,? )?"
 _GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that)\b)"
 _CORRECTS = pattern(
     rf"{_BEGINS}(?:a )?(?:corrections?|edit(?:ed)?|updated?|errat(?:um|a)|revis(?:ion|ed)"
-    r"|amendment)\s*[:!\u2014]",
+    r"|amendment|typo)\s*[:!\u2014]",
     r"\b(?:corrected|revised|updated|amended)(?= (?:final )?(?:answer|choice|count)\b)",
     rf"{_BEGINS}(?:w?h?oops(?:ie)?|(?:my )?(?:bad|mistake|apologies)|(?:i'm |i am |so )?sorry"
     rf"|pardon(?: me)?|i stand corrected){_GOES_ON}",
     r"(?<!if )(?<!first )(?<!which )(?<!that )(?<!because )\bi (?:just )?(?:misread|misspoke"
     r"|misjudged|miscounted|mistook|misidentified|made an? (?:\w+ )?(?:mistake|error)"
-    r"|was (?:wrong|mistaken)|meant(?: to say)?|take (?:that|it) back)\b",
+    r"|was (?:wrong|mistaken)|changed? my mind|meant(?: to (?:say|write))?"
+    r"|take (?:that|it) back)\b",
     r"\b(?:my|the) (?:previous|first|earlier|initial) \w+ (?:was|is) (?:wrong|incorrect)\b",
     r"\bapologi[sz]e\b|\bcorrect(?:ing)? myself\b",
+    r"\bmake (?:that|it)\s+(?=\u27e6)",
     r"\b(?:strike|forget|ignore|disregard) that\b",
     r"\blet me (?:correct|fix|revise|amend|rectify)"
     r" (?:that|this|it|my (?:answer|mistake))\b",
     r"\b(?:on|upon) (?:(?:further|closer|second|careful) (?:reflection|inspection|look"
     r"|examination)|reflection)\b",
-    r"\b(?:reconsidering|re-?checking|re-?examining|re-?counting)\b",
-    r"(?<=[.!]\s)that(?:'s| is| was) (?:wrong|incorrect|a mistake|not (?:right|correct))\b",
-    r"[,.\u2026\u2014-]\s*(?:no|or rather|i mean|rather),?\s+(?:it(?:'s| is) )?"
+    r"\b(?:reconsidering|(?:re|double)-?checking|re-?examining|re-?counting)\b",
+    r"\blooking at \w+(?: \w+)? (?:again|more closely)\b",
+    r"(?<=[.!,\n]\s)that(?:'s| is| was) (?:wrong|incorrect|a mistake|not (?:right|correct))\b",
+    r"[,.\u2026\u2014-]\s*(?:no|nope|nah|or rather|i mean|rather),?\s+(?:it(?:'s| is) )?"
     r"(?=\u27e6[A-Z]\u27e7\W*(?:$|\.))",
 )
 

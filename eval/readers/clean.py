@@ -21,6 +21,9 @@ _TOKENS = pattern(
     r" ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]"
 )
 _TAGGED = re.compile(r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I)
+_LEFT_OPEN = pattern(r"<(?:answer|final_answer)>\s*(?=[^<>\n]{1,80}\Z)")
+_STRUCK = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~\n]*\w)")
+_ESCAPED_LETTER = re.compile(r"&lt;\s*([A-Za-z])\s*&gt;")
 _HTML = pattern(r"</?(?:em|strong|br|li|ul|ol|code|img|h[1-6])\s*/?>")
 _LETTER_TAG = re.compile(r"<(/?)([bip])\s*/?>(?P<before_word>(?=[ \t]*\w))?", re.I)
 _LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
@@ -37,7 +40,16 @@ _SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but no single space, which stays
 # a rule of dashes, or a model that repeats one sign without end
 _RUN = re.compile(r"(([^\w\s])\2{19})\2+")
 _QUOTES = str.maketrans(
-    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'}
+    {
+        "\u2010": "-",
+        "\u2011": "-",
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u00ab": '"',
+        "\u00bb": '"',
+    }
 )
 _PUNCTUATION = str.maketrans(
     {
@@ -61,12 +73,14 @@ def clean_text(reply: str) -> str:
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
     text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)
     text = to_latin(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
-    text = _TAGGED.sub(r"\nAnswer: \2\n", text)
+    text = _LEFT_OPEN.sub(r"\nAnswer: ", _TAGGED.sub(r"\nAnswer: \2\n", text))
+    if "~~" in text:
+        text = _STRUCK.sub("", text)
     if "http" in text:
         text = _LINK.sub(" ", text)
     text = _HTML.sub(" ", text)
-    if "<" in text:
-        text = _strip_letter_tags(text)
+    if "<" in text or "&lt;" in text:
+        text = _strip_letter_tags(_ESCAPED_LETTER.sub(r"<\1>", text))
     if "\\" in text:
         text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
     if _ANY_MARK.search(text):

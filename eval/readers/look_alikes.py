@@ -21,6 +21,7 @@ _ALPHABETS = (
     ),  # Greek
     ("\u13aa\u13f4\u13df\u13a0\u13ac\u13c0\u13bb", "ABCDEGH"),  # Cherokee
     ("\ua4ee\ua4d0\ua4da\ua4d3\ua4f0\ua4dd\ua4d6\ua4e7", "ABCDEFGH"),  # Lisu
+    ("\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c", "ABCDEFGH"),  # small capitals
 )
 _LATIN = str.maketrans(
     {sign: letter for pair in _ALPHABETS for sign, letter in zip(*pair, strict=True)}

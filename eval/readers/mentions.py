@@ -104,12 +104,16 @@ _ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
+_SURELY = (
+    "definitely|certainly|clearly|obviously|surely|probably|absolutely|undoubtedly|presumably|"
+    "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
+)
 _NO_NOUN = (  # words that no article has behind it, so that an "A" before them is a letter
     r"(?=\s+(?:here|this|these|those|the|my|our|your|his|her|its|their|we|you|he|she|they|I|if|when"
     r"|unless|until|although|by|via|of|among|between|any|every|each|after all|out of|due to"
     r"|based on|given (?:that|the|its|how|what)|over (?:the|all|any|both|option|\(?[B-H]\b)"
-    r"|rather than|instead of|\d+(?:\.\d+)? ?%"
-    r"|(?:then|now|today|again|too|though|anyway|instead|overall|also|for sure|all the way|\w+ly)"
+    r"|rather than|instead of|\d+(?:\.\d+)? ?%(?=\s*(?:[.,;:!)]|$|sure\b|certain))"
+    rf"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the way|{_SURELY})"
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
 )
 _ACTS = (  # what a choice does and no noun is called

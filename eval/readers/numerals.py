@@ -18,7 +18,7 @@ _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
 _SCALE = "hundred|thousand|million"
 _HALVES = pattern(rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|{_SCALE}))?\b")
 _HALF_DOZEN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
-_DOZEN = pattern(r"\A\W*dozen\W*\Z")
+_SCALE_ALONE = pattern(rf"\A\W*(?:dozen|{_SCALE})\W*\Z")
 _COMPOSED = pattern(
     rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:{_SCALE}|dozen)\b"
     rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|{_SCALE})(?!\w))*",
@@ -40,7 +40,7 @@ _PLACE = (
 )
 _LIST_NUMBER = re.compile(
     r"(?m)(?P<line>^[ \t>\u2022*-]{0,9})?(?:(?<=\s)|(?<=[>\u2022*-])|^)"
-    r"(?P<open>[(#]?)(?P<number>\d{1,2})(?P<close>[.):])\s+(?=(?P<next>\S))"
+    r"(?P<open>[(\[#]?)(?P<number>\d{1,2})(?P<close>[.):\]/]|\s?[\u2013-](?=\s+[^\W\d]))(?:\s+|(?=[^\W\d]))(?=(?P<next>\S))"
 )
 _CANNOT = pattern(r"\b(?:can ?not|can't|unable|unclear|sorry|impossible|not sure|maybe|answer)\b")
 
@@ -65,7 +65,9 @@ def value_of_words(words: Iterable[str]) -> int:
 def in_digits(text: str) -> str:
     """A text with number words of several parts, and numbers with separators, in digits."""
     text = _HALVES.sub(lambda half: "0.5", text)
-    text = _DOZEN.sub("12", _HALF_DOZEN.sub("6", text))
+    text = _HALF_DOZEN.sub("6", text)
+    if alone := _SCALE_ALONE.match(text):
+        text = f"a {alone[0].strip()}"
     text = _COMPOSED.sub(_compose, text)
     return _SEPARATED.sub(lambda number: re.sub(r"\D", "", number[0]), text)
 

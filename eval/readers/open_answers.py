@@ -267,12 +267,15 @@ def _read_letters(text: str, question: str) -> Reading:
 JSON_ANSWER = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
 """An answer in JSON, with its quotation marks."""
 _DECLARED = pattern(
-    r"(?m)(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:(?:so|therefore|thus|hence|and|but),?\s+)?"
+    r"(?m)(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:\u7b54\u6848|\u56de\u7b54|\u7b54\u3048|\u6b63\u89e3)"
+    r"\s*[:\u662f\u4e3a\u306f]\s*(?=(?P<asian>[^\n.]+?)(?:\u3067\u3059)?\s*(?:\.|$))",
+    r"(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:(?:so|therefore|thus|hence|and|but),?\s+)?"
     r"(?:i (?:think|believe|would say|'d say)(?: that)?\s+)?(?:(?:the|my)\s+)?"
     r"(?:(?:final|correct|right|best|short|corrected|revised)\s+){0,3}"
-    r"(?:a(?=:)|(?:my_|final_)?answer|correction|edit)\b"
+    r"(?:a(?=:)|(?:my_|final_)?answer|correction|edit|antwort|r[e\u00e9]ponse|respuesta|risposta"
+    r"|\u043e\u0442\u0432\u0435\u0442)\b"
     r"(?:\s+(?:is|was|would be|must be|should be)\b\s*:?|\s*[:=]|\s+[\u2013\u2014-](?=\s)|(?=\n))"
-    r"\s*(?=(?P<text>\S[^\n]*))"
+    r"\s*(?=(?P<text>\S[^\n]*))",
 )
 _REMARK = pattern(  # behind a declared answer
     r"[.!?;]\s+(?=(?:the|this|that|it|i|there|in|my|we|you|both|these|those|as|at|on|because|since"
@@ -289,7 +292,7 @@ def find_text(text: str) -> str:
     *_, declared = (None, *_DECLARED.finditer(text))
     if declared is None:
         return text
-    answer = _REMARK.split(declared["text"], maxsplit=1)[0].strip()
+    answer = _REMARK.split(declared["text"] or declared["asian"], maxsplit=1)[0].strip()
     return find_text(answer) if answer and len(answer) < len(text) else text
 
 
