@@ -2,7 +2,7 @@
 takes back what stands before them ("Correction: B").
 
 Patterns over tagged texts (see `mentions`); a new way to name a runner-up goes into `_RUNNER_UP`, a
-new word of correction into `_CORRECTIONS`.
+new word of correction into `_CORRECTS`.
 """
 
 from __future__ import annotations
@@ -71,6 +71,12 @@ _BAD_ANSWER = pattern(
     rf"\bdistractors?(?:\s+{_IS}\b|\s*[:=]){GAP}{{0,20}}?({_TAGS})",
 )
 """"A wrong answer would be X"."""
+_BAD_WORDS = (
+    "wrong|incorrect|false|invalid|mistake|bad|poor|unlikely|distractor|error|tempt|easy|"
+    "plausible|common|obvious"
+)
+"""One of them is in every match of `_BAD_ANSWER`, as one of `_CORRECTING` in `_CORRECTS`: to look
+for plain words takes less time."""
 _RIVAL_ANSWER = pattern(
     rf"{_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
     rf"\b(?:an?|the) {_BAD} {_NOUN}(?:\s+{_IS}\b|\s*[:=])[^.;\n]*[.;]?",
@@ -89,6 +95,8 @@ def without_rival_answers(text: str) -> str:
 
 def mark_wrong_answers(text: str) -> str:
     """Return a tagged text in which "a wrong answer would be X" reads "X is wrong"."""
+    if not _holds_any(text, _BAD_WORDS):
+        return text
     return _BAD_ANSWER.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)
 
 
@@ -121,8 +129,16 @@ _CORRECTS = pattern(
     r"\b(?:reconsidering|(?:re|double)-?checking|re-?examining|re-?counting)\b",
     r"\blooking at \w+(?: \w+)? (?:again|more closely)\b",
     r"(?<=[.!,\n]\s)that(?:'s| is| was) (?:wrong|incorrect|a mistake|not (?:right|correct))\b",
-    r"[,.\u2026\u2014-]\s*(?:no|nope|nah|or rather|i mean|rather),?\s+(?:it(?:'s| is) )?"
+    r"[,.\u2026\u2014-]\s*(?:no,|(?:nope|nah|or rather|i mean|rather),?)\s+(?:it(?:'s| is) )?"
     r"(?=\u27e6[A-Z]\u27e7\W*(?:$|\.))",
+)
+_CORRECTING = (
+    "correction|corrected|correcting|correct that|correct this|correct it|correct my|edit|"
+    "updat|errat|revis|amend|typo|oops|bad|mistake|apolog|sorry|pardon|misread|misspoke|misj|"
+    "miscount|mistook|misid|error|wrong|my mind|meant|it back|that back|make that|make it|"
+    "strike|forget|ignore|disregard|fix|rectify|upon |on further|on closer|on second|"
+    "on careful|on reflection|looking at|reconsider|recheck|recount|reexamin|re-|double|"
+    "not right|not correct|incorrect|no,|nope|nah|rather|i mean"
 )
 
 
@@ -138,7 +154,12 @@ def correction(text: str) -> str:
     Such words also begin other remarks ("Sorry, B is hidden."), so only what is declared behind
     them is an answer.
     """
-    return _tail(text, _CORRECTS)
+    return _tail(text, _CORRECTS) if _holds_any(text, _CORRECTING) else ""
+
+
+def _holds_any(text: str, words: str) -> bool:
+    small = text.lower()
+    return any(word in small for word in words.split("|"))
 
 
 def _tail(text: str, words: Pattern) -> str:

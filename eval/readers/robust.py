@@ -66,7 +66,7 @@ class Robust(Reader):
     """
 
     kind: Kind = "auto"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     def read(self, state: State) -> Reading:
         sample, subtask = state.sample, subtask_of(state)
@@ -197,10 +197,13 @@ def _read_choice(
     reading = Reading(None)
     if tail := second_thoughts(tagged):
         reading = _decide(_collect_claims(tail, tail, asked), tail, letters)
-    if reading.answer is None and (left := without_rivals(tagged)) != tagged:
-        reading = _read_declared(left, asked) or reading
     if reading.answer is None:
-        reading = _decide(_collect_claims(text, tagged, asked), tagged, letters)
+        claims = tuple(_collect_claims(text, tagged, asked))
+        is_disputed = len(mentioned) > 1 and len({claim.letter for claim in _plain(claims)}) != 1
+        left = without_rivals(tagged) if is_disputed else tagged
+        reading = (left != tagged and _read_declared(left, asked)) or Reading(None)
+        if reading.answer is None:
+            reading = _decide(claims, tagged, letters)
     if reading.answer is None and question is not None and "yes" in choices:
         return _read_statement(text, question) or reading
     return reading
@@ -224,8 +227,12 @@ def _read_declared(tagged: str, asked: _Asked) -> Reading | None:
     if alone := _ONLY_CHOICES.fullmatch(first):
         return _reading_of(alone[1], asked.letters)
     claims = _collect_claims(tagged, tagged, asked)
-    plain = [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
+    plain = _plain(claims)
     return _decide(plain, tagged, asked.letters) if plain else None
+
+
+def _plain(claims: Iterable[Claim]) -> list[Claim]:
+    return [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
 
 
 def _collect_claims(text: str, tagged: str, asked: _Asked) -> Claims:
