@@ -22,7 +22,7 @@ _TOKENS = pattern(
 )
 _TAGGED = re.compile(r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I)
 _LEFT_OPEN = pattern(r"<(?:answer|final_answer)>\s*(?=[^<>\n]{1,80}\Z)")
-_STRUCK = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~\n]*\w)")
+_STRUCK = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~]*\w)")
 _ESCAPED_LETTER = re.compile(r"&lt;\s*([A-Za-z])\s*&gt;")
 _HTML = pattern(r"</?(?:em|strong|br|li|ul|ol|code|img|h[1-6])\s*/?>")
 _LETTER_TAG = re.compile(r"<(/?)([bip])\s*/?>(?P<before_word>(?=[ \t]*\w))?", re.I)

@@ -6,14 +6,14 @@ How a reply to a question with choices is read, and where a rule of each step go
 1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup
    goes there);
 2. `clean`: the telling words of a reply in another language become English (a new language is a
-   table there);
+   table there); where choices are numbers, `numerals` writes counts in digits;
 3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in
    `vocabulary`);
 4. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in
    `phrases` ("I would go with ⟦B⟧") and by what makes a choice the answer of a subtask in
    `vocabulary` ("⟦B⟧ is closer");
 5. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims
-   decides.
+   decides; `asides` finds second choices, which count for nothing, and corrections.
 
 Open questions are read in `open_answers`. Every rule has a line in the tables of
 `tests/eval/readers`.
@@ -192,7 +192,7 @@ def _read_choice(
     asked = _Asked(letters, choices, subtask, question)
     if not wrong_is_asked:
         tagged = mark_wrong_answers(tagged)
-    if corrected := _read_declared(correction(tagged), asked):
+    if (tail := correction(tagged)) and (corrected := _read_declared(tail, asked)):
         return corrected
     reading = Reading(None)
     if tail := second_thoughts(tagged):
@@ -200,8 +200,8 @@ def _read_choice(
     if reading.answer is None:
         claims = tuple(_collect_claims(text, tagged, asked))
         is_disputed = len(mentioned) > 1 and len({claim.letter for claim in _plain(claims)}) != 1
-        left = without_rivals(tagged) if is_disputed else tagged
-        reading = (left != tagged and _read_declared(left, asked)) or Reading(None)
+        if is_disputed and (left := without_rivals(tagged)) != tagged:
+            reading = _read_declared(left, asked) or reading
         if reading.answer is None:
             reading = _decide(claims, tagged, letters)
     if reading.answer is None and question is not None and "yes" in choices:
@@ -226,8 +226,7 @@ def _read_declared(tagged: str, asked: _Asked) -> Reading | None:
         return _reading_of("", asked.letters)
     if alone := _ONLY_CHOICES.fullmatch(first):
         return _reading_of(alone[1], asked.letters)
-    claims = _collect_claims(tagged, tagged, asked)
-    plain = _plain(claims)
+    plain = _plain(_collect_claims(tagged, tagged, asked))
     return _decide(plain, tagged, asked.letters) if plain else None
 
 
