@@ -190,20 +190,7 @@ def _read_choice(
     if bare := _BARE_LETTER.fullmatch(text):
         return _reading_of(bare[1].upper(), letters)
     asked = _Asked(letters, choices, subtask, question)
-    if not wrong_is_asked:
-        tagged = mark_wrong_answers(tagged)
-    if (tail := correction(tagged)) and (corrected := _read_declared(tail, asked)):
-        return corrected
-    reading = Reading(None)
-    if tail := second_thoughts(tagged):
-        reading = _decide(_collect_claims(tail, tail, asked), tail, letters)
-    if reading.answer is None:
-        claims = tuple(_collect_claims(text, tagged, asked))
-        is_disputed = len(mentioned) > 1 and len({claim.letter for claim in _plain(claims)}) != 1
-        if is_disputed and (left := without_rivals(tagged)) != tagged:
-            reading = _read_declared(left, asked) or reading
-        if reading.answer is None:
-            reading = _decide(claims, tagged, letters)
+    reading = _read_claims(text, tagged if wrong_is_asked else mark_wrong_answers(tagged), asked)
     if reading.answer is None and question is not None and "yes" in choices:
         return _read_statement(text, question) or reading
     return reading
@@ -217,6 +204,24 @@ class _Asked:
     choices: Texts
     subtask: str
     question: str | None
+
+
+def _read_claims(text: str, tagged: str, asked: _Asked) -> Reading:
+    """What is claimed behind a correction, else by the whole reply, where second choices settle
+    what its plain claims leave open."""
+    if (tail := correction(tagged)) and (corrected := _read_declared(tail, asked)):
+        return corrected
+    if tail := second_thoughts(tagged):
+        reading = _decide(_collect_claims(tail, tail, asked), tail, asked.letters)
+        if reading.answer is not None:
+            return reading
+    claims = tuple(_collect_claims(text, tagged, asked))
+    if len({claim.letter for claim in _plain(claims)}) != 1:
+        left = without_rivals(tagged)
+        reading = _read_declared(left, asked) if left != tagged else None
+        if reading is not None and reading.answer is not None:
+            return reading
+    return _decide(claims, tagged, asked.letters)
 
 
 def _read_declared(tagged: str, asked: _Asked) -> Reading | None:
