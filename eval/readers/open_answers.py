@@ -90,8 +90,8 @@ def kind_of(question: str, subtask: str = "") -> str:
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
-    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its
-    whole text.
+    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or a
+    text.
 
     Of numbers, one of what the `question` asks to count ("how many dogs") comes before others.
     """
@@ -287,8 +287,9 @@ _REMARK = pattern(  # behind a declared answer
 
 def find_text(text: str) -> str:
     """What a cleaned reply declares last to be the answer ("Answer: red"), else its whole text."""
-    if given := JSON_ANSWER.findall(text):
-        return given[-1].strip('"')
+    *_, given = (None, *JSON_ANSWER.finditer(text))
+    if given is not None:
+        return given[1].strip('"')
     *_, declared = (None, *_DECLARED.finditer(text))
     if declared is None:
         return text

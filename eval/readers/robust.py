@@ -59,10 +59,12 @@ class Robust(Reader):
     conclusion that names one choice; weaker descriptions; the only choice that is named; the only
     one that is not ruled out. Several at once, none of them, letters beyond the choices, questions,
     conditions and refusals are no answer, with the reason. To yes and no, a statement may answer as
-    well.
+    well. A correction ("Oops, I misread: ...") replaces what stands before it, and second choices
+    ("Second choice: A") count for nothing beside a first one.
 
     Open questions are read by what they ask for, a number, yes or no, letters or a text: `kind`
-    "auto" tells it from the question. What stands in <think> and the like is no answer.
+    "auto" tells it from the question. A text is what the reply declares last ("Answer: red"), else
+    all of it. What stands in <think> and the like is no answer.
     """
 
     kind: Kind = "auto"
@@ -218,9 +220,9 @@ def _read_claims(text: str, tagged: str, asked: _Asked) -> Reading:
     claims = tuple(_collect_claims(text, tagged, asked))
     if len({claim.letter for claim in _plain(claims)}) != 1:
         left = without_rivals(tagged)
-        reading = _read_declared(left, asked) if left != tagged else None
-        if reading is not None and reading.answer is not None:
-            return reading
+        first = _read_declared(left, asked) if left != tagged else None
+        if first is not None and first.answer is not None:
+            return first
     return _decide(claims, tagged, asked.letters)
 
 
