@@ -27,7 +27,8 @@ _OTHER = (
     r"|least probable|(?:only|closest|nearest|main) (?:other|alternative|rival|competitor))"
 )
 _RUNNER_UP = (
-    rf"(?:{_ORDINAL}[ -]{_BEST}(?: {_NOUN})?|{_ORDINAL}[ -]{_NOUN}|{_ORDINAL}(?=:)|{_OTHER} {_NOUN}"
+    rf"(?:{_ORDINAL}[ -]{_BEST}(?: {_NOUN})?|{_ORDINAL}[ -](?:likely |good )?{_NOUN}"
+    rf"|{_ORDINAL}(?=:)|{_OTHER} {_NOUN}"
     rf"|runners?[ -]up|alternatives?|alternatively|fall-?back|back-?up|least likely|less likely"
     rf"|worst(?: {_NOUN})?"
     r"|(?:closest|nearest|main|strongest|only) (?:alternative|rival|competitor|contender))"
@@ -43,7 +44,7 @@ _RIVALS = pattern(
     rf"{_FIRST}\b{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-]"
     rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKS}\b)"
     rf"{GAP}{{0,20}}?{_TAGS}",
-    rf"\bif i had to (?:choose|pick|name) (?:a|another) (?:second|third|other)\b"
+    rf"\bif i had (?:to (?:choose|pick|name) )?(?:a|another) (?:second|third|other)\b"
     rf"{GAP}{{0,40}}?{_TAGS}",
     rf"\bif (?:not {_TAG}|(?:that|this|it) is (?:wrong|not (?:right|correct|it)|incorrect)"
     rf"|i am (?:wrong|mistaken)|i'm (?:wrong|mistaken)){NEAR}{{0,20}},?\s+{GAP}{{0,40}}?{_TAGS}",
@@ -58,6 +59,13 @@ _RIVALS = pattern(
     rf"\bfollowed by {_TAGS}",
 )
 """"Second choice: X" and its like, from the phrase to the choices that it names."""
+_RIVAL_WORDS = (
+    "second|third|fourth|fifth|2nd|3rd|4th|5th|next|alternat|back|fall|runner|less |least|worst"
+    "|another|other|opposite|tempting|random|naive|closest|nearest|main|strongest|only|if |would"
+    "|might|may|could|will|at first|followed"
+)
+"""One of them is in every match of `_RIVALS`, as of `_BAD_WORDS` in `_BAD_ANSWER` and of
+`_CORRECTING` in `_CORRECTS`: to look for plain words takes less time."""
 _BAD = (
     r"(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely"
     r"|(?:tempting|plausible|common|obvious) but \w+)"
@@ -67,16 +75,15 @@ _BAD_ANSWER = pattern(
     rf"(?:\s+{_IS}\b|\s*[:=\u2013-])(?:(?! not ){GAP}){{0,20}}?({_TAGS})",
     rf"\b(?:a mistake|an error|wrong|incorrect|tempting|easy) to {_PICKS}"
     rf"{GAP}{{0,20}}?({_TAGS})",
-    rf"(?:^|(?<=[.;\n]\s)|(?<=\n))(?:wrong|incorrect)\s*:{GAP}{{0,20}}?({_TAGS})",
+    rf"(?:^|(?<=[.;\n]\s)|(?<=\n))(?:wrong|incorrect|not the (?:\w+ )?answer)\s*:"
+    rf"{GAP}{{0,20}}?({_TAGS})",
     rf"\bdistractors?(?:\s+{_IS}\b|\s*[:=]){GAP}{{0,20}}?({_TAGS})",
 )
 """"A wrong answer would be X"."""
 _BAD_WORDS = (
-    "wrong|incorrect|false|invalid|mistake|bad|poor|unlikely|distractor|error|tempt|easy|"
-    "plausible|common|obvious"
+    "wrong|incorrect|false|invalid|mistake|bad|poor|unlikely|distractor|error|tempt|easy"
+    "|plausible|common|obvious|not the"
 )
-"""One of them is in every match of `_BAD_ANSWER`, as one of `_CORRECTING` in `_CORRECTS`: to look
-for plain words takes less time."""
 _RIVAL_ANSWER = pattern(
     rf"{_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
     rf"\b(?:an?|the) {_BAD} {_NOUN}(?:\s+{_IS}\b|\s*[:=])[^.;\n]*[.;]?",
@@ -84,8 +91,10 @@ _RIVAL_ANSWER = pattern(
 
 
 def without_rivals(text: str) -> str:
-    """Return a tagged text without the tags of second choices."""
-    return _RIVALS.sub(lambda rival: re.sub(_TAG, "", rival[0]), text)
+    """Return a tagged text without the words that name second choices."""
+    if not _holds_any(text, _RIVAL_WORDS):
+        return text
+    return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS.sub("", text))
 
 
 def without_rival_answers(text: str) -> str:
@@ -107,13 +116,14 @@ _TAKES_BACK = pattern(
     r" that)\b",
 )
 _BEGINS = r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]) ?)(?:oh,? |ah,? |but |no,? )?"
-_GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that)\b)"
+_GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that|sorry)\b)"
 _CORRECTS = pattern(
-    rf"{_BEGINS}(?:a )?(?:corrections?|edit(?:ed)?|updated?|errat(?:um|a)|revis(?:ion|ed)"
-    r"|amendment|typo)\s*[:!\u2014]",
+    rf"{_BEGINS}(?:a |final |self-)?(?:correct(?:ions?|ed)|edit(?:ed)?|updated?|errat(?:um|a)"
+    r"|revis(?:ion|ed)|amendment|typo)(?:\s*[:!\u2014]|\s[\u2013-]\s)",
     r"\b(?:corrected|revised|updated|amended)(?= (?:final )?(?:answer|choice|count)\b)",
-    rf"{_BEGINS}(?:w?h?oops(?:ie)?|(?:my )?(?:bad|mistake|apologies)|(?:i'm |i am |so )?sorry"
-    rf"|pardon(?: me)?|i stand corrected){_GOES_ON}",
+    rf"{_BEGINS}(?:w?h?o+ps(?:ie)?(?:,? sorry)?|(?:my )?(?:bad|mistake|error|apologies)"
+    r"|excuse me|wait,? no|(?:i'm |i am |so )?sorry|pardon(?: me)?|i stand corrected)"
+    rf"{_GOES_ON}",
     r"(?<!if )(?<!first )(?<!which )(?<!that )(?<!because )\bi (?:just )?(?:misread|misspoke"
     r"|misjudged|miscounted|mistook|misidentified|made an? (?:\w+ )?(?:mistake|error)"
     r"|was (?:wrong|mistaken)|changed? my mind|meant(?: to (?:say|write))?"
@@ -122,7 +132,8 @@ _CORRECTS = pattern(
     r"\bapologi[sz]e\b|\bcorrect(?:ing)? myself\b",
     r"\bmake (?:that|it)\s+(?=\u27e6)",
     r"\b(?:strike|forget|ignore|disregard) that\b",
-    r"\blet me (?:correct|fix|revise|amend|rectify)"
+    r"\b(?:let me|i (?:need|have|want|ought) to|i (?:should|must))"
+    r" (?:correct|fix|revise|amend|rectify)"
     r" (?:that|this|it|my (?:answer|mistake))\b",
     r"\b(?:on|upon) (?:(?:further|closer|second|careful) (?:reflection|inspection|look"
     r"|examination)|reflection)\b",
@@ -138,7 +149,7 @@ _CORRECTING = (
     "miscount|mistook|misid|error|wrong|my mind|meant|it back|that back|make that|make it|"
     "strike|forget|ignore|disregard|fix|rectify|upon |on further|on closer|on second|"
     "on careful|on reflection|looking at|reconsider|recheck|recount|reexamin|re-|double|"
-    "not right|not correct|incorrect|no,|nope|nah|rather|i mean"
+    "not right|not correct|incorrect|no,|excuse|wait|nope|nah|rather|i mean"
 )
 
 

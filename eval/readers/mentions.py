@@ -109,9 +109,10 @@ _SURELY = (
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
 _NO_NOUN = (  # words that no article has behind it, so that an "A" before them is a letter
-    r"(?=\s+(?:here|this|these|those|the|my|our|your|his|her|its|their|we|you|he|she|they|I|if|when"
-    r"|unless|until|although|by|via|of|among|between|any|every|each|after all|out of|due to"
-    r"|based on|given (?:that|the|its|how|what)|over (?:the|all|any|both|option|\(?[B-H]\b)"
+    r"(?=\s+(?:here|there|right (?:away|now)|this|these|those|the|my|our|your|his|her|its|their"
+    r"|we|you|he|she|they|I|if|when|unless|until|although|by|via|of|among|between|any|every|each"
+    r"|after all|out of|due to|based on|given (?:that|the|its|how|what)"
+    r"|over (?:the|all|any|both|option|\(?[B-H]\b)"
     r"|rather than|instead of|\d+(?:\.\d+)? ?%(?=\s*(?:[.,;:!)]|$|sure\b|certain))"
     rf"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the way|{_SURELY})"
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"

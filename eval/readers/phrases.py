@@ -104,7 +104,8 @@ DECLARES = (
     ),
     pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
     pattern(
-        rf"^\W*(?:1st|first|top|#1|choice 1|right|correct)\s*[:=]\s*{CHOICE}(?=\s*(?:$|[,;.(]))"
+        rf"^\W*(?:1st|first|top|final|#1|choice 1|right|correct)\s*[:=]"
+        rf"\s*{CHOICE}(?=\s*(?:$|[,;.(]))"
     ),
     pattern(rf"{CHOICE} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
     pattern(

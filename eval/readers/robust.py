@@ -111,6 +111,8 @@ _ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
     rf"|{TAG} ({{0}})(?=[\s,;.]*(?:\u27e6|\Z)))".replace("{0}", "|".join((*_AGREES, *_DENIES))),
     re.I | re.M,
 )
+# "B. The roof", of which tagging takes the full stop, or "the labels: B"
+_ALONE_IN_FRONT = re.compile(rf"\A{TAG} (?=[A-Z])|:\s*{TAG}\W*\Z")
 _TOTAL = pattern(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=")
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
 # "A, B and C are ..."
@@ -218,9 +220,8 @@ def _read_claims(text: str, tagged: str, asked: _Asked) -> Reading:
         if reading.answer is not None:
             return reading
     claims = tuple(_collect_claims(text, tagged, asked))
-    if len({claim.letter for claim in _plain(claims)}) != 1:
-        left = without_rivals(tagged)
-        first = _read_declared(left, asked) if left != tagged else None
+    if len({*tagged_letters(tagged)}) > 1 and (left := without_rivals(tagged)) != tagged:
+        first = _read_declared(left, asked)
         if first is not None and first.answer is not None:
             return first
     return _decide(claims, tagged, asked.letters)
@@ -231,8 +232,8 @@ def _read_declared(tagged: str, asked: _Asked) -> Reading | None:
     first = next(iter(split_sentences(tagged)), "")
     if len({*tagged_letters(first)}) > 1 and _LISTED.fullmatch(first):
         return _reading_of("", asked.letters)
-    if alone := _ONLY_CHOICES.fullmatch(first):
-        return _reading_of(alone[1], asked.letters)
+    if alone := _ONLY_CHOICES.fullmatch(first) or _ALONE_IN_FRONT.search(first):
+        return _reading_of(alone[alone.lastindex or 1], asked.letters)
     plain = _plain(_collect_claims(tagged, tagged, asked))
     return _decide(plain, tagged, asked.letters) if plain else None
 

@@ -15,6 +15,7 @@ _QUOTES = str.maketrans(
     | {"\u2212": "-"}
 )
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\([^()]*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
+_BULLET = re.compile(r"\A[-*\u2022\u2013]\s+(?=[^\d\s])")
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?P<unit>[$\u20ac\u00a3\u00a5]?)"
     r"(?P<whole>0|[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d*)(?P<decimals>\.\d+)?"
@@ -24,9 +25,9 @@ _NUMBER = re.compile(
 def is_same_text(answer: str, key: str) -> bool:
     """Whether an answer says what the key says.
 
-    Case, white space, quotation marks or brackets around it and a full stop at its end do not
-    count. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the same, amounts in two
-    currencies are not.
+    Case, white space, a bullet before it, quotation marks or brackets around it and a full stop
+    behind it do not count. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the
+    same, amounts in two currencies are not.
     """
     said = _fold(answer)
     keys = {_fold(key), _fold(find_text(clean_text(key)))}
@@ -42,7 +43,7 @@ def _fold(text: str) -> str:
 
 
 def _peel(text: str) -> str:
-    inner = text.rstrip(".!,;: ") or text
+    inner = _BULLET.sub("", text).rstrip(".!,;: ") or text
     return (inner[1:-1].strip() if _QUOTED.fullmatch(inner) else inner) or text
 
 
