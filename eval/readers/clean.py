@@ -12,7 +12,8 @@ from functools import lru_cache
 from string import ascii_uppercase
 
 from looktwice.eval.readers.gloss_tables import TABLES
-from looktwice.eval.readers.vocabulary import Pattern, Texts, longest_word, may_hold, pattern
+from looktwice.eval.readers.look_alikes import to_latin
+from looktwice.eval.readers.vocabulary import Match, Pattern, Texts, longest_word, may_hold, pattern
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 
 _TOKENS = pattern(
@@ -20,12 +21,17 @@ _TOKENS = pattern(
     r" ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]"
 )
 _TAGGED = re.compile(r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I)
-_HTML = pattern(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>")
+_LEFT_OPEN = pattern(r"<(?:answer|final_answer)>\s*(?=[^<>\n]{1,80}\Z)")
+_STRUCK = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~]*\w)")
+_ESCAPED_LETTER = re.compile(r"&lt;\s*([A-Za-z])\s*&gt;")
+_HTML = pattern(r"</?(?:em|strong|br|li|ul|ol|code|img|h[1-6])\s*/?>")
+_LETTER_TAG = re.compile(r"<(/?)([bip])\s*/?>(?P<before_word>(?=[ \t]*\w))?", re.I)
 _LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
 _TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
+_MATHS = re.compile(r"(?<![\\$])(\${1,2})(?=[^\s$])([^$\n]*)(?<=[^\s\\])\1(?!\d)")
 _MARKS = re.compile(
-    r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])"
+    r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+(?!\d)|\\[()\[\]]|\\(?=[_*#&%$])"
     r"|(?<!\w)_+|_+(?!\w)"
 )
 _ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
@@ -34,7 +40,16 @@ _SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but no single space, which stays
 # a rule of dashes, or a model that repeats one sign without end
 _RUN = re.compile(r"(([^\w\s])\2{19})\2+")
 _QUOTES = str.maketrans(
-    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'}
+    {
+        "\u2010": "-",
+        "\u2011": "-",
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u00ab": '"',
+        "\u00bb": '"',
+    }
 )
 _PUNCTUATION = str.maketrans(
     {
@@ -57,18 +72,35 @@ def clean_text(reply: str) -> str:
     if len(text) > _HEAD + _TAIL:  # the time that rules take may grow with the square of a length
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
     text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)
-    text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
-    text = _TAGGED.sub(r"\nAnswer: \2\n", text)
+    text = to_latin(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
+    text = _LEFT_OPEN.sub(r"\nAnswer: ", _TAGGED.sub(r"\nAnswer: \2\n", text))
+    if "~~" in text:
+        text = _STRUCK.sub("", text)
     if "http" in text:
         text = _LINK.sub(" ", text)
     text = _HTML.sub(" ", text)
+    if "<" in text or "&lt;" in text:
+        text = _strip_letter_tags(_ESCAPED_LETTER.sub(r"<\1>", text))
     if "\\" in text:
         text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
     if _ANY_MARK.search(text):
-        text = _MARKS.sub("", text)
+        text = _MARKS.sub("", _MATHS.sub(r"\2", text))
     text = _RUN.sub(r"\1", text)
     # one space, line break or empty line for a run of white space of any length
     return _SPACE.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
+
+
+def _strip_letter_tags(text: str) -> str:
+    """Remove <b>, <i> and <p>, but keep "<B>", the letter of a choice that no "</B>" closes."""
+    closed = set(re.findall(r"</([bip])\s*>", text, re.I))
+
+    def keep_letter(tag: Match) -> str:
+        is_markup = tag[1] or tag[2] in closed or tag[2] == "p"
+        if is_markup or (tag[2].islower() and tag["before_word"] is not None):
+            return " "
+        return f"({tag[2]})"
+
+    return _LETTER_TAG.sub(keep_letter, text)
 
 
 _QUESTION = pattern(

@@ -55,8 +55,11 @@ _NOUN = (
 )
 _NUMBERED = pattern(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
+    r"(?!\s*[:=]\s*[\"'(]*[A-H]\b[^\w\n]*(?:\n|$))"  # "choice 2: A" names A
     rf"|(?<=\bis )(?:number|no\.?)\s*(?P<placed>[1-9])\b"
-    rf"|(?:\b(?:the|an?)\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b"
+    rf"|(?:\bthe\s+|(?<!\bas )\ban?\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b"
+    r"(?!(?:\s+(?:is|would be|might be|could be)|\s*[:=])\s*(?:(?:option|choice|point)\s+)?"
+    r"[\"'(]*[A-H]\b)"  # "second choice: A" names A
 )
 _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
@@ -101,6 +104,34 @@ _ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
+_SURELY = (
+    "definitely|certainly|clearly|obviously|surely|probably|absolutely|undoubtedly|presumably|"
+    "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
+)
+_NO_NOUN = (  # words that no article has behind it, so that an "A" before them is a letter
+    r"(?=\s+(?:here|there|right (?:away|now)|this|these|those|the|my|our|your|his|her|its|their"
+    r"|we|you|he|she|they|I|if|when|unless|until|although|by|via|of|among|between|any|every|each"
+    r"|after all|out of|due to|based on|given (?:that|the|its|how|what)"
+    r"|over (?:the|all|any|both|option|\(?[B-H]\b)"
+    r"|rather than|instead of|\d+(?:\.\d+)? ?%(?=\s*(?:[.,;:!)]|$|sure\b|certain))"
+    rf"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the way|{_SURELY})"
+    r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
+)
+_ACTS = (  # what a choice does and no noun is called
+    r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies"
+    r"|completes|belongs|remains|resembles|follows|continues"
+    r"|it (?:is|was|has to|must|should|will)|here|after all|this time"
+    r"|(?:then|now|again|instead|too|overall|anyway|though)(?=\W*?(?:$|[.!?,;\n])))(?![\w-])"
+    r"|\s*[\u2013\u2014\u2190-\u21ff\u2600-\u27bf\U0001f300-\U0001faff])"
+)
+_DECLARED_A = re.compile(
+    r"(\b(?i:choos(?:e|es|ing)|chose|pick(?:s|ed|ing)?|select(?:s|ed|ing)?"
+    r"|(?:go|going|went) (?:with|for)|opt(?:ed|ing)? for|votes? for|voted? for|settled? (?:on|for)"
+    r"|sa(?:y|id)|(?:must|should|would|could|has to|have to|will|can) be"
+    r"|it's|(?:it|that|answer|choice|pick|guess|option|selection) (?:is|was)|answer\s*:)\s+"
+    r"(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A" + _NO_NOUN
+)
+""""I choose A here": after such words, "A" is the letter unless a noun may follow."""
 _BY_LETTER = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
@@ -117,7 +148,7 @@ _BY_LETTER = (
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
     re.compile(r"\A([A-H])(?= \()"),
     re.compile(_ALONE.format("[B-H]")),
-    re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
+    re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # elsewhere it is the article
 )
 _ANSWER = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
 _IDLE = (
@@ -207,6 +238,8 @@ class MentionTagger:
             text = _NUMBERED.sub(self._tag_number, text)
         for letter, named in self.texts:
             text = named.replace(text, tag(letter.lower()))
+        if may_hold(text, "A "):
+            text = _DECLARED_A.sub(rf"\1{tag('A')}", text)
         for named_by_letter in _BY_LETTER:
             text = named_by_letter.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
@@ -338,7 +371,8 @@ def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
     yield TextPattern(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?")
     if digits == "0":
         yield TextPattern(
-            r"(?<=\bthere are )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
+            r"(?<=\bthere are )none\b(?! of)|(?<=\bsee )none\b(?! of)"
+            r"|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
             r"\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z"
         )
 

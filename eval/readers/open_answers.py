@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from looktwice.eval.readers.asides import correction, second_thoughts, without_rival_answers
 from looktwice.eval.readers.clean import clean_text, in_english
-from looktwice.eval.readers.phrases import second_thoughts
+from looktwice.eval.readers.numerals import ASKED, count_listed, counted_in_digits, stem_of
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
     AGREED,
@@ -36,6 +37,7 @@ _ASKS = {
     ),
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
+_FEW_WORDS = 6  # of an answer in words, beside which a second choice is left out
 _NAMES = {
     "letter_disambiguation": "letters",
     "shape_discrimination": "integer",
@@ -65,11 +67,8 @@ _ABSENT = pattern(
     r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?!"
     r" (?:way|clear|enough|information))"
     r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b"
-    r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z"
-)
-_ASKED = pattern(
-    r"\bhow many"
-    r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
+    r"|\b(?:there (?:is|are)|see|find|count) none\W*$"
+    r"|\A\W*(?:none|no (?!(?:idea|clue|answer|image|picture|way)\b)\w+)\W*\Z"
 )
 _ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
 _BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
@@ -91,8 +90,8 @@ def kind_of(question: str, subtask: str = "") -> str:
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
-    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its
-    whole text.
+    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or a
+    text.
 
     Of numbers, one of what the `question` asks to count ("how many dogs") comes before others.
     """
@@ -101,15 +100,37 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
         return Reading.without_words(reply)
     if kind in ("yes_no", "integer"):
         text, _ = in_english(text)
-        if tail := second_thoughts(text):
-            reading = KINDS[kind](tail, question)
-            if reading.answer is not None:
-                return reading
+    corrected = _read_correction(correction(text), kind, question)
+    if corrected.answer is not None:
+        return corrected
+    if kind in ("yes_no", "integer") and (tail := second_thoughts(text)):
+        reading = KINDS[kind](tail, question)
+        if reading.answer is not None:
+            return reading
+    left = without_rival_answers(text)
+    if left != text and (kind != "text" or len(left.split()) <= _FEW_WORDS):
+        reading = KINDS[kind](left.strip(), question)
+        if reading.answer:
+            return reading
     return KINDS[kind](text, question)
 
 
+def _read_correction(tail: str, kind: str, question: str) -> Reading:
+    """What the words behind "Correction:" or "Oops, " declare; texts are read by `find_text`."""
+    first = re.split(r"(?<=[.!?;])\s+|\n", tail, maxsplit=1)[0]
+    if kind == "integer" and re.match(r"\W*no(?:ne|thing)?\b", first, re.I):
+        return Reading(None)  # "Correction: none."
+    if kind != "text" and 0 < len(first.split()) <= 3:
+        return KINDS[kind](first, question)
+    if kind == "integer":
+        return _read_declared_integer(counted_in_digits(tail, question), question)
+    if kind != "text" and re.search(rf"\b{_CLAIM}\b", tail, re.I):
+        return KINDS[kind](tail, question)
+    return Reading(None)
+
+
 _NONE = (
-    r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not"
+    r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?(?:any?|a single)|not"
     r" (?:see |find )?any"
 )
 
@@ -121,7 +142,7 @@ def number_of_asked(text: str, question: str) -> str | None:
     Where the largest is the sum of the others ("five boats: two blue boats and three red boats") it
     counts.
     """
-    if not (asked := _ASKED.search(question)):
+    if not (asked := ASKED.search(question)):
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
     number = rf"({_DIGITS.pattern}|{_WORDS.pattern})"
@@ -130,8 +151,7 @@ def number_of_asked(text: str, question: str) -> str | None:
         counted = rf"{number}\s*[^\s\d,.]{{0,4}}{words}"
         absent = rf"\bno [^,.]{{0,9}}{words}"
     else:
-        stem = re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun
-        words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, stem)))
+        words = rf"\s+{_BETWEEN}{{0,3}}?".join((*map(re.escape, adjectives), stem_of(noun)))
         counted = rf"{number}\s+{_BETWEEN}{{0,3}}?{words}"
         absent = rf"\b(?:{_NONE})\s+{_BETWEEN}{{0,2}}?{words}"
     counts = sorted(int(_digits(count)) for count in re.findall(counted, text, re.I))
@@ -180,10 +200,7 @@ def _read_yes_no(text: str, question: str) -> Reading:
     return _read_two_words({"yes": any_word(YES), "no": any_word(NO)}, text, question)
 
 
-def _read_integer(text: str, question: str) -> Reading:
-    """The number that is declared last, or that of what is asked for, or the only one of the reply
-    or of its last sentence that has any.
-    """
+def _read_declared_integer(text: str, question: str) -> Reading:
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
     total = (
         rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in"
@@ -192,12 +209,25 @@ def _read_integer(text: str, question: str) -> Reading:
     )
     for claims in (
         rf"\b{_CLAIM}{_LINK}({number})|{total}",
-        rf"\bthere (?:is|are){_LINK}({number})",
+        rf"\bthere (?:is|are|was|were){_LINK}({number})",
     ):
         if marked := list(re.finditer(claims, text, re.I)):
             return Reading(_digits(marked[-1][marked[-1].lastindex or 0]))
         if (asked := number_of_asked(text, question)) is not None:
             return Reading(asked)
+    return Reading(None)
+
+
+def _read_integer(text: str, question: str) -> Reading:
+    """The number that is declared last, or that of what is asked for, or the only one of the reply
+    or of its last sentence that has any; of a list alone, its length.
+    """
+    if listed := count_listed(text):
+        return Reading(str(listed))
+    text = counted_in_digits(text, question)
+    declared = _read_declared_integer(text, question)
+    if declared.answer is not None:
+        return declared
     whole = _numbers(text)
     sentences = map(_numbers, reversed(re.split(r"(?<=[.!?])\s+|\n+", text)))
     for numbers in (whole, next(filter(None, sentences), [])):
@@ -234,11 +264,44 @@ def _read_letters(text: str, question: str) -> Reading:
     return Reading(None, "unread: it names no letters, or several words of them")
 
 
+JSON_ANSWER = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
+"""An answer in JSON, with its quotation marks."""
+_DECLARED = pattern(
+    r"(?m)(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:\u7b54\u6848|\u56de\u7b54|\u7b54\u3048|\u6b63\u89e3)"
+    r"\s*[:\u662f\u4e3a\u306f]\s*(?=(?P<asian>[^\n.]+?)(?:\u3067\u3059)?\s*(?:\.|$))",
+    r"(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:(?:so|therefore|thus|hence|and|but),?\s+)?"
+    r"(?:i (?:think|believe|would say|'d say)(?: that)?\s+)?(?:(?:the|my)\s+)?"
+    r"(?:(?:final|correct|right|best|short|corrected|revised)\s+){0,3}"
+    r"(?:a(?=:)|(?:my_|final_)?answer|correction|edit|antwort|r[e\u00e9]ponse|respuesta|risposta"
+    r"|\u043e\u0442\u0432\u0435\u0442)\b"
+    r"(?:\s+(?:is|was|would be|must be|should be)\b\s*:?|\s*[:=]|\s+[\u2013\u2014-](?=\s)|(?=\n))"
+    r"\s*(?=(?P<text>\S[^\n]*))",
+)
+_REMARK = pattern(  # behind a declared answer
+    r"[.!?;]\s+(?=(?:the|this|that|it|i|there|in|my|we|you|both|these|those|as|at|on|because|since"
+    r"|second|next|alternat\w+|runner|an?|correction|other|if|another)\b)"
+    r"|\s*\((?:confidence\b|\d+(?:\.\d+)?\s?%)|,\s+(?:not|rather than|instead of|because|since)\b"
+    r"|\s+because\b"
+)
+
+
+def find_text(text: str) -> str:
+    """What a cleaned reply declares last to be the answer ("Answer: red"), else its whole text."""
+    *_, given = (None, *JSON_ANSWER.finditer(text))
+    if given is not None:
+        return given[1].strip('"')
+    *_, declared = (None, *_DECLARED.finditer(text))
+    if declared is None:
+        return text
+    answer = _REMARK.split(declared["text"] or declared["asian"], maxsplit=1)[0].strip()
+    return find_text(answer) if answer and len(answer) < len(text) else text
+
+
 KINDS: Mapping[str, Callable[[str, str], Reading]] = {
     "yes_no": _read_yes_no,
     "true_false": partial(_read_two_words, {"T": any_word(TRUE), "F": any_word(FALSE)}),
     "integer": _read_integer,
     "letters": _read_letters,
-    "text": lambda text, question: Reading(text),
+    "text": lambda text, question: Reading(find_text(text)),
 }
 """How each kind of open answer is read, from cleaned text and the question."""

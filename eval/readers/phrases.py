@@ -86,7 +86,7 @@ DECLARES = (
         r"\b(?:so|actually|no wait|hence|thus|therefore|consequently|accordingly)\W+(?:it )?(?:is"
         rf" )?{CHOICE}\W*$"
     ),
-    pattern(rf"{CHOICE} is (?:the|my) (?:\w+ )?answer\b"),
+    pattern(rf"{CHOICE} is (?:(?:the|my) (?:\w+ )?answer|my (?:first|top|final) \w+)\b"),
     pattern(rf"\bspeaks? for {CHOICE}\W*$"),
     pattern(rf"\b(?:shows|means|suggests|follows|clear) that it is {CHOICE}"),
     pattern(
@@ -103,6 +103,10 @@ DECLARES = (
         rf"\s+{CHOICE}\W*(?:$|,)"
     ),
     pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
+    pattern(
+        rf"^\W*(?:1st|first|top|final|#1|choice 1|right|correct)\s*[:=]"
+        rf"\s*{CHOICE}(?=\s*(?:$|[,;.(]))"
+    ),
     pattern(rf"{CHOICE} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
     pattern(
         rf"\bonly {CHOICE}"
@@ -269,18 +273,3 @@ def states(before: str) -> bool:
     return _STATES.search(clause) is not None and not re.search(
         r"\b(?:less|un)\W?likely that\b", clause, re.I
     )
-
-
-_SECOND_THOUGHTS = pattern(
-    r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
-    r"[.,\u2026-]\s*(?:but )?actually,?\s+(?=\u27e6|(?:yes|no)\b)",
-    r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch"
-    r" that)\b",
-)
-
-
-def second_thoughts(text: str) -> str:
-    """What follows the last words that take back what was said before them ("No, wait. Looking
-    again, "), or ""."""
-    places = list(_SECOND_THOUGHTS.finditer(text))
-    return text[places[-1].end() :].lstrip(" ,.:!\u2026\u2014-") if places else ""

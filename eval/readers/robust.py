@@ -6,14 +6,14 @@ How a reply to a question with choices is read, and where a rule of each step go
 1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup
    goes there);
 2. `clean`: the telling words of a reply in another language become English (a new language is a
-   table there);
+   table there); where choices are numbers, `numerals` writes counts in digits;
 3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in
    `vocabulary`);
 4. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in
    `phrases` ("I would go with ⟦B⟧") and by what makes a choice the answer of a subtask in
    `vocabulary` ("⟦B⟧ is closer");
 5. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims
-   decides.
+   decides; `asides` finds second choices, which count for nothing, and corrections.
 
 Open questions are read in `open_answers`. Every rule has a line in the tables of
 `tests/eval/readers`.
@@ -26,25 +26,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
-from string import ascii_uppercase
 from typing import ClassVar, Literal
 
+from looktwice.eval.readers.asides import (
+    correction,
+    mark_wrong_answers,
+    second_thoughts,
+    without_rivals,
+)
 from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text, in_english, strip_echo
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
+from looktwice.eval.readers.numerals import as_digits, count_listed, counted_in_digits, in_digits
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
-from looktwice.eval.readers.phrases import (
-    HANDED_BACK,
-    ILLUSION,
-    NEAR,
-    NEGATED,
-    NOT_YET,
-    UNDECIDED,
-    second_thoughts,
-)
+from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
-from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold, pattern
+from looktwice.eval.readers.vocabulary import REFUSED, Texts, has_words, may_hold, pattern
 from looktwice.pipelines.state import State
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
@@ -62,14 +59,16 @@ class Robust(Reader):
     conclusion that names one choice; weaker descriptions; the only choice that is named; the only
     one that is not ruled out. Several at once, none of them, letters beyond the choices, questions,
     conditions and refusals are no answer, with the reason. To yes and no, a statement may answer as
-    well.
+    well. A correction ("Oops, I misread: ...") replaces what stands before it, and second choices
+    ("Second choice: A") count for nothing beside a first one.
 
     Open questions are read by what they ask for, a number, yes or no, letters or a text: `kind`
-    "auto" tells it from the question. What stands in <think> and the like is no answer.
+    "auto" tells it from the question. A text is what the reply declares last ("Answer: red"), else
+    all of it. What stands in <think> and the like is no answer.
     """
 
     kind: Kind = "auto"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     def read(self, state: State) -> Reading:
         sample, subtask = state.sample, subtask_of(state)
@@ -112,6 +111,8 @@ _ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
     rf"|{TAG} ({{0}})(?=[\s,;.]*(?:\u27e6|\Z)))".replace("{0}", "|".join((*_AGREES, *_DENIES))),
     re.I | re.M,
 )
+# "B. The roof", of which tagging takes the full stop, or "the labels: B"
+_ALONE_IN_FRONT = re.compile(rf"\A{TAG} (?=[A-Z])|:\s*{TAG}\W*\Z")
 _TOTAL = pattern(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=")
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
 # "A, B and C are ..."
@@ -135,6 +136,9 @@ _UNSURE = pattern(
     r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no"
     r" (?:way|information))\b|\?"
 )
+_WRONG_IS_ASKED = pattern(
+    r"\b(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely|not|distractors?)\b|n't\b"
+)
 _IDLE_WORD = re.compile(
     r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image"
     r"|there|it"
@@ -151,9 +155,21 @@ def read_choice(
         return Reading.without_words(reply)
     yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
     text, texts = in_english(text, tuple(choices))
-    numbers = subtask == "Counting" or all(choice.isdigit() for choice in choices)
+    digits = tuple(map(as_digits, texts))
+    counts = subtask == "Counting" or all(digits)
+    if any(digits):
+        texts = tuple(map(in_digits, texts))
+        is_count = counts and kind_of(question, subtask) == "integer"
+        if is_count and not has_words(subtask):
+            subtask = "Counting"
+        listed = count_listed(text) if is_count else 0
+        text = str(listed) if listed else counted_in_digits(text, question)
     return _read_choice(
-        text, nameable(texts, text), subtask, question if yes_no or numbers else None
+        text,
+        nameable(texts, text),
+        subtask,
+        question if yes_no or counts else None,
+        _WRONG_IS_ASKED.search(question) is not None,
     )
 
 
@@ -161,7 +177,9 @@ _clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many
 
 
 @lru_cache(maxsize=8192)
-def _read_choice(text: str, choices: Texts, subtask: str, question: str | None) -> Reading:
+def _read_choice(
+    text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
+) -> Reading:
     """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read
     equal ones once."""
     tagger = tagger_of(choices)
@@ -175,25 +193,66 @@ def _read_choice(text: str, choices: Texts, subtask: str, question: str | None) 
         return _reading_of(mentioned.pop(), letters)
     if bare := _BARE_LETTER.fullmatch(text):
         return _reading_of(bare[1].upper(), letters)
-    reading = Reading(None)
-    if tail := second_thoughts(tagged):
-        reading = _decide(_collect_claims(tail, tail, letters, subtask), tail, letters)
-    if reading.answer is None:
-        claims = _collect_claims(text, tagged, letters, subtask)
-        # the number that the reply gives of what the question asks to count
-        number = number_of_asked(text, question) if question and not _TOTAL.search(text) else None
-        if number is not None and number in choices:
-            stated = Claim(Weight.STATED, ascii_uppercase[choices.index(number)])
-            claims = chain(claims, [stated])
-        reading = _decide(claims, tagged, letters)
+    asked = _Asked(letters, choices, subtask, question)
+    reading = _read_claims(text, tagged if wrong_is_asked else mark_wrong_answers(tagged), asked)
     if reading.answer is None and question is not None and "yes" in choices:
         return _read_statement(text, question) or reading
     return reading
 
 
-def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Claims:
+@dataclass(frozen=True)
+class _Asked:
+    """What a reply answers; the question only where it has a say."""
+
+    letters: str
+    choices: Texts
+    subtask: str
+    question: str | None
+
+
+def _read_claims(text: str, tagged: str, asked: _Asked) -> Reading:
+    """What is claimed behind a correction, else by the whole reply, where second choices settle
+    what its plain claims leave open."""
+    if (tail := correction(tagged)) and (corrected := _read_declared(tail, asked)):
+        return corrected
+    if tail := second_thoughts(tagged):
+        reading = _decide(_collect_claims(tail, tail, asked), tail, asked.letters)
+        if reading.answer is not None:
+            return reading
+    claims = tuple(_collect_claims(text, tagged, asked))
+    if len({*tagged_letters(tagged)}) > 1 and (left := without_rivals(tagged)) != tagged:
+        first = _read_declared(left, asked)
+        if first is not None and first.answer is not None:
+            return first
+    return _decide(claims, tagged, asked.letters)
+
+
+def _read_declared(tagged: str, asked: _Asked) -> Reading | None:
+    """What a part of a reply says plainly, without hints and descriptions; None if nothing."""
+    first = next(iter(split_sentences(tagged)), "")
+    if len({*tagged_letters(first)}) > 1 and _LISTED.fullmatch(first):
+        return _reading_of("", asked.letters)
+    if alone := _ONLY_CHOICES.fullmatch(first) or _ALONE_IN_FRONT.search(first):
+        return _reading_of(alone[alone.lastindex or 1], asked.letters)
+    plain = _plain(_collect_claims(tagged, tagged, asked))
+    return _decide(plain, tagged, asked.letters) if plain else None
+
+
+def _plain(claims: Iterable[Claim]) -> list[Claim]:
+    return [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
+
+
+def _collect_claims(text: str, tagged: str, asked: _Asked) -> Claims:
+    letters, question = asked.letters, asked.question
     for sentence in split_sentences(tagged):
-        yield from find_claims(sentence, letters, subtask)
+        yield from find_claims(sentence, letters, asked.subtask)
+    # the number that the reply gives of what the question asks to count
+    if question and not _TOTAL.search(text):
+        texts = dict(zip(letters, asked.choices, strict=True))
+        words = re.sub(TAG, lambda named: texts.get(named[1], ""), text)
+        number = number_of_asked(words, question)
+        if number is not None and number in asked.choices:
+            yield Claim(Weight.STATED, letters[asked.choices.index(number)])
     yield from _claim_of_opening(text, tagged)
     yield from _claim_of_own_line(text, tagged)
     ticked = set(_TICKED.findall(tagged))

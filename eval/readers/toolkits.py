@@ -8,12 +8,13 @@ Where they go on to ask a language model or to draw an answer at random, there i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.numerals import MOST, value_of_words
+from looktwice.eval.readers.open_answers import JSON_ANSWER
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.readers.vocabulary import NUMBERS, pattern
@@ -40,7 +41,6 @@ class Strict(Reader):
         return Reading.of(None)
 
 
-_JSON = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
 _MARKER = pattern(
     r"(?m)(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)"
 )
@@ -57,9 +57,9 @@ class Marked(Reader):
 
     def read(self, state: State) -> Reading:
         text = clean_text(state.reply)
-        marked: list[str] = [value.strip('"') for value in _JSON.findall(text)] or _MARKER.findall(
-            text
-        )
+        marked: list[str] = [
+            value.strip('"') for value in JSON_ANSWER.findall(text)
+        ] or _MARKER.findall(text)
         if not marked:
             return Reading(None, "unread: it marks no answer")
         answer = marked[-1].strip(" \t.").strip("\"'")
@@ -170,13 +170,8 @@ class LmmsEval(Reader):
         return Reading.of(letter[1].upper() if letter else None)
 
 
-MOST = 10**12
-_VALUES = {
-    word: int(digits)
-    for word, digits in NUMBERS.items()
-    if word.isascii() and word.isalpha() and word != "zero"
-}
-_NUMBER_WORDS = pattern(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\b")
+_COUNTING = [word for word in NUMBERS if word.isascii() and word.isalpha() and word != "zero"]
+_NUMBER_WORDS = pattern(rf"\b({'|'.join((*_COUNTING, 'hundred', 'thousand'))})\b")
 
 
 @dataclass(frozen=True)
@@ -227,7 +222,7 @@ def _read_reply(reply: str, form: str) -> str:
         case "count":
             # of any length
             numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
-            value = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
+            value = value_of_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
             numbers += [str(value)] if value else []
             return numbers[0] if len(numbers) == 1 and value <= MOST else ""
         case "grouping":
@@ -244,19 +239,3 @@ _FORMS = {
     "Grp": "grouping",
     "VID": "whole",
 }
-
-
-def _value_of_words(words: Sequence[str]) -> int:
-    """The number that the words make together; any one above MOST as soon as they make more than
-    that."""
-    whole = part = 0
-    for word in words:
-        if whole + part > MOST:
-            break
-        if word == "hundred":
-            part = max(part, 1) * 100
-        elif word == "thousand":
-            whole, part = whole + max(part, 1) * 1000, 0
-        else:
-            part += _VALUES[word]
-    return whole + part

@@ -394,3 +394,8 @@ _GENERAL = AnswerWords(pattern(*_BEST))
 def answer_words(subtask: str) -> AnswerWords:
     """The words of a subtask of BLINK, with spaces or underscores; others have general words."""
     return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL)
+
+
+def has_words(subtask: str) -> bool:
+    """Whether a subtask has answer words of its own."""
+    return answer_words(subtask) is not _GENERAL

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
+from looktwice.eval.scoring.same_text import is_same_text
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.paths import Scope
 
@@ -402,8 +403,8 @@ def compare_with_key(
 ) -> Score:
     """The score of an answer that was read, by the benchmark's own comparison where it has one.
 
-    Letters must be equal; texts may differ in case and white space. A text where a letter is asked
-    for, such as a choice's own, is no answer, unless `texts_are_wrong`.
+    Letters must be equal; texts are compared by `is_same_text`. A text where a letter is asked for,
+    such as a choice's own, is no answer, unless `texts_are_wrong`.
     """
     group, answer = str(row.meta.get("group", "")), result.answer
     if result.verdict is not None or answer is None:
@@ -418,7 +419,7 @@ def compare_with_key(
             return Score(Verdict.UNREADABLE, 0.0, group)
         right = answer.strip() == row.answer
     else:
-        right = answer.casefold().split() == row.answer.casefold().split()
+        right = is_same_text(answer, row.answer)
     return Score.of(right, group)
 
 

@@ -25,7 +25,11 @@ TRIED = (
 OURS = (
     "\n:¦\n: ¦is\n¦not ¦A or ¦not A but ¦neither A nor ¦Wait. ¦looking again ¦3 dogs ¦no dog ¦"
     "A is closer. ¦A is closer than B, ¦(A) no ¦(A): yes\n¦the second and third ¦comparing ¦"
-    "A点比B点更¦Aは¦Aではなく¦だ¦不是A而是¦nicht A sondern ¦est ¦más "
+    "A点比B点更¦second choice: A ¦if not A, then A ¦otherwise, A ¦a wrong answer would be A ¦"
+    "Oops, A ¦"
+    "Correction: A ¦A, no, A. ¦1. a 2. b ¦one hundred and ¦cup 1, cup 2 ¦12% ¦I choose A here ¦"
+    "<b>¦<B>¦~~a~~ ¦$a$¦\u0412 ¦\u0432\u043e \u0412 ¦answer is a ¦<answer>¦"
+    "Aは¦Aではなく¦だ¦不是A而是¦nicht A sondern ¦est ¦más "
 )
 RUNS, OUR_RUNS = TRIED.split("¦"), OURS.split("¦")
 OUR_RUNS += [sign + end for sign in punctuation for end in ("", "\n")]

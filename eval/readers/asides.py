@@ -1,0 +1,178 @@
+"""What a reply says beside its answer: second choices ("Second choice: A"), and words by which it
+takes back what stands before them ("Correction: B").
+
+Patterns over tagged texts (see `mentions`); a new way to name a runner-up goes into `_RUNNER_UP`, a
+new word of correction into `_CORRECTS`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from looktwice.eval.readers.phrases import GAP, NEAR
+from looktwice.eval.readers.vocabulary import Pattern, pattern
+
+_TAG = "\u27e6[A-Z]\u27e7"
+_TAGS = rf"{_TAG}(?:(?:\s|,|and\b|or\b|&|/)*{_TAG})*"
+_NOUN = (
+    r"(?:answers?|choices?|options?|guess(?:es)?|picks?|candidates?|bets?"
+    r"|possibilit(?:y|ies)|preferences?|alternatives?|responses?|contenders?|match(?:es)?)"
+)
+_ORDINAL = r"(?:second|third|fourth|fifth|2nd|3rd|4th|5th|next)"
+_BEST = r"(?:best|closest|likeliest|nearest|most (?:likely|probable|plausible))"
+_OTHER = (
+    r"(?:alternat(?:iv)?e|back-?up|fall-?back|secondary|less likely|less probable|another"
+    r"|opposite|tempting|random|naive"
+    r"|(?:an)?other (?:possible|plausible|likely|potential|strong|good|close)|least likely"
+    r"|least probable|(?:only|closest|nearest|main) (?:other|alternative|rival|competitor))"
+)
+_RUNNER_UP = (
+    rf"(?:{_ORDINAL}[ -]{_BEST}(?: {_NOUN})?|{_ORDINAL}[ -](?:likely |good )?{_NOUN}"
+    rf"|{_ORDINAL}(?=:)|{_OTHER} {_NOUN}"
+    rf"|runners?[ -]up|alternatives?|alternatively|fall-?back|back-?up|least likely|less likely"
+    rf"|worst(?: {_NOUN})?"
+    r"|(?:closest|nearest|main|strongest|only) (?:alternative|rival|competitor|contender))"
+)
+_IS = r"(?:is|are|was|were|would be|might be|may be|could be|will be|comes?)"
+_FIRST = r"(?<!\bthe only )(?<!\bbest )(?<!\bcorrect )(?<!\bright )(?<!\bno )(?<!\bis the )"
+_PICKS = r"(?:choose|pick|select|go (?:with|for)|opt for|vote for|say|answer|think(?: of)?)"
+_OTHERS = (
+    r"(?:others|people|someone|somebody|anyone|many|some|humans?|viewers?"
+    r"|an? (?:\w+ )?(?:person|viewer|reader|observer|human|guesser)|one who \w+|those who \w+)"
+)
+_RIVALS = pattern(
+    rf"{_FIRST}\b{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-]"
+    rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKS}\b)"
+    rf"{GAP}{{0,20}}?{_TAGS}",
+    rf"\bif i had (?:to (?:choose|pick|name) )?(?:a|another) (?:second|third|other)\b"
+    rf"{GAP}{{0,40}}?{_TAGS}",
+    rf"\bif (?:not {_TAG}|(?:that|this|it) is (?:wrong|not (?:right|correct|it)|incorrect)"
+    rf"|i am (?:wrong|mistaken)|i'm (?:wrong|mistaken)){NEAR}{{0,20}},?\s+{GAP}{{0,40}}?{_TAGS}",
+    rf"(?:^|(?<=[.;,]\s))otherwise,?\s+{GAP}{{0,40}}?{_TAGS}",
+    rf"\b{_OTHERS} (?:\w+ )?(?:would|might|may|could|will)(?: \w+)? {_PICKS}\b"
+    rf"{GAP}{{0,30}}?{_TAGS}",
+    rf"\b(?:you|one) (?:might|may|could) (?:\w+ )?(?:{_PICKS}|believe)\b{GAP}{{0,30}}?{_TAGS}",
+    rf"\bat first (?:glance|sight)\b{GAP}{{0,40}}?{_TAGS}",
+    rf"\bwith {_TAGS} (?:as|being) (?:the|my|a|an) (?:close )?{_RUNNER_UP}",
+    rf"{_TAGS}(?: {_IS}|,| as) (?:the |my |a |an )?(?:close )?{_RUNNER_UP}\b"
+    rf"(?!(?:\s+\w+)?(?:\s+{_IS}\b|\s*:))",
+    rf"\bfollowed by {_TAGS}",
+)
+""""Second choice: X" and its like, from the phrase to the choices that it names."""
+_RIVAL_WORDS = (
+    "second|third|fourth|fifth|2nd|3rd|4th|5th|next|alternat|back|fall|runner|less |least|worst"
+    "|another|other|opposite|tempting|random|naive|closest|nearest|main|strongest|only|if |would"
+    "|might|may|could|will|at first|followed"
+)
+"""One of them is in every match of `_RIVALS`, as of `_BAD_WORDS` in `_BAD_ANSWER` and of
+`_CORRECTING` in `_CORRECTS`: to look for plain words takes less time."""
+_BAD = (
+    r"(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely"
+    r"|(?:tempting|plausible|common|obvious) but \w+)"
+)
+_BAD_ANSWER = pattern(
+    rf"\b(?:an?|the|any|my|one|some)? ?(?:\w+ )?{_BAD} (?:{_NOUN})(?: here)?"
+    rf"(?:\s+{_IS}\b|\s*[:=\u2013-])(?:(?! not ){GAP}){{0,20}}?({_TAGS})",
+    rf"\b(?:a mistake|an error|wrong|incorrect|tempting|easy) to {_PICKS}"
+    rf"{GAP}{{0,20}}?({_TAGS})",
+    rf"(?:^|(?<=[.;\n]\s)|(?<=\n))(?:wrong|incorrect|not the (?:\w+ )?answer)\s*:"
+    rf"{GAP}{{0,20}}?({_TAGS})",
+    rf"\bdistractors?(?:\s+{_IS}\b|\s*[:=]){GAP}{{0,20}}?({_TAGS})",
+)
+""""A wrong answer would be X"."""
+_BAD_WORDS = (
+    "wrong|incorrect|false|invalid|mistake|bad|poor|unlikely|distractor|error|tempt|easy"
+    "|plausible|common|obvious|not the"
+)
+_RIVAL_ANSWER = pattern(
+    rf"{_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
+    rf"\b(?:an?|the) {_BAD} {_NOUN}(?:\s+{_IS}\b|\s*[:=])[^.;\n]*[.;]?",
+)
+
+
+def without_rivals(text: str) -> str:
+    """Return a tagged text without the words that name second choices."""
+    if not _holds_any(text, _RIVAL_WORDS):
+        return text
+    return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS.sub("", text))
+
+
+def without_rival_answers(text: str) -> str:
+    """Return an untagged text without the clauses that name second or wrong answers."""
+    return _RIVAL_ANSWER.sub(" ", text)
+
+
+def mark_wrong_answers(text: str) -> str:
+    """Return a tagged text in which "a wrong answer would be X" reads "X is wrong"."""
+    if not _holds_any(text, _BAD_WORDS):
+        return text
+    return _BAD_ANSWER.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)
+
+
+_TAKES_BACK = pattern(
+    r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
+    r"[.,\u2026-]\s*(?:but )?actually,?\s+(?=\u27e6|(?:yes|no)\b)",
+    r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch"
+    r" that)\b",
+)
+_BEGINS = r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]) ?)(?:oh,? |ah,? |but |no,? )?"
+_GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that|sorry)\b)"
+_CORRECTS = pattern(
+    rf"{_BEGINS}(?:a |final |self-)?(?:correct(?:ions?|ed)|edit(?:ed)?|updated?|errat(?:um|a)"
+    r"|revis(?:ion|ed)|amendment|typo)(?:\s*[:!\u2014]|\s[\u2013-]\s)",
+    r"\b(?:corrected|revised|updated|amended)(?= (?:final )?(?:answer|choice|count)\b)",
+    rf"{_BEGINS}(?:w?h?o+ps(?:ie)?(?:,? sorry)?|(?:my )?(?:bad|mistake|error|apologies)"
+    r"|excuse me|wait,? no|(?:i'm |i am |so )?sorry|pardon(?: me)?|i stand corrected)"
+    rf"{_GOES_ON}",
+    r"(?<!if )(?<!first )(?<!which )(?<!that )(?<!because )\bi (?:just )?(?:misread|misspoke"
+    r"|misjudged|miscounted|mistook|misidentified|made an? (?:\w+ )?(?:mistake|error)"
+    r"|was (?:wrong|mistaken)|changed? my mind|meant(?: to (?:say|write))?"
+    r"|take (?:that|it) back)\b",
+    r"\b(?:my|the) (?:previous|first|earlier|initial) \w+ (?:was|is) (?:wrong|incorrect)\b",
+    r"\bapologi[sz]e\b|\bcorrect(?:ing)? myself\b",
+    r"\bmake (?:that|it)\s+(?=\u27e6)",
+    r"\b(?:strike|forget|ignore|disregard) that\b",
+    r"\b(?:let me|i (?:need|have|want|ought) to|i (?:should|must))"
+    r" (?:correct|fix|revise|amend|rectify)"
+    r" (?:that|this|it|my (?:answer|mistake))\b",
+    r"\b(?:on|upon) (?:(?:further|closer|second|careful) (?:reflection|inspection|look"
+    r"|examination)|reflection)\b",
+    r"\b(?:reconsidering|(?:re|double)-?checking|re-?examining|re-?counting)\b",
+    r"\blooking at \w+(?: \w+)? (?:again|more closely)\b",
+    r"(?<=[.!,\n]\s)that(?:'s| is| was) (?:wrong|incorrect|a mistake|not (?:right|correct))\b",
+    r"[,.\u2026\u2014-]\s*(?:no,|(?:nope|nah|or rather|i mean|rather),?)\s+(?:it(?:'s| is) )?"
+    r"(?=\u27e6[A-Z]\u27e7\W*(?:$|\.))",
+)
+_CORRECTING = (
+    "correction|corrected|correcting|correct that|correct this|correct it|correct my|edit|"
+    "updat|errat|revis|amend|typo|oops|bad|mistake|apolog|sorry|pardon|misread|misspoke|misj|"
+    "miscount|mistook|misid|error|wrong|my mind|meant|it back|that back|make that|make it|"
+    "strike|forget|ignore|disregard|fix|rectify|upon |on further|on closer|on second|"
+    "on careful|on reflection|looking at|reconsider|recheck|recount|reexamin|re-|double|"
+    "not right|not correct|incorrect|no,|excuse|wait|nope|nah|rather|i mean"
+)
+
+
+def second_thoughts(text: str) -> str:
+    """What follows the last words that take back what was said before them ("No, wait. Looking
+    again, "), or ""."""
+    return _tail(text, _TAKES_BACK)
+
+
+def correction(text: str) -> str:
+    """What follows the last words that correct what was said before them ("Oops, "), or "".
+
+    Such words also begin other remarks ("Sorry, B is hidden."), so only what is declared behind
+    them is an answer.
+    """
+    return _tail(text, _CORRECTS) if _holds_any(text, _CORRECTING) else ""
+
+
+def _holds_any(text: str, words: str) -> bool:
+    small = text.lower()
+    return any(word in small for word in words.split("|"))
+
+
+def _tail(text: str, words: Pattern) -> str:
+    places = list(words.finditer(text))
+    return text[places[-1].end() :].lstrip(" ,.;:!\u2026\u2014-\n") if places else ""

@@ -1,0 +1,162 @@
+"""Brings counts to digits: number words of several parts ("one hundred and five", "half a dozen"),
+thousands separators; and drops numbers that count nothing, as those of a list ("1. a red cup").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from looktwice.eval.readers.vocabulary import NUMBERS, Match, pattern
+from looktwice.pipelines.counted import NUMBER_WORDS
+
+MOST = 10**12
+"""Number words that make more than this count nothing that an image shows."""
+_SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
+_WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
+_TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
+_SCALE = "hundred|thousand|million"
+_HALVES = pattern(rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|{_SCALE}))?\b")
+_HALF_DOZEN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
+_SCALE_ALONE = pattern(rf"\A\W*(?:dozen|{_SCALE})\W*\Z")
+_COMPOSED = pattern(
+    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:{_SCALE}|dozen)\b"
+    rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|{_SCALE})(?!\w))*",
+    rf"(?<![\w-])(?:{_WORD})[\s-]+dozens\b",
+    rf"(?<![\w-])(?:{_TENS})[\s-](?:{'|'.join(NUMBER_WORDS[1:10])})(?![\w-])",
+)
+_SEPARATED = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
+_PERCENT = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
+_ANY_NUMBER = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
+ASKED = pattern(
+    r"\bhow many"
+    r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
+)
+"""What a question asks to count, with its adjectives."""
+_ONE_PAIR = "scissors|glasses|sunglasses|pants|trousers|jeans|shorts|pliers|tweezers|binoculars"
+_PLACE = (
+    r"images?|pictures?|photos?|frames?|rows?|columns?|lines?|steps?|panels?|views?|figures?|pages?"
+    r"|parts?|groups?|items?"
+)
+_LIST_NUMBER = re.compile(
+    r"(?m)(?P<line>^[ \t>\u2022*-]{0,9})?(?:(?<=\s)|(?<=[>\u2022*-])|^)"
+    r"(?P<open>[(\[#]?)(?P<number>\d{1,2})(?P<close>[.):\]/]|\s?[\u2013-](?=\s+[^\W\d]))(?:\s+|(?=[^\W\d]))(?=(?P<next>\S))"
+)
+_CANNOT = pattern(r"\b(?:can ?not|can't|unable|unclear|sorry|impossible|not sure|maybe|answer)\b")
+
+
+def value_of_words(words: Iterable[str]) -> int:
+    """The number that words make together; any one above MOST as soon as they make more than
+    that."""
+    whole = part = 0
+    for word in words:
+        if whole + part > MOST:
+            break
+        scale = _SCALES.get(word, 0)
+        if scale >= 1000:
+            whole, part = whole + max(part, 1) * scale, 0
+        elif scale:
+            part = max(part, 1) * scale
+        else:
+            part += int(NUMBERS.get(word, word))
+    return whole + part
+
+
+def in_digits(text: str) -> str:
+    """A text with number words of several parts, and numbers with separators, in digits."""
+    text = _HALVES.sub(lambda half: "0.5", text)
+    text = _HALF_DOZEN.sub("6", text)
+    if alone := _SCALE_ALONE.match(text):
+        text = f"a {alone[0].strip()}"
+    text = _COMPOSED.sub(_compose, text)
+    return _SEPARATED.sub(lambda number: re.sub(r"\D", "", number[0]), text)
+
+
+def as_digits(choice: str) -> str:
+    """A choice that is a whole number, in digits; empty for others."""
+    digits = in_digits(choice.strip(" ."))
+    digits = NUMBERS.get(digits.casefold(), digits)
+    return digits if digits.isdigit() else ""
+
+
+def _compose(match: Match) -> str:
+    words = re.findall(r"\d[\d,]*|[a-z]+", match[0].casefold())
+    plain = ["1" if word in ("a", "an") else word.replace(",", "") for word in words]
+    return str(value_of_words(word for word in plain if word != "and"))
+
+
+def counted_in_digits(text: str, question: str = "") -> str:
+    """A reply with its counts in digits, without list numbers; where other numbers are left, also
+    without percentages and numbers of places ("image 2")."""
+    text = _strip_list_numbers(_couples(in_digits(text), question))
+    for strip in (_strip_percents, _strip_places):
+        left = strip(text, question)
+        text = left if _ANY_NUMBER.search(left) else text
+    return text
+
+
+def count_listed(text: str) -> int:
+    """How many things a reply lists with numbers, where it names no other number; 0 for none."""
+    runs = list(_list_numbers(text))
+    if len(runs) < 2 or _CANNOT.search(text):
+        return 0
+    return 0 if _ANY_NUMBER.search(_strip_list_numbers(text)) else len(runs)
+
+
+def _couples(text: str, question: str) -> str:
+    text = re.sub(r"\A\W*(?:just |only |exactly )?an? (?:couple|pair)\W*\Z", "2", text, flags=re.I)
+    if not (asked := ASKED.search(question)):
+        return text
+    noun = stem_of(asked[1].split()[-1])
+    pair = rf"\ba (?:couple|pair(?! of (?:\w+ )?(?:{_ONE_PAIR}))) of (?=(?:\w+ ){{0,2}}{noun})"
+    return re.sub(pair, "2 ", text, flags=re.I)
+
+
+def stem_of(noun: str) -> str:
+    """A noun without the ending of its plural, as a pattern."""
+    return re.escape(re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun)
+
+
+def _strip_list_numbers(text: str) -> str:
+    starts = {number.start("number"): number for number in _list_numbers(text)}
+    return _LIST_NUMBER.sub(
+        lambda number: "\n- " if number.start("number") in starts else number[0], text
+    )
+
+
+def _list_numbers(text: str) -> Iterator[Match]:
+    """The numbers of lists that count from 1 to at least 2, at line starts or within a line."""
+    run = list[Match]()
+    for number in _LIST_NUMBER.finditer(text):
+        value = int(number["number"])
+        if value == 1 and _may_begin(text, number):
+            yield from run if len(run) > 1 else ()
+            run = [number]
+        elif run and value == len(run) + 1 and number["close"] == run[0]["close"]:
+            run.append(number)
+    yield from run if len(run) > 1 else ()
+
+
+def _may_begin(text: str, number: Match) -> bool:
+    if number["line"] is not None:
+        return True
+    before = text[: number.start("open")].rstrip()[-1:]
+    is_clear = number["open"] or number["close"] == ")" or number["next"].islower()
+    return before in (".", "!", "?") or (before in (":", ";", ",", "(") and bool(is_clear))
+
+
+def _strip_percents(text: str, question: str) -> str:
+    return _PERCENT.sub(" ", text)
+
+
+def _strip_places(text: str, question: str) -> str:
+    """Without the numbers of places, and of what is asked for where they count it: "cup 1: red, cup
+    2: blue"."""
+    if not (asked := ASKED.search(question)):
+        return text
+    text = re.sub(rf"\b({_PLACE})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)
+    numbered = rf"\b({stem_of(asked[1].split()[-1])}\w{{0,3}})\s+#?(\d{{1,2}})\b"
+    found = [int(match[2]) for match in re.finditer(numbered, text, re.I)]
+    if len(found) > 1 and found == list(range(1, len(found) + 1)):
+        text = re.sub(numbered, r"\1", text, flags=re.I)
+    return text

@@ -1,0 +1,62 @@
+"""Whether two answers to an open question are the same text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.open_answers import find_text
+
+_QUOTES = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201a", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')
+    | {"\u2212": "-"}
+)
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\([^()]*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
+_BULLET = re.compile(r"\A[-*\u2022\u2013]\s+(?=[^\d\s])")
+_NUMBER = re.compile(
+    r"(?P<sign>[-+]?)(?P<unit>[$\u20ac\u00a3\u00a5]?)"
+    r"(?P<whole>0|[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d*)(?P<decimals>\.\d+)?"
+)
+
+
+def is_same_text(answer: str, key: str) -> bool:
+    """Whether an answer says what the key says.
+
+    Case, white space, a bullet before it, quotation marks or brackets around it and a full stop
+    behind it do not count. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the
+    same, amounts in two currencies are not.
+    """
+    said = _fold(answer)
+    keys = {_fold(key), _fold(find_text(clean_text(key)))}
+    return said in keys or any(_are_same_number(said, folded) for folded in keys)
+
+
+def _fold(text: str) -> str:
+    """The text without what does not count; one of such signs alone stays as it is."""
+    folded = " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).casefold().split())
+    while (inner := _peel(folded)) != folded:
+        folded = inner
+    return folded
+
+
+def _peel(text: str) -> str:
+    inner = _BULLET.sub("", text).rstrip(".!,;: ") or text
+    return (inner[1:-1].strip() if _QUOTED.fullmatch(inner) else inner) or text
+
+
+def _are_same_number(answer: str, key: str) -> bool:
+    numbers = _NUMBER.fullmatch(answer), _NUMBER.fullmatch(key)
+    if numbers[0] is None or numbers[1] is None:
+        return False
+    values, units = (
+        [
+            Decimal(number["sign"] + number["whole"].replace(",", "") + (number["decimals"] or ""))
+            for number in numbers
+            if number
+        ],
+        {number["unit"] for number in numbers if number} - {""},
+    )
+    return values[0] == values[1] and len(units) < 2

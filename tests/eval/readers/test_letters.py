@@ -1,0 +1,12 @@
+"""Letters that name a choice: beside HTML, in look-alikes, and A where it is no article."""
+
+from __future__ import annotations
+
+from looktwice.eval.readers import Robust
+from tests.eval.readers.asked import reply_to
+from tests.tables import table
+
+
+@table
+def test_letters_of_choices(choices: str, answer: str, reply: str) -> None:
+    assert (Robust().read(reply_to(choices, reply)).answer or "-") == answer

@@ -1,0 +1,46 @@
+"""Counts: beside the numbers of lists, and in words of several parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.readers.numerals import as_digits, value_of_words
+from tests.eval.readers.asked import COUNTING, reply_to
+from tests.tables import table
+
+
+@table
+def test_counts_among_choices(choices: str, answer: str, reply: str) -> None:
+    question = COUNTING if choices[:1].isdigit() else "Which one?"
+    assert (Robust().read(reply_to(choices, reply, question)).answer or "-") == answer
+
+
+@table
+def test_counts_without_choices(answer: str, reply: str) -> None:
+    assert (Robust().read(reply_to("-", reply, COUNTING)).answer or "-") == answer
+
+
+def test_a_number_of_a_list_is_no_answer_to_another_question_either() -> None:
+    question, reply = "Which number is on the shirt?", "1. It is red. 2. It is wet. It says 3."
+    assert Robust().read(reply_to("1|2|3|4", reply, question)).answer == "C"
+
+
+@pytest.mark.parametrize(
+    ("choice", "digits"),
+    [
+        ("three", "3"),
+        ("Two hundred", "200"),
+        ("1,204", "1204"),
+        ("a dozen", "12"),
+        ("3 cups", ""),
+        ("1.5", ""),
+        ("", ""),
+    ],
+)
+def test_choices_that_are_numbers(choice: str, digits: str) -> None:
+    assert as_digits(choice) == digits
+
+
+def test_words_without_end_make_a_number_that_is_too_large_at_once() -> None:
+    assert value_of_words(["hundred"] * 100_000) > 10**12
