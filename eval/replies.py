@@ -167,7 +167,7 @@ class OfficialLabel(Reader):
     """
 
     texts_are_wrong: ClassVar[bool] = True
-    part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
+    part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
     def read(self, state: State) -> Reading:
         label = state.reply
