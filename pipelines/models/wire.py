@@ -34,9 +34,10 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
         "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded"
     ),
     "filter": (
-        "content_filter safety recitation blocklist prohibited_content spii model_armor language"
-        " sensitive refusal guardrail_intervened image_safety image_prohibited_content"
-        " image_recitation image_other"
+        "content_filter content_filtered safety recitation blocklist prohibited_content spii"
+        " model_armor language sensitive refusal guardrail_intervened image_safety"
+        " image_prohibited_content image_recitation image_other error_toxic"
+        " input_guardrail_triggered output_guardrail_triggered"
     ),
     "tool": "tool_calls function_call tool_use",
     "failed": (
@@ -54,16 +55,6 @@ MOST_TOKENS = 10**12
 # of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs
 # more
 MOST_CALLS = 128
-FILTERS = {
-    "content_filter",
-    "content_policy_violation",
-    "contentpolicyviolation",
-    "responsibleaipolicyviolation",
-    "data_inspection_failed",
-    "datainspectionfailed",
-    "moderation_blocked",
-    "prompt_blocked",
-}
 
 CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
     "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
@@ -294,11 +285,3 @@ def error_of(data: Any) -> Json | None:
     if isinstance(error, dict):
         return error
     return {"message": error if isinstance(error, str) else json.dumps(error)}
-
-
-def is_filter(error: Mapping[str, Any]) -> bool:
-    """Whether an error says that a content filter took the request."""
-    inner = error.get("innererror")
-    code = inner.get("code") if isinstance(inner, dict) else None
-    names = (error.get("code"), error.get("type"), code)
-    return any(str(name).lower() in FILTERS for name in names)
