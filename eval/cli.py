@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from looktwice.eval.commands import analyses, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
 from looktwice.pipelines.runtime.heaps import collect_seldom, share_heaps
-from looktwice.pipelines.runtime.signals import ENDING, raise_interrupt
+from looktwice.pipelines.runtime.signals import ENDING, code_of, raise_interrupt
 
 __all__ = ["app", "main"]
 
@@ -255,4 +255,7 @@ def main() -> None:
     interrupt_when_told()
     share_heaps()
     collect_seldom()
-    app()
+    try:
+        app()
+    except KeyboardInterrupt as exc:  # before a command has begun, or after its end
+        sys.exit(code_of(exc))

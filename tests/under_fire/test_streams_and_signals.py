@@ -79,7 +79,7 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-@pytest.mark.parametrize("command", ["serve pocket --port 0", "studio --port 0 --no-open"])
+@pytest.mark.parametrize("command", ["serve pocket --port 0", "studio --port 0"])
 def test_a_server_ends_by_ctrl_c_as_announced_and_says_which_other_signal_ended_it(
     command: str, number: int, code: int
 ) -> None:
