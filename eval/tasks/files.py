@@ -197,7 +197,13 @@ def open_picture(files: Files, name: str) -> Picture:
         except TaskError as exc:
             raise PictureError(str(exc)) from exc
 
-    return Picture.lazy(fetch, f"{files.root.name}/{name}")
+    def is_there() -> bool:
+        try:
+            return files.has(name)
+        except TaskError:  # `fetch` says why
+            return False
+
+    return Picture.lazy(fetch, f"{files.root.name}/{name}", is_there)
 
 
 def _ending(names: Iterable[str], tail: str) -> list[str]:
@@ -324,7 +330,7 @@ def broken_picture(name: str, why: str) -> Picture:
     def fetch() -> bytes:
         raise PictureError(f"{name}: {why}")
 
-    return Picture.lazy(fetch, name)
+    return Picture.lazy(fetch, name, lambda: False)
 
 
 def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
