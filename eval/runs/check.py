@@ -313,11 +313,11 @@ class TriedPlan:
                         opened, found = opened + images, found + len(wrong)
                         place = f"{names[task_id]}, sample {item.sample.id}"
                         yield from (f"{place}: {fault}" for fault in wrong)
-        images = counted(opened, "image")
+        shown = counted(opened, "image")
         if found:
-            faults[f"{counted(found, 'fault')} in the samples and their {images}"] = None
+            faults[f"{counted(found, 'fault')} in the samples and their {shown}"] = None
         else:
-            yield f"{images} opened, no faults"
+            yield f"{shown} opened, no faults"
 
     def unchanged(self) -> Iterator[str]:
         """A warning for each slot that changed no request of the samples that were tried, and on

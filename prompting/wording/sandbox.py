@@ -264,7 +264,7 @@ class _Counting(NodeTransformer):
                 node.node = self._filter(node.node, "_touched")
         return node
 
-    def _filter(self, node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
+    def _filter(self, node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
         return nodes.Filter(node, name, [*args], [], None, None, lineno=node.lineno)
 
 
@@ -279,9 +279,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         self.policies["truncate.leeway"] = 0
         del self.filters["random"], self.globals["lipsum"]
-        self.filters = {name: _guard(name, made) for name, made in self.filters.items()}
+        filters: Mapping[str, Any] = self.filters
+        self.filters = {name: _guard(name, made) for name, made in filters.items()}
         self.filters |= {"_counted": count_items, "_weighed": weigh, "_touched": touch}
-        self.tests = {name: _guard(name, made) for name, made in self.tests.items()}
+        tests: Mapping[str, Any] = self.tests
+        self.tests = {name: _guard(name, made) for name, made in tests.items()}
         self.finalize = weigh
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:

@@ -162,7 +162,7 @@ def test_images_of_a_table_are_looked_for_too(study: Path) -> None:
     Path("own/table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     columns = "{images: image, choices: [a, b]}"
     words = f"task={{use: eval.tasks.Columns, path: own/table.jsonl, columns: {columns}}}"
-    fault = "1 sample would fail for an image that cannot be read; the first: sample 2: "
+    fault = "1 sample would fail for an image that cannot be read; the first: sample "
     assert fault in check(words, code=2)
     assert "no faults" in check(words, "--limit", "2")
 

@@ -15,17 +15,25 @@ from looktwice.pipelines.models.batched import bodies
 from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.wire import reply_of
-from looktwice.pipelines.models.wrappers import Retried, wrap
+from looktwice.pipelines.models.wrappers import Retried
 from tests.canned import URL, Canned, response
 from tests.tables import table
 
 HELLO = (Message("user", ("hello",)),)
+BLANK = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
+COUNTED = {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+
+
+def asked_fast(canned: Canned, store: Store | None = None) -> Model:
+    """The model as a run wraps it, which waits for nothing between attempts."""
+    retried = Retried(canned, initial_delay=1e-6)
+    return retried if store is None else Cached(retried, store)
 
 
 @table
 def test_a_filters_verdict_is_a_filtered_reply(form: str, status: int, body: Any) -> None:
     canned = Canned(responses=(response(status, body),))
-    assert wrap(canned)(HELLO).finish == "filter"
+    assert asked_fast(canned)(HELLO).finish == "filter"
     assert len(canned.asked) == 1
     row = json.dumps({"custom_id": "k", "response": {"status_code": status, "body": body}})
     batches = DIALECTS["openai"](Canned(responses=(response(200, row),)), URL)
@@ -72,16 +80,6 @@ def test_a_batch_that_brings_no_candidate_and_no_verdict_is_asked_again() -> Non
     with pytest.raises(ModelError) as caught:
         reply_of(bodies.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
     assert caught.value.retryable
-
-
-BLANK = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
-COUNTED = {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
-
-
-def asked_fast(canned: Canned, store: Store | None = None) -> Model:
-    """The model as a run wraps it, which waits for nothing between attempts."""
-    retried = Retried(canned, initial_delay=1e-6)
-    return retried if store is None else Cached(retried, store)
 
 
 @table

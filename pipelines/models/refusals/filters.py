@@ -113,7 +113,8 @@ def with_verdict(data: Any) -> Any:
     choice = choices[0] if isinstance(choices, list) and choices else {}
     if not isinstance(choice, dict):
         return data
-    message = choice.get("message") if isinstance(choice.get("message"), dict) else {}
+    given = choice.get("message")
+    message: Json = given if isinstance(given, dict) else {}
     reason = plain_reason(choice.get("finish_reason"))
     is_filtered = FINISH.get(reason) == "filter"
     if not (is_filtered or message.get("content") or message.get("tool_calls")):

@@ -49,8 +49,8 @@ PROTO = re.compile(r"retry_?delay\W{1,6}seconds\W{1,4}(?P<wait>\d{1,9})", re.I)
 FIELDS = {"retrydelay", "retryafter", "retryafterseconds", "retryinseconds", "resetsinseconds"}
 FIELDS |= {"resetsat", "retryat"}
 FIELDS_OF_MS = {"retryafterms", "retryaftermilliseconds", "retrydelayms"}
-HEADERS = (("retry-after-ms", 1e-3), ("x-ms-retry-after-ms", 1e-3), ("retry-after", 1.0))
-HEADERS += (("x-ratelimit-retry-after", 1.0),)
+HEADERS = {"retry-after-ms": 1e-3, "x-ms-retry-after-ms": 1e-3, "retry-after": 1.0}
+HEADERS |= {"x-ratelimit-retry-after": 1.0}
 COMBINED = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
 
 
@@ -71,7 +71,7 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
         for name, value in inner.items()
     }
     for given in (headers, wrapped):
-        for name, scale in HEADERS:
+        for name, scale in HEADERS.items():
             if (wait := read_seconds(given.get(name, ""), now, scale)) is not None:
                 return wait
     told = [wait for key, value in facts for wait in _told(key, value, now)]
@@ -140,7 +140,7 @@ def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, flo
             continue
         remaining, reset = headers.get(name.replace("reset", "remaining"), ""), text
         if "reset" not in name:
-            parts = dict(COMBINED.findall(text))
+            parts: dict[str, str] = dict(COMBINED.findall(text))
             remaining = parts.get("remaining", parts.get("r", ""))
             reset = parts.get("reset", parts.get("t", ""))
         wait = read_seconds(reset, now)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting import Template
 from looktwice.prompting.wording import sandbox
 from looktwice.prompting.wording.sandbox import WORK, bounded, environment
-from tests.prompting.scenes import NoModel
 from tests.tables import table
 
 IMAGE = Picture(np.zeros((5, 5, 3), np.uint8))
