@@ -128,13 +128,25 @@ def _numbers(values: Iterable[Any]) -> list[int]:
     return [abs(value) for value in values if isinstance(value, int)]
 
 
-def _check_format(text: Any, values: Sequence[Any]) -> None:
+PERCENT = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?")
+BRACES = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
+
+
+def _check_format(text: Any, values: Iterable[Any]) -> None:
     """The widths in a text of `%` or `str.format`, and those that it takes from its values."""
     if not isinstance(text, str):
         return
-    check_length(max(map(int, re.findall(r"\d{1,9}", text)), default=0))
-    if re.search(r"%[^a-zA-Z%]*\*|\{[^{}]*\{", text):
-        check_length(max(_numbers(values), default=0))
+    widths = [width for pair in PERCENT.findall(text) for width in pair]
+    specs = BRACES.findall(text)
+    widths += [number for spec in specs for number in re.findall(r"\d+", spec)]
+    check_length(max([int(width[:9]) for width in widths if width.isdigit()], default=0))
+    if "*" in widths or any("{" in spec for spec in specs):
+        inner = [part for value in values for part in _values_of(value)]
+        check_length(max(_numbers(inner), default=0))
+
+
+def _values_of(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, Mapping) else [value]
 
 
 def _check_widths(value: Any, given: Sequence[Any]) -> None:
