@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from looktwice.eval.commands import analyses, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
 from looktwice.pipelines.runtime.heaps import collect_seldom, share_heaps
+from looktwice.pipelines.runtime.signals import ENDING, code_of, raise_interrupt
 
 __all__ = ["app", "main"]
 
@@ -240,11 +241,12 @@ def keep_streams() -> None:
 
 
 def interrupt_when_told() -> None:
-    """Let the signals of a scheduler and of a closed terminal do what Ctrl-C does."""
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
+    """Let the signals of a scheduler and of a closed terminal do what Ctrl-C does; the exit code
+    tells which it was."""
+    for name in ENDING:
+        number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, raise_interrupt)
 
 
 def main() -> None:
@@ -253,4 +255,7 @@ def main() -> None:
     interrupt_when_told()
     share_heaps()
     collect_seldom()
-    app()
+    try:
+        app()
+    except KeyboardInterrupt as exc:  # before a command has begun, or after its end
+        sys.exit(code_of(exc))

@@ -199,6 +199,14 @@ class Reply:
     calls_left_out: int = 0
     attached: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing and no token of it was billed, as of a server that failed and did
+        not say so. An empty reply with tokens is the model's own."""
+        said = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
+        made = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
+        return self.finish in ("stop", "tool") and not (said or made)
+
     def to_dict(self) -> dict[str, Any]:
         """As the cache and the records hold it; what is empty is left out."""
         plain = {

@@ -91,6 +91,7 @@ class Picture:
 
     _pixels: Pixels | None = None
     _fetch: Callable[[], bytes] | None = None
+    _is_there: Callable[[], bool] | None = None
     _known_to_decode = False
     _opened: Image.Image | None = None
 
@@ -112,11 +113,14 @@ class Picture:
         self.name, self._pixels, self._lock = name, pixels, threading.RLock()
 
     @classmethod
-    def lazy(cls, fetch: Callable[[], bytes], name: str) -> Picture:
+    def lazy(
+        cls, fetch: Callable[[], bytes], name: str, is_there: Callable[[], bool] | None = None
+    ) -> Picture:
         """A picture whose encoded bytes are fetched when first needed; `name` stands in error
-        messages."""
+        messages, and `is_there` tells without reading them whether there are any."""
         self = cls.__new__(cls)
         self.name, self._fetch, self._lock = name, fetch, threading.RLock()
+        self._is_there = is_there
         return self
 
     @classmethod
@@ -143,7 +147,11 @@ class Picture:
                 fault = f"{path}: the image file cannot be read ({exc.strerror})"
                 raise PictureError(fault) from exc
 
-        return cls.lazy(read, str(path))
+        return cls.lazy(read, str(path), Path(path).is_file)
+
+    def is_there(self) -> bool:
+        """Whether there is something to read, as far as that can be told without reading it."""
+        return self._is_there is None or self._is_there()
 
     @_kept_property
     def pixels(self) -> Pixels:

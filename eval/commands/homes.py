@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,6 +22,7 @@ from looktwice.eval.commands.options import (
     complete_config,
     refuse,
     say,
+    until_interrupted,
 )
 from looktwice.eval.commands.studies import load_study
 
@@ -97,7 +97,7 @@ def serve(
         refuse(f"serve {study} --tap: a tap has no study; leave one of them out")
     if not is_there:
         refuse(f"serve {study}: no such model is here; there is pocket, or name a study's file")
-    with suppress(KeyboardInterrupt):  # as announced
+    with until_interrupted():
         if tap:
             serve_tap(tap, options, say)
         elif study == "pocket":
@@ -152,7 +152,7 @@ def mcp(
     agent = find_agent(study, contestant, overrides, plugin, allow)
     looks = LookTools(agent, Images(place, folders), make_controls(agent, placebo, black, random))
     served = server.make_server(looks)
-    with suppress(KeyboardInterrupt):  # the client has left, or as announced
+    with until_interrupted():
         if http is None:
             asyncio.run(server.serve_stdio(served))
             return
@@ -197,5 +197,5 @@ def studio(
         desk = Desk(Path(folder).resolve(), plugins=plugin)
         draft = open_draft(desk, what, model, allow)
         server = StudioServer(desk, lambda _: draft)
-        with suppress(KeyboardInterrupt):  # as announced
+        with until_interrupted():
             serve_page(server, port, partial(announce, opened), "studio")

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from typer import Argument, BadParameter, Context, Exit, Option, echo, style
 
+from looktwice.pipelines.runtime.signals import Interrupted, code_of
+
 
 def complete_config(incomplete: str) -> list[str]:
     """YAML files and folders that begin so, then the shipped configurations."""
@@ -306,11 +308,24 @@ def refuse(sentence: str) -> NoReturn:
 
 
 @contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Inside, a server runs until Ctrl-C ends it, as announced. Raises Exit with the code of any
+    other signal, so that whoever sent it sees what it did."""
+    try:
+        yield
+    except Interrupted as exc:
+        raise Exit(code_of(exc)) from None
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
 def input_errors(allow: list[str] | None = None, **places: Path | None) -> Iterator[None]:
     """Print the message of an error in the input and exit with code 2; other errors keep their
     traceback.
 
-    An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130.
+    An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130,
+    SIGTERM with 143.
     `allow` are folders that may be read inside, `places` those of options, such as out, that are to
     be written.
     """
@@ -321,8 +336,8 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
         with use_roots(allow or ()):
             yield
             return
-    except KeyboardInterrupt:
-        code = 130
+    except KeyboardInterrupt as exc:
+        code = code_of(exc)
         message = "stopped"
         if any(places.values()):
             message += "; what is written stays, and the same command begins again or goes on"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,8 +35,10 @@ from looktwice.eval.commands.options import (
     print_table,
     refuse,
     say,
+    until_interrupted,
 )
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.runtime.signals import code_of
 
 NO_RUNS: list[Path] = []
 
@@ -152,9 +153,9 @@ def judge(
     )
     try:
         failed = judging(say)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as exc:
         say("stopped; the judgements so far are kept, and the same command continues")
-        raise Exit(130) from None
+        raise Exit(code_of(exc)) from None
     if failed:
         replies = counted(failed, "reply", "replies")
         say(f"{replies} could not be judged; the same command asks again")
@@ -266,7 +267,7 @@ def view(
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         studio = studio_of_page(Path(folder).resolve(), page, plugin)
-        with suppress(KeyboardInterrupt):  # as announced
+        with until_interrupted():
             stages, tell = partial(sample_page, plugins=plugin), partial(announce, opened)
             serve_page(PageServer(page, html, stages), port, tell, "view", studio)
 

@@ -27,6 +27,7 @@ from looktwice.eval.commands.options import (
     refuse,
     say,
 )
+from looktwice.pipelines.runtime.signals import exit_code
 
 if TYPE_CHECKING:
     from looktwice.eval.runs import Study
@@ -171,7 +172,7 @@ def run(
     for line in keep_within(cache or out / ".cache", out, most):
         say(line)
     if outcome.why or outcome.failed or outcome.stopped:
-        raise Exit(130 if outcome.stopped and not outcome.why else 1)
+        raise Exit(exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from looktwice.eval.homes.chat_requests import LOOPBACK, MOST_BYTES
+from looktwice.eval.page.hosting import host_of, make_runner
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
@@ -47,6 +49,22 @@ class Refusal(Exception):
         return {"error": error | self.more}
 
 
+def respond_with(refusal: Refusal) -> web.Response:
+    """A refusal as a client reads it."""
+    return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
+
+
+def let_go(exc: BaseException) -> None:
+    """Free what an error, and those that led to it, hold in their tracebacks: the body of a request
+    lies there, in cycles that nothing collects for long."""
+    waiting: list[BaseException | None] = [exc]
+    while waiting:
+        if (error := waiting.pop()) is not None:
+            traceback.clear_frames(error.__traceback__)
+            waiting += [error.__cause__, error.__context__]
+            error.__traceback__ = error.__cause__ = error.__context__ = None
+
+
 @dataclass(eq=False)
 class Door(ABC):
     """Lets requests in; a subclass says who answers them.
@@ -72,12 +90,14 @@ class Door(ABC):
                 raw = given.encode(errors="surrogateescape")
                 if not secrets.compare_digest(raw, self.token.encode()):
                     raise Refusal(401, "the token is another; send the one that the server has")
-            elif request.url.host not in LOOPBACK:
+            elif host_of(request) not in LOOPBACK:
                 raise Refusal(403, "ask 127.0.0.1")
             return await handler(request)
         except (Refusal, web.HTTPException) as exc:
-            no = Refusal(exc.status, exc.reason) if isinstance(exc, web.HTTPException) else exc
-            return web.json_response(no.body, status=no.status, headers=no.headers)
+            let_go(exc)
+            return respond_with(
+                exc if isinstance(exc, Refusal) else Refusal(exc.status, exc.reason)
+            )
 
     @abstractmethod
     async def list_models(self, request: web.Request) -> web.StreamResponse:
@@ -141,7 +161,7 @@ def serve(door: Door, host: str, port: int, started: Say) -> None:
     ConfigError for a port that is taken."""
 
     async def run() -> None:
-        runner = web.AppRunner(door.application(), access_log=None, shutdown_timeout=5.0)
+        runner = make_runner(door.application(), shutdown_timeout=5.0)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
         shown = f"[{host}]" if ":" in host else host

@@ -243,7 +243,9 @@ def explain(failed: StageFailed) -> Refusal:
     why."""
     cause, slot = cause_of(failed), failed.slot
     if isinstance(cause, ModelError):
-        status = cause.status or (502 if cause.retryable else 0)
+        status = cause.status or 200
+        if status == 200:  # no answer, or none that is a reply: a failure upstream
+            status = 502 if cause.retryable else 0
         if status == 429 or status >= 500:
             kind = "rate_limit_error" if status == 429 else "upstream_error"
             return Refusal(status, str(cause), kind, cause.retry_after, slot=slot)

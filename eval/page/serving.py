@@ -16,6 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from looktwice.eval.page.data import PageAnswer
+from looktwice.eval.page.hosting import host_of, make_runner
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.render import encode_words
 from looktwice.eval.records.records import RunError
@@ -77,7 +78,7 @@ class LocalPage(ABC):
         given = request.match_info.get("token", "").encode()
         is_known = secrets.compare_digest(given, self.token.encode())
         origin = request.headers.get("Origin", own := f"http://{request.host}")
-        if not is_known or request.url.host not in LOOPBACK or origin != own:
+        if not is_known or host_of(request) not in LOOPBACK or origin != own:
             raise web.HTTPNotFound(
                 text="there is nothing here; take the whole address that `looktwice` told"
             )
@@ -188,7 +189,7 @@ def serve_page(
     RunError for a port that is taken."""
 
     async def run() -> None:
-        runner = web.AppRunner(page.application(guest), access_log=None)
+        runner = make_runner(page.application(guest))
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -30,21 +30,21 @@ from looktwice.eval.runs.dry_run import (
 from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.scoring.notes import SentByArm, say_unchanged
 from looktwice.eval.scoring.score import price_lines, price_of
-from looktwice.eval.tasks.base import MadeTask, TaskError, at_task, checked_items, count_items
+from looktwice.eval.tasks.base import MadeTask, at_task, checked_items, count_items
 from looktwice.eval.tasks.own_questions import Folder
+from looktwice.eval.tasks.sample_faults import find_sample_faults, open_item
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, say_no_answer, spec
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import ModelError, close_model
 from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
-from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
+from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
@@ -65,12 +65,13 @@ def check(
     `whole` describes every arm and what each contestant asks, opens all images of all samples, and
     looks at their ids and keys. With `out`, a page for each task with the views after each stage is
     written there; `ask` sends each model its first request. Raises ConfigError where a pipeline can
-    give no answer, or fails before it asks anything, or a model cannot be asked, TaskError where
-    samples have faults, and RunError where a setting holds a key.
+    give no answer, or fails before it asks anything, where a model cannot be asked or a sample
+    would fail, TaskError for a task that cannot be read, and RunError where a setting holds a key.
     """
     tried = TriedPlan(plan, limit)
     faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults(), *key_faults(plan, limit)])
     asked = [*tried.ask_once(faults)] if ask and not faults else []
+    faults |= dict.fromkeys(tried.sample_faults())
     verdict = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
     if plan.readings:
         verdict += f"; {len(plan.readings)} more read their replies with another reader"
@@ -83,7 +84,7 @@ def check(
     yield from warn_of_levels(plan, TRIED)
     yield from warn_of_places(tried.trials, limit)
     if whole:
-        yield from tried.look_at_samples()
+        yield from tried.look_at_samples(faults)
     yield from tried.unchanged()
     yield from asked
     yield from tried.confused_labels()
@@ -110,6 +111,7 @@ class TriedPlan:
         self.rows = make_point_rows(plan)[: len(plan.points)]
         self.names = labels(self.rows)
         self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
+        self.found = {key: find_sample_faults(task, limit) for key, task in self.tasks.items()}
 
     def model_faults(self) -> Iterator[str]:
         """What a run would be refused for, except a key that is missing: it can be set later."""
@@ -277,44 +279,47 @@ class TriedPlan:
                 f" {calls:,} requests"
             )
 
+    def sample_faults(self) -> Iterator[str]:
+        """Samples that would fail, of each task and kind, as far as that is told without decoding
+        a picture."""
+        names = {arm.task_id: arm.task_name for arm in self.plan.points}
+        for task_id, found in self.found.items():
+            yield from (f"{names[task_id]}: {sentence}" for sentence in found.sentences())
+
     def look_at_marks(self) -> Iterator[str]:
-        """A line for each folder of questions with marks outside their images, whose samples would
-        fail."""
-        for task in self.tasks.values():
-            items = islice(checked_items(task), self.limit if isinstance(task, Folder) else 0)
-            faults, points = list[str](), list[Point]()
-            for item in items:  # one in memory at a time
-                points += [mark for mark in item.sample.marks if isinstance(mark, Point)]
-                faults += filter(None, [_mark_fault(item.sample)])
-            if points and all(max(point.x, point.y) <= 1 for point in points):
+        """A warning where points look like shares, and one where not every image was looked at."""
+        for task_id, found in self.found.items():
+            task = self.tasks[task_id]
+            is_folder = isinstance(task, Folder)
+            if is_folder and found.points and all(max(p.x, p.y) <= 1 for p in found.points):
                 yield "warning: marks are in pixels, and no point is beyond 1; are these shares?"
-            if faults:
+            if not found.is_whole and not is_folder:
                 yield (
-                    f"{counted(len(faults), 'sample')} would fail for a mark outside its image;"
-                    f" the first: {faults[0]}"
+                    f"the images of {counted(found.looked, 'sample')} were looked for; --all opens"
+                    " those of every sample"
                 )
 
-    def look_at_samples(self) -> Iterator[str]:
-        """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError
-        with their number."""
-        opened, faults = 0, 0
+    def look_at_samples(self, faults: dict[str, None]) -> Iterator[str]:
+        """Name images that cannot be opened, wrong keys, and ids that come twice; their number is
+        added to the faults."""
+        opened, found = 0, 0
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, task in self.tasks.items():
             items, seen = islice(checked_items(task), self.limit), set[str]()
             with ThreadPoolExecutor() as pool:
                 while some := list(islice(items, SAMPLES_AT_ONCE)):
-                    for item, (images, wrong) in zip(some, pool.map(_open, some), strict=True):
+                    for item, (images, wrong) in zip(some, pool.map(open_item, some), strict=True):
                         if item.sample.id in seen:
                             wrong.append("the id comes twice; ids must be unique")
                         seen.add(item.sample.id)
-                        opened, faults = opened + images, faults + len(wrong)
+                        opened, found = opened + images, found + len(wrong)
                         place = f"{names[task_id]}, sample {item.sample.id}"
                         yield from (f"{place}: {fault}" for fault in wrong)
-        if faults:
-            raise TaskError(
-                f"{counted(faults, 'fault')} in the samples and their {counted(opened, 'image')}"
-            )
-        yield f"{counted(opened, 'image')} opened, no faults"
+        shown = counted(opened, "image")
+        if found:
+            faults[f"{counted(found, 'fault')} in the samples and their {shown}"] = None
+        else:
+            yield f"{shown} opened, no faults"
 
     def unchanged(self) -> Iterator[str]:
         """A warning for each slot that changed no request of the samples that were tried, and on
@@ -410,28 +415,3 @@ def _warnings(trial: DryRun) -> Iterator[str]:
 def _dry_record(trial: DryRun) -> Record:
     sample, blobs = trial.item.sample, HashOnlyBlobs(Path())
     return make_record(trial.arm, sample, sample.sha, trial.state, blobs, trial.error)
-
-
-def _mark_fault(sample: Sample) -> str:
-    try:
-        check_marks(sample)
-    except PictureError:  # told where images are opened
-        return ""
-    except ValueError as exc:
-        return str(exc)
-    return ""
-
-
-def _open(item: Item) -> tuple[int, list[str]]:
-    """How many images a sample has, those of its choices included, why some cannot be decoded, and
-    a wrong key."""
-    sample = item.sample
-    images = [i for i in (*sample.images, *sample.choices) if isinstance(i, Picture)]
-    wrong = say_key_fault(item.answer, len(sample.choices)), _mark_fault(sample)
-    faults = list(filter(None, wrong))
-    for image in images:
-        try:
-            image.pixels  # noqa: B018  decodes it
-        except PictureError as exc:
-            faults.append(str(exc))
-    return len(images), faults

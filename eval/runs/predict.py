@@ -74,7 +74,8 @@ class RunSummary:
     """Outcome of a run: its folder, the numbers of records written, kept and failed, and whether it
     was stopped.
 
-    `why` is the sentence of an endpoint that could not be asked, where that stopped the run.
+    `why` is the sentence of an endpoint that could not be asked, where that stopped the run, and
+    `signal` the number of the signal that did.
     """
 
     folder: Path
@@ -83,6 +84,7 @@ class RunSummary:
     failed: int
     stopped: bool
     why: str = ""
+    signal: int = 0
 
     @property
     def sentences(self) -> Iterator[str]:
@@ -175,7 +177,9 @@ class Run:
                 " it, so raise another exception there"
             )
         written, kept, failed = counts["written"], counts["kept"], counts["failed"]
-        return RunSummary(self.folder, written, kept, failed, stopped, progress.why)
+        return RunSummary(
+            self.folder, written, kept, failed, stopped, progress.why, progress.signal
+        )
 
     def predict_into(self, writer: Any, done: set[Key]) -> None:
         """Run what is not done, for who keeps the folder elsewhere: `writer` has `blobs`, `sample`

@@ -38,6 +38,7 @@ from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.runtime.signals import ENDING, exit_code
 from looktwice.pipelines.runtime.stores import use_result_store
 
 TOGETHER = 0.5  # seconds
@@ -247,8 +248,9 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
         if time.monotonic() - last < TOGETHER:
             return
         last = time.monotonic()
+        run.progress.signal = number
         if run.progress.stop.is_set():
-            os._exit(130)
+            os._exit(exit_code(number))
         if run.progress.drain.is_set():
             run.progress.stop.set()
             http_loop().cancel()
@@ -264,8 +266,8 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     before: dict[int, Any] = {}
     # the main thread alone may set signal handlers
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)  # Windows has no SIGHUP
+        for name in ("SIGINT", *ENDING):
+            number = getattr(signal, name, None)
             if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
                 continue  # nohup
             before[number] = signal.signal(number, interrupt)

@@ -81,7 +81,8 @@ class Progress:
     Setting `drain` lets no request and no stage start any more, but what is on its way ends;
     setting `stop` ends the run at the next model call. `counts` are of records and of samples
     that were put off, `held` are failures for which their endpoint may be to blame, `why` is what
-    stopped the run, and `again` says that what waited for a batch is asked again.
+    stopped the run, or `signal` the number of the last one that did, and `again` says that what
+    waited for a batch is asked again.
     """
 
     def __init__(self) -> None:
@@ -89,6 +90,7 @@ class Progress:
         self.counts, self.errors = Counter[str](), list[BaseException]()
         self.held = list[tuple[FailureRow, Action]]()
         self.recorded, self.why, self.again = set[Key](), "", False
+        self.signal = 0
         self.lock = threading.Lock()
 
     def give_up(self, why: str) -> None:

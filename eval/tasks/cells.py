@@ -188,7 +188,7 @@ def broken_picture(name: str, why: str) -> Picture:
     def fetch() -> bytes:
         raise PictureError(f"{name}: {why}")
 
-    return Picture.lazy(fetch, name)
+    return Picture.lazy(fetch, name, lambda: False)
 
 
 def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:

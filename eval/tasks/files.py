@@ -194,7 +194,13 @@ def open_picture(files: Files, name: str) -> Picture:
         except TaskError as exc:
             raise PictureError(str(exc)) from exc
 
-    return Picture.lazy(fetch, f"{files.root.name}/{name}")
+    def is_there() -> bool:
+        try:
+            return files.has(name)
+        except TaskError:  # `fetch` says why
+            return False
+
+    return Picture.lazy(fetch, f"{files.root.name}/{name}", is_there)
 
 
 def _ending(names: Iterable[str], tail: str) -> list[str]:

@@ -3,10 +3,8 @@ gate at which keys are masked."""
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,12 +23,12 @@ from looktwice.pipelines.models.keys import (
     known_keys,
     mask_keys,
 )
-from looktwice.pipelines.models.wire import billed, error_of, is_filter, reply_of
+from looktwice.pipelines.models.refusals.bodies import status_of
+from looktwice.pipelines.models.refusals.filters import is_filter, with_verdict
+from looktwice.pipelines.models.refusals.waits import retry_after
+from looktwice.pipelines.models.wire import billed, error_of, reply_of
 
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
-
-
-FILTER_STATUS = {400, 403, 422, 451}
 
 
 ADVICE = {
@@ -94,12 +92,12 @@ suits counts."""
 
 
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
-    """The reply in a response, a filtered request included. Raises ModelError for everything
-    else."""
+    """The reply in a response, a filtered request included. Raises ModelError for everything else,
+    an empty reply that nobody billed included: the server failed and did not say so."""
     keys = known_keys()
-    data, error, no_json = _parse(response.body, keys)
+    data, error, no_json = _parse(response, keys)
     engine = response.headers.get("server", "")
-    if error and is_filter(error) and response.status in {200, *FILTER_STATUS}:
+    if error and is_filter(error, response.status):
         served_by = {"engine": engine} if engine else {}
         return Reply("", finish="filter", seconds=seconds, served_by=served_by)
     if error or not 200 <= response.status < 300:
@@ -113,7 +111,14 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
             f" {_beginning(response.body)}",
             retryable=True,
         )
-    reply = reply_of(data, seconds, engine)
+    reply = reply_of(with_verdict(data), seconds, engine)
+    if reply.is_blank:
+        raise ModelError(
+            f"{endpoint} answered an empty reply and billed no token for it",
+            status=200,
+            retryable=True,
+            usage=reply.usage,
+        )
     if not keys:
         return reply
     # tokens, and parts of a text, may spell a key that none of them holds alone
@@ -130,7 +135,7 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
 def read_value(response: HttpResponse, endpoint: str) -> Any:
     """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for
     what is no JSON."""
-    data, error, fault = _parse(response.body, known_keys())
+    data, error, fault = _parse(response, known_keys())
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {})
     if fault:
@@ -141,10 +146,7 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
 def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> ModelError:
     """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
     is used up."""
-    code = error.get("code")
-    status = response.status
-    if status == 200 and isinstance(code, int) and 300 <= code < 600:
-        status = code
+    code, status = error.get("code"), status_of(response.status, error)
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
         fault = f"{endpoint} redirects to {target}; that is not followed, set `url` yourself"
@@ -153,7 +155,7 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     fault = f"{endpoint} answered {status}: {message}"
     is_used_up = bool(QUOTA & {str(code), str(error.get("type"))})
     if (status in (200, 408, 429) or status >= 500) and not is_used_up:
-        wait = retry_after(response.headers)
+        wait = retry_after(response.headers, error or message, status)
         return ModelError(fault, status=status, retryable=True, retry_after=wait)
     setting = next((advice for words, advice in SETTINGS if re.search(words, message, re.I)), "")
     if is_used_up:
@@ -171,35 +173,26 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     return ModelError(f"{fault}; {advice}", status=status)
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to wait: Retry-After as seconds or HTTP date, or
-    retry-after-ms; else None."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        text = headers.get(name, "").strip()
-        if re.fullmatch(r"\d+(\.\d*)?", text):
-            return float(text) * scale
-    try:
-        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(0.0, date.timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
-
-
 def shorten(text: str, most: int = 300) -> str:
     """Text in one line of at most so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def _parse(body: bytes, keys: Sequence[str]) -> tuple[Any, Mapping[str, Any] | None, str]:
+def _parse(
+    response: HttpResponse, keys: Sequence[str]
+) -> tuple[Any, Mapping[str, Any] | None, str]:
     """The value of a body without keys, the error in it, and why it is no JSON: the gate of all
     that a server says."""
     try:
-        value = read_json(body)
+        value = read_json(response.body)
     except ValueError as exc:
         return None, None, str(exc)
     value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value
-    return value, error_of(value), ""
+    error = error_of(value)
+    if error is None and response.status >= 300 and isinstance(value, dict):
+        error = value  # some give the code and the message without an object around them
+    return value, error, ""
 
 
 def _beginning(body: bytes) -> str:

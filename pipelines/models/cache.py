@@ -106,22 +106,28 @@ class Store:
         self._life = self._life_of(self._owner)
 
     def get(self, key: str) -> Reply | None:
-        """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none
-        and is removed."""
+        """Return the reply under a key, or None. A damaged row, one whose blob is gone or torn, and
+        a blank reply, which earlier versions kept, count as none and are removed."""
         statement = "SELECT reply, blob, stored FROM replies WHERE key = ?"
         for text, sha, stored in self._run(statement, key):
             try:
                 data = self._blob(sha or "") if text is None else text
-                return Reply.from_dict(read_as(ReplyNode, data))
+                reply = Reply.from_dict(read_as(ReplyNode, data))
             except CacheError:
                 raise
-            except ValueError:  # not the row that another process has just put in its place
-                self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
+            except ValueError:
+                reply = None
+            if reply is not None and not reply.is_blank:
+                return reply
+            # not the row that another process has just put in its place
+            self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
         return None
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
         """Keep a reply and give back the one that is kept: the first, where another process was
-        faster."""
+        faster. A blank one is not kept."""
+        if reply.is_blank:
+            return reply
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
         row: tuple[str | None, str | None] = (text, None)
         if len(data := text.encode()) > INLINE:

@@ -35,9 +35,10 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
         "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded"
     ),
     "filter": (
-        "content_filter safety recitation blocklist prohibited_content spii model_armor language"
-        " sensitive refusal guardrail_intervened image_safety image_prohibited_content"
-        " image_recitation image_other"
+        "content_filter content_filtered safety recitation blocklist prohibited_content spii"
+        " model_armor language sensitive refusal guardrail_intervened image_safety"
+        " image_prohibited_content image_recitation image_other error_toxic"
+        " input_guardrail_triggered output_guardrail_triggered"
     ),
     "tool": "tool_calls function_call tool_use",
     "failed": (
@@ -55,16 +56,6 @@ MOST_TOKENS = 10**12
 # of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs
 # more
 MOST_CALLS = 128
-FILTERS = {
-    "content_filter",
-    "content_policy_violation",
-    "contentpolicyviolation",
-    "responsibleaipolicyviolation",
-    "data_inspection_failed",
-    "datainspectionfailed",
-    "moderation_blocked",
-    "prompt_blocked",
-}
 
 REASONING = ("reasoning_content", "reasoning", "thought_summary")
 """The fields of a message that hold reasoning as a text; the first that is not empty counts."""

@@ -38,11 +38,11 @@ was ever answered."""
 class Retried(Around):
     """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
-    Exponential backoff: it waits `initial_delay` seconds, or as long as the server's Retry-After
-    says, then twice as long each time up to `max_delay`, plus up to a quarter of jitter. Other
-    calls go on meanwhile. Where a server asks for more than `max_retry_after` seconds it gives up
-    at once. Setting `stop` ends the wait with Stopped. `on_failure` is told of every retryable
-    failure.
+    Exponential backoff: it waits `initial_delay` seconds, or as long as the server asks for, then
+    twice as long each time up to `max_delay`, plus up to a quarter of jitter; after the first wait
+    at least what it would wait by itself. Other calls go on meanwhile. Where a server asks for more
+    than `max_retry_after` seconds it gives up at once. Setting `stop` ends the wait with Stopped.
+    `on_failure` is told of every retryable failure.
     """
 
     attempts: int = 6
@@ -73,8 +73,10 @@ class Retried(Around):
                     if self.attempts == 1:  # whoever asks tries again
                         given_up = ""
                     raise exc.in_words(f"{exc}{wait}{given_up}") from exc.__cause__
-            # never fewer seconds than the server asks for
-            backoff = min(max(first, self.max_delay), first * 2.0 ** (tried - 1))
+            # never fewer seconds than the server asks for; a limit that frees one place in a
+            # millisecond is not free for all who wait
+            least = first if tried == 1 else max(first, self.initial_delay / 2)
+            backoff = min(max(first, self.max_delay), least * 2.0 ** (tried - 1))
             with spend("wait to ask again"), others_work():
                 stopped = self.stop.wait(backoff * random.uniform(1.0, 1.25))
             if stopped:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 import jinja2
-from jinja2.exceptions import SecurityError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.wording.instructions import Text, read_texts, text_of, with_system
+from looktwice.prompting.wording.sandbox import LONGEST, bounded, environment, measure
 
-LONGEST = 200_000  # characters of a template, and of a prompt
 FAULTS = (
     jinja2.TemplateError,
     ValueError,
@@ -60,10 +57,11 @@ class Template(WithoutModel):
         """The state with the filled-in template."""
         words = ""
         try:
-            for piece in self._template.generate(_variables(state)):
-                words += piece
-                if len(words) > LONGEST:
-                    raise ValueError(f"it writes more than {LONGEST:,} characters")
+            with bounded(self._size):
+                for piece in self._template.generate(_variables(state)):
+                    words += piece
+                    if len(words) > LONGEST:
+                        raise ValueError(f"it writes more than {LONGEST:,} characters")
         except FAULTS as exc:
             raise ValueError(
                 f"sample {state.sample.id}: the template cannot be filled in: {exc}"
@@ -75,43 +73,12 @@ class Template(WithoutModel):
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        return _environment().from_string(text_of(self.text))
+        with bounded():  # what is constant in it is computed here
+            return environment().from_string(text_of(self.text))
 
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """jinja2's, in which a single operator or filter makes no text that is longer than a prompt."""
-
-    intercepted_binops = frozenset({"*", "%"})
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Left by right. Raises SecurityError for what would be too long."""
-        if operator == "*":
-            for times, repeated in ((left, right), (right, left)):
-                if isinstance(times, int) and isinstance(repeated, str | list | tuple):
-                    _check_length(times * len(repeated))
-        elif isinstance(left, str):
-            _check_length(max(map(int, re.findall(r"\d+", left)), default=0))
-        return super().call_binop(context, operator, left, right)
-
-
-def _check_length(characters: int) -> None:
-    if characters > LONGEST:
-        raise SecurityError(f"it writes more than {LONGEST:,} characters")
-
-
-def _center(text: object, width: int = 80) -> str:
-    _check_length(width)
-    return str(text).center(width)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> ImmutableSandboxedEnvironment:
-    """jinja2's sandbox, without what gives another text each time."""
-    made = _Sandbox(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters["center"] = _center
-    made.policies["truncate.leeway"] = 0
-    del made.filters["random"], made.globals["lipsum"]
-    return made
+    @cached_property
+    def _size(self) -> int:
+        return measure(environment().parse(text_of(self.text)))
 
 
 def _variables(state: State) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -99,6 +100,77 @@ def test_check_all_names_every_image_that_cannot_be_opened(study: Path) -> None:
     (page,) = Path("pages").iterdir()
     assert f"views: pages/{page.name}" in output
     assert page.name.startswith("q_0-") and page.suffix == ".html"
+
+
+ROW = {"question": "Which?", "choices": ["red", "blue"], "answer": "A", "image": "0.png"}
+OUTSIDE = {"label": "P", "x": 600, "y": 5}
+INSIDE = OUTSIDE | {"x": 5}
+SAMPLES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "an image that is not there": (
+        [ROW, ROW, ROW | {"image": "9.png"}],
+        "1 sample would fail for an image that cannot be read; the first: sample q2: ",
+    ),
+    "of several": (
+        [ROW, ROW | {"images": ["0.png", "9.png"], "image": None}, ROW | {"image": "8.png"}],
+        "2 samples would fail for an image that cannot be read; the first: sample q1: ",
+    ),
+    "of a choice": (
+        [ROW, ROW | {"choices": ["red", {"image": "9.png"}]}],
+        "1 sample would fail for an image that cannot be read; the first: sample q1: ",
+    ),
+    "of the first sample": (
+        [ROW | {"image": "9.png"}, ROW],
+        "1 sample would fail for an image that cannot be read; the first: sample q0: ",
+    ),
+    "no image at all": (
+        [ROW, ROW | {"image": "samples.jsonl"}],
+        "1 sample would fail for an image that cannot be read; the first: sample q1: ",
+    ),
+    "a mark outside": (
+        [ROW | {"marks": [INSIDE]}, ROW | {"marks": [INSIDE, OUTSIDE]}],
+        "1 sample would fail for a mark outside its image; the first: sample q1: point 'P' at",
+    ),
+    "a mark outside the second image": (
+        [
+            ROW,
+            ROW | {"image": None, "images": ["0.png", "2.png"], "marks": [OUTSIDE | {"image": 1}]},
+        ],
+        "1 sample would fail for a mark outside its image; the first: sample q1: point 'P' at",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", SAMPLES)
+def test_a_sample_that_will_fail_is_a_fault(study: Path, form: str) -> None:
+    rows, fault = SAMPLES[form]
+    named = [{"id": f"q{number}", **row} for number, row in enumerate(rows)]
+    lines = [json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in named]
+    Path("own/samples.jsonl").write_text("".join(lines))
+    for words in ((), ("--all",)):
+        output = check(*words, code=2)
+        assert fault in output
+        assert "named at the end" in output and "no faults" not in output
+    whole = check("--limit", "1", code=2 if "the first: sample q0" in fault else 0)
+    assert (fault in whole) is ("the first: sample q0" in fault)
+
+
+def test_images_of_a_table_are_looked_for_too(study: Path) -> None:
+    rows = [
+        {"question": "Which?", "image": name, "a": "red", "b": "blue", "answer": "A"}
+        for name in ("0.png", "2.png", "9.png")
+    ]
+    Path("own/table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = "{images: image, choices: [a, b]}"
+    words = f"task={{use: eval.tasks.Columns, path: own/table.jsonl, columns: {columns}}}"
+    fault = "1 sample would fail for an image that cannot be read; the first: sample "
+    assert fault in check(words, code=2)
+    assert "no faults" in check(words, "--limit", "2")
+
+
+def test_a_torn_image_is_found_where_all_are_opened(study: Path) -> None:
+    assert "no faults" in check()
+    output = check("--all", code=2)
+    assert "1 fault in the samples and their 3 images" in output
 
 
 def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:

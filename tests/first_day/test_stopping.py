@@ -61,7 +61,7 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
     with chat_server(None, "--delay", "0.4") as server:
         run = ["run", write_study(tmp_path, server.url, more=VARIANTS), "--out", tmp_path]
         with when(lambda: server.stats["requests"] >= 4, send(number)):
-            output = said(*run, "--workers", 4, code=130)
+            output = said(*run, "--workers", 4, code=128 + number)
         assert server.stats["requests"] == len(records(tmp_path)) == 4
         assert "asking no more; what is on its way ends and is kept" in output
         if number == signal.SIGINT:
@@ -95,7 +95,7 @@ def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together
         chat_server(None, "--delay", delay) as server,
         when(lambda: server.stats["requests"] >= 2, twice),
     ):
-        output = run_study(tmp_path, server.url, "--workers", 2, code=130)
+        output = run_study(tmp_path, server.url, "--workers", 2, code=128 + signal.SIGTERM)
     assert time.monotonic() - start < 18
     assert ("stopping now" in output) is (pause > 0.1)
     assert len(records(tmp_path)) == (0 if pause > 0.1 else 2)

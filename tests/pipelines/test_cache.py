@@ -95,9 +95,11 @@ FULL = Reply(
     "a\U0001f600", "tool", "why", (CALL,), "no", Usage(1, 2, 3, 4), 1.5, ({"b": -1, "a": -0.1},)
 )
 
+EMPTY = Reply("", usage=Usage(7, 1))  # a blank one, without a token, is not kept
+
 
 @pytest.mark.parametrize(
-    "reply", [FULL, Reply(""), Reply("x" * INLINE), Reply("é" * INLINE, served_by={"model": "m"})]
+    "reply", [FULL, EMPTY, Reply("x" * INLINE), Reply("é" * INLINE, served_by={"model": "m"})]
 )
 def test_replies_come_back_whole_from_another_store(tmp_path: Path, reply: Reply) -> None:
     store = Store(tmp_path)

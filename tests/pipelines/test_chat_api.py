@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from email.utils import formatdate
 from operator import attrgetter
 from typing import Any
 
@@ -26,7 +25,6 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.models import ChatAPI
-from looktwice.pipelines.models.answers import retry_after
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.models.wire import reply_of, request_bytes, wire_messages, wire_options
@@ -321,21 +319,6 @@ def test_slow_absent_and_unusable_endpoints(server: ChatServer) -> None:
         with pytest.raises(ModelError, match="set `url`"):
             ChatAPI("m", url).check()
     assert ChatAPI("m", f"{server.url}/chat/completions/")(user("a")).text
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        *(("2", 2.0), ("0.25", 0.25), ("soon", None), (formatdate(0, usegmt=True), 0.0)),
-        *(("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None), ("in an hour", 3600.0)),
-    ],
-)
-def test_retry_after(value: str, seconds: float | None) -> None:
-    hour = formatdate(time.time() + 3600, usegmt=True)
-    wait = retry_after({"retry-after": hour if value == "in an hour" else value})
-    assert wait == (seconds and pytest.approx(seconds, abs=60 if seconds > 60 else 1e-9))
-    assert retry_after({"retry-after": value, "retry-after-ms": "150"}) == 0.15
-    assert retry_after({}) is None
 
 
 @pytest.mark.parametrize(("url", "base", "table", "expected"), rows(__file__, "keys.tsv"))

@@ -30,7 +30,8 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _heed_interrupts() -> None:
     """As a terminal starts a program; tests in the background, or of some CI, inherit that
     interrupts are ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def shell(line: str) -> tuple[int, str]:
@@ -71,8 +72,33 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
     kill = f"import os, time\nos.kill(os.getpid(), {int(number)})\ntime.sleep(20)\n"
     Path("mine.py").write_text(kill)
     code, said = shell("LOOKTWICE run study.yaml --plugin mine.py")
-    assert code == 130 and len(said.splitlines()) == 1
+    assert code == 128 + number and len(said.splitlines()) == 1
     assert said.startswith("stopped; what is written stays")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+@pytest.mark.parametrize("command", ["serve pocket --port 0", "studio --port 0"])
+def test_a_server_ends_by_ctrl_c_as_announced_and_says_which_other_signal_ended_it(
+    command: str, number: int, code: int
+) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    words = [sys.executable, "-uc", "from looktwice.eval.cli import main; main()", *command.split()]
+    with subprocess.Popen(
+        words,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=_heed_interrupts,
+    ) as server:
+        assert server.stdout is not None
+        said = server.stdout.readline()
+        server.send_signal(number)
+        said += server.communicate(timeout=60)[0]
+    assert server.returncode == code, said
+    assert "Traceback" not in said
 
 
 HEAPS = """

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.refusals.filters import is_prompt_blocked
 
 Json = dict[str, Any]
 
@@ -154,7 +155,7 @@ def content_completion(response: Json) -> Json:
     reply."""
     usage = response.get("usageMetadata") or {}
     parts: Sequence[Json] = ()
-    reason = "content_filter"
+    reason = "content_filter" if is_prompt_blocked(response) else "error"
     for candidate in (response.get("candidates") or ())[:1]:
         parts = (candidate.get("content") or {}).get("parts") or ()
         reason = str(candidate.get("finishReason") or "error")

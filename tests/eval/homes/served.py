@@ -21,6 +21,7 @@ from looktwice.eval.homes.door import Door
 from looktwice.eval.homes.lens import Lens, name_contestants
 from looktwice.eval.homes.recorded import Recorder, Requests
 from looktwice.eval.homes.tap import Tap
+from looktwice.eval.page.hosting import make_runner
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.tasks import MarkedScenes
@@ -64,7 +65,7 @@ def listening(door: Door) -> Iterator[str]:
     loop, ready, urls = asyncio.new_event_loop(), threading.Event(), list[str]()
 
     async def start() -> web.AppRunner:
-        runner = web.AppRunner(door.application(), access_log=None, shutdown_timeout=1.0)
+        runner = make_runner(door.application(), shutdown_timeout=1.0)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")

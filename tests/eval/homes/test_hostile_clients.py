@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import resource
 import socket
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,97 @@ def test_a_large_body_is_refused_before_it_is_read(pocket: Served) -> None:
         client.close()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 192 << 10, f"{grown} KiB"
+
+
+LARGE = b'{"model": "nobody", "messages": [{"role": "user", "content": "' + b"x" * (4 << 20)
+LARGE_BODIES = {
+    "no JSON": (LARGE, 400),
+    "an unknown model": (LARGE + b'"}]}', 404),
+    "a wrong option": (LARGE + b'"}], "n": 1000}', 400),
+    "broken off": (LARGE, None),
+    "too slow": (LARGE, 408),
+}
+
+
+@pytest.mark.parametrize("form", LARGE_BODIES)
+def test_what_was_sent_in_vain_is_let_go(
+    form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a look for what cycles keep, which a server makes seldom."""
+    body, status = LARGE_BODIES[form]
+    if status == 408:
+        monkeypatch.setattr(door, "READ_SECONDS", 0.5)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(3):
+            client = connect(pocket)
+            client.putrequest("POST", "/v1/chat/completions")
+            client.putheader("Content-Type", "application/json")
+            client.putheader("Content-Length", str(len(body) + (status in (None, 408))))
+            client.endheaders(body)
+            if status is not None:
+                with client.getresponse() as answer:
+                    assert (answer.status, answer.read()[:9]) == (status, b'{"error":')
+            client.close()
+        until = time.monotonic() + 10
+        while pocket.door.held and time.monotonic() < until:
+            time.sleep(0.01)
+        assert pocket.door.held == 0
+        time.sleep(0.1)  # the handlers end behind what they held
+        assert tracemalloc.get_traced_memory()[0] - before < len(body)
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+NO_HTTP = {
+    "a long header": b"X: " + b"a" * 20_000 + b"\r\n\r\n",
+    "a header without an end": b"X: " + b"a" * 200_000,
+    "a long name": b"a" * 20_000 + b": x\r\n\r\n",
+    "many headers": b"".join(b"X%d: y\r\n" % number for number in range(40_000)) + b"\r\n",
+    "no header": b": : \x00\r\n\r\n",
+    "no chunk": b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+    "no length": b"Content-Length: -5\r\n\r\n",
+    "not packed": b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde",
+    "no host": b"Host: [::x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("form", [*NO_HTTP, "a long line", "no HTTP"])
+def test_what_is_no_request_gets_a_status_and_leaves_no_traceback(
+    form: str, pocket: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = b"Content-Type: application/json\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\n" + kind
+    raw = head + (b"" if form == "no host" else b"Host: 127.0.0.1\r\n") + NO_HTTP.get(form, b"")
+    if form == "a long line":
+        raw = b"GET /v1/" + b"m" * 20_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    elif form == "no HTTP":
+        raw = b"\x16\x03\x01\x02\x00\x01\xfc\x03\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", connect(pocket).port), timeout=10) as client:
+        client.sendall(raw)
+        status = client.recv(100).split()[1]
+    assert status == (b"403" if form == "no host" else b"400")
+    time.sleep(0.05)
+    assert not caplog.records
+    assert post(pocket.url, GOOD).status == 200
+
+
+def test_a_fault_of_our_own_is_logged_with_its_traceback(
+    pocket: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*given: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(pocket.door, "list_models", broken)
+    monkeypatch.setattr(type(pocket.door), "respond", broken)
+    assert post(pocket.url, GOOD).status == 500
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [
+        ZeroDivisionError
+    ]
 
 
 def test_many_that_only_connect_or_never_finish_hold_nobody_up(pocket: Served) -> None:

@@ -1,0 +1,117 @@
+"""Finds the samples of a task that would fail, as far as no picture need be decoded for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from looktwice.eval.tasks.base import MadeTask, Task, checked_items
+from looktwice.eval.tasks.own_questions import Folder
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
+
+SECONDS = 5.0  # after which pictures without marks are not opened, only looked for
+
+
+@dataclass
+class SampleFaults:
+    """The faults of a task's samples by their kind, each with its sample, and how many samples were
+    looked at; `points` are those of its marks, and `is_whole` says that every picture was opened as
+    far as its size."""
+
+    unread: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    twice: list[str] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    looked: int = 0
+    is_whole: bool = True
+
+    def sentences(self) -> Iterator[str]:
+        """A sentence for each kind, with the first of it."""
+        for found, why in (
+            (self.unread, "an image that cannot be read"),
+            (self.outside, "a mark outside its image"),
+            (self.twice, "an id that comes twice"),
+        ):
+            if found:
+                more = "; --all names all" if len(found) > 1 else ""
+                number = counted(len(found), "sample")
+                yield f"{number} would fail for {why}; the first: {found[0]}{more}"
+
+
+def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
+    """Look for the images of the first `limit` samples, for marks outside them and for ids that
+    come twice. Made samples have none of these faults. Raises TaskError.
+
+    In a folder of questions every image is looked for, and opened where a mark lies on it; what
+    costs more, and other tasks, are looked at for a few seconds.
+    """
+    faults, seen = SampleFaults(), set[str]()
+    if isinstance(task, MadeTask):
+        return faults
+    until, is_folder = time.monotonic() + SECONDS, isinstance(task, Folder)
+    for item in islice(checked_items(task), limit):  # one in memory at a time
+        is_late = time.monotonic() > until
+        if is_late and not is_folder:
+            faults.is_whole = False
+            break
+        sample = item.sample
+        faults.looked += 1
+        faults.points += [mark for mark in sample.marks if isinstance(mark, Point)]
+        if sample.id in seen:
+            faults.twice.append(f"sample {sample.id}")
+        seen.add(sample.id)
+        faults.is_whole &= not is_late
+        if unread := next(_unread(sample, is_late), ""):
+            faults.unread.append(f"sample {sample.id}: {unread}")
+        elif outside := find_mark_fault(sample):
+            faults.outside.append(outside)
+    return faults
+
+
+def pictures_of(sample: Sample) -> list[Picture]:
+    """The images of a sample, those of its choices included."""
+    return [i for i in (*sample.images, *sample.choices) if isinstance(i, Picture)]
+
+
+def _unread(sample: Sample, is_late: bool) -> Iterator[str]:
+    """Why images cannot be opened, or, where it `is_late`, are not there."""
+    for picture in pictures_of(sample):
+        try:
+            if not picture.is_there():
+                picture.source  # noqa: B018  says why
+            elif not is_late:
+                picture.size  # noqa: B018  reads the header
+        except PictureError as exc:
+            yield str(exc)
+
+
+def find_mark_fault(sample: Sample) -> str:
+    """The first mark outside its image, in words; empty where there is none, or the image cannot be
+    read."""
+    try:
+        check_marks(sample)
+    except PictureError:
+        return ""
+    except ValueError as exc:
+        return str(exc)
+    return ""
+
+
+def open_item(item: Item) -> tuple[int, list[str]]:
+    """How many images a sample has, those of its choices included, why some cannot be decoded, and
+    a wrong key."""
+    sample = item.sample
+    images = pictures_of(sample)
+    wrong = say_key_fault(item.answer, len(sample.choices)), find_mark_fault(sample)
+    faults = list(filter(None, wrong))
+    for image in images:
+        try:
+            image.pixels  # noqa: B018  decodes it
+        except PictureError as exc:
+            faults.append(str(exc))
+    return len(images), faults

@@ -1,0 +1,54 @@
+"""Walks over the body of an error, whose facts lie in other places with every provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from looktwice.pipelines.json_input import read_json
+
+DEEPEST = 8  # levels of an error that are looked at: a gateway wraps what its provider said
+MOST_FACTS = 10_000
+LONGEST_TEXT = 4_000  # characters of a sentence in which anything is looked for
+
+
+class Fact(NamedTuple):
+    """A value in a body and the key above it, in lower case and without separators."""
+
+    key: str
+    value: Any
+
+
+def walk(value: Any) -> Iterator[Fact]:
+    """Yield the values of a body with their keys, at most `MOST_FACTS`; a text that is itself JSON
+    is opened too."""
+    return islice(_walk(value, "", 0), MOST_FACTS)
+
+
+def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
+    yield Fact(plain_key(key), value[:LONGEST_TEXT] if isinstance(value, str) else value)
+    if depth == DEEPEST:
+        return
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            value = read_json(value.encode())
+        except ValueError:
+            return
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _walk(inner, str(name), depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _walk(inner, key, depth + 1)
+
+
+def plain_key(name: Any) -> str:
+    """A name in lower case without separators: `blockReason` and `block_reason` are one."""
+    return "".join(filter(str.isalnum, str(name))).lower()
+
+
+def status_of(status: int, error: Mapping[str, Any]) -> int:
+    """The status of a refusal, which some gateways give as the code of an error in a 200."""
+    code = str(error.get("code"))
+    return int(code) if status == 200 and len(code) == 3 and code.isdecimal() else status

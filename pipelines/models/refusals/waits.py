@@ -1,0 +1,149 @@
+"""Reads how long a server asks to wait, from the header, field or sentence in which it says so."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from looktwice.pipelines.models.refusals.bodies import walk
+
+LONGEST = 31 * 86_400.0  # seconds; a number beyond it has another unit, or is none
+
+UNITS = {
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+}
+_UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
+_STEP = rf"\d{{1,20}}(?:\.\d{{1,20}})?\s?(?:{_UNIT})(?![a-z])"
+STEP = re.compile(rf"(\d+(?:\.\d+)?)\s?({_UNIT})(?![a-z])", re.I)
+DURATION = rf"{_STEP}(?:(?:\s|,|and){{0,5}}{_STEP}){{0,4}}"
+NUMBER = re.compile(r"\d{1,40}(\.\d{0,40})?")
+
+AGAIN = r"\b(?:again|retry(?:ing)?|wait(?:ing)?|resets?|available)"
+SENTENCE = re.compile(
+    rf"{AGAIN}[\s_:=-]*(?:(?:in|after|for|at least|about|approximately|another)[\s:=]+){{0,3}}"
+    rf"(?P<wait>{DURATION})",
+    re.I,
+)
+BARE = re.compile(
+    rf"{AGAIN}[\s_:=-]*(?:in|after|for)[\s:=]+(?P<wait>\d{{1,9}}(?:\.\d{{1,9}})?)"
+    r"(?=[.,;)!]?\s*$|[.;)]\s)",
+    re.I,
+)
+MOMENT = re.compile(
+    r"\b(?:again|retry|resets?|available)\s+(?:(?:at|after|on)\s+)?"
+    r"(?P<wait>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)",
+    re.I,
+)
+PROTO = re.compile(r"retry_?delay\W{1,6}seconds\W{1,4}(?P<wait>\d{1,9})", re.I)
+
+FIELDS = {"retrydelay", "retryafter", "retryafterseconds", "retryinseconds", "resetsinseconds"}
+FIELDS |= {"resetsat", "retryat"}
+FIELDS_OF_MS = {"retryafterms", "retryaftermilliseconds", "retrydelayms"}
+HEADERS = {"retry-after-ms": 1e-3, "x-ms-retry-after-ms": 1e-3, "retry-after": 1.0}
+HEADERS |= {"x-ratelimit-retry-after": 1.0}
+COMBINED = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
+
+
+def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429) -> float | None:
+    """Return the seconds that a server asks to wait, or None where it does not say so.
+
+    What is asked outright comes first: Retry-After and its kin, then the fields and sentences of
+    the `error`, of which the longest wait counts. Else the limit that is used up says when it is
+    reset; where a refusal for the pace (429) counts nothing that remains, every limit may be the
+    one.
+    """
+    now = time.time()
+    facts = [*walk(error)]
+    wrapped = {
+        str(name).lower(): str(value)
+        for key, inner in facts
+        if key == "headers" and isinstance(inner, Mapping)
+        for name, value in inner.items()
+    }
+    for given in (headers, wrapped):
+        for name, scale in HEADERS.items():
+            if (wait := read_seconds(given.get(name, ""), now, scale)) is not None:
+                return wait
+    told = [wait for key, value in facts for wait in _told(key, value, now)]
+    if told:
+        return max(told)
+    used_up, unknown = list[float](), list[float]()
+    for wait, remaining in (*_resets(headers, now), *_resets(wrapped, now)):
+        if remaining is None:
+            unknown.append(wait)
+        elif remaining <= 0:
+            used_up.append(wait)
+    if status == 429:
+        used_up = used_up or unknown
+    return max(used_up, default=None)
+
+
+def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
+    """The seconds that a text says: a number of `scale` seconds, an epoch in seconds to
+    nanoseconds, a duration such as 1m2.5s, or a date. None for what is none, or absurd."""
+    text = str(text).strip().strip('"')
+    if NUMBER.fullmatch(text):
+        number = float(text)
+        digits = [size for size in (1e9, 1e12, 1e15, 1e18) if number >= size]
+        if digits and scale == 1.0:
+            return _bounded(max(0.0, number / digits[-1] * 1e9 - now))
+        return _bounded(number * scale)
+    if re.fullmatch(DURATION, text, re.I):
+        return _bounded(sum(float(n) * UNITS[unit.lower()] for n, unit in STEP.findall(text)))
+    return _until(text, now)
+
+
+def _until(text: str, now: float) -> float | None:
+    for read in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
+        try:
+            date = read(text)
+            date = date if date.tzinfo else date.replace(tzinfo=UTC)
+            return _bounded(max(0.0, date.timestamp() - now))
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _bounded(seconds: float) -> float | None:
+    return seconds if seconds <= LONGEST else None
+
+
+def _told(key: str, value: Any, now: float) -> Iterator[float]:
+    """The waits in a field of an error."""
+    if isinstance(value, Mapping) and key == "retrydelay":
+        value = f"{value.get('seconds', 0)}.{int(value.get('nanos') or 0):09}"
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    waits = list[float | None]()
+    if key in FIELDS | FIELDS_OF_MS and is_plain:
+        waits.append(read_seconds(value, now, 1e-3 if key in FIELDS_OF_MS else 1.0))
+    elif isinstance(value, str):
+        for pattern in (SENTENCE, BARE, MOMENT, PROTO):
+            waits += [read_seconds(said["wait"], now) for said in pattern.finditer(value)]
+    yield from (wait for wait in waits if wait is not None)
+
+
+def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
+    """For each limit the seconds until it is reset, and how much of it remains, where that is
+    said."""
+    for name, text in headers.items():
+        if "ratelimit" not in name.replace("-limit", "limit"):
+            continue
+        remaining, reset = headers.get(name.replace("reset", "remaining"), ""), text
+        if "reset" not in name:
+            parts: dict[str, str] = dict(COMBINED.findall(text))
+            remaining = parts.get("remaining", parts.get("r", ""))
+            reset = parts.get("reset", parts.get("t", ""))
+        wait = read_seconds(reset, now)
+        if wait is not None:
+            count = NUMBER.fullmatch(remaining.strip())
+            yield wait, float(count[0]) if count else None

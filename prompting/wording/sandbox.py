@@ -1,0 +1,348 @@
+"""jinja2's sandbox with a bound on the work of a template, counted in operations and never in
+seconds: the same template ends in the same place on every machine, in any thread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
+
+LONGEST = 200_000  # characters of a template, and of a prompt
+WORK = 5_000_000
+"""Steps of one rendering, a second or two: each item of a loop, each call, each character or item
+that an operator or filter is given."""
+
+
+@dataclass(eq=False)
+class Work:
+    """What a rendering may still do; a macro or a recursive loop may run all `nodes` of it."""
+
+    left: int
+    nodes: int
+
+    def spend(self, steps: int) -> None:
+        """Count steps. Raises SecurityError where none are left."""
+        self.left -= steps
+        if self.left < 0:
+            raise SecurityError(
+                f"it takes more than {WORK:,} steps; loop over fewer items, or use shorter texts"
+            )
+
+
+_work: ContextVar[Work | None] = ContextVar("_work", default=None)
+
+
+@contextmanager
+def bounded(size: int = 1) -> Iterator[Work]:
+    """Inside, templates have one amount of work together; one of them has `size` nodes."""
+    work = Work(WORK, size)
+    token = _work.set(work)
+    try:
+        yield work
+    finally:
+        _work.reset(token)
+
+
+def spend(steps: int) -> None:
+    """Count steps of the rendering in this thread."""
+    work = _work.get()
+    if work is not None:
+        work.spend(steps)
+
+
+def weigh(value: Any) -> Any:
+    """Count every character and item inside a value, each time that it is met, and give it back:
+    a list that holds one text ten times weighs as much as it prints."""
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop()
+        spend(_size(inner))
+        if isinstance(inner, jinja2.Undefined):
+            continue  # it looks like a collection, and may only be asked whether it is defined
+        if isinstance(inner, Namespace):
+            inner = object.__getattribute__(inner, "_Namespace__attrs")
+        if isinstance(inner, Mapping):
+            waiting += [*inner.keys(), *inner.values()]
+        elif isinstance(inner, Collection) and not isinstance(inner, str | bytes):
+            waiting += inner
+    return value
+
+
+def touch(value: Any) -> Any:
+    """Count the characters or items of a value, not those inside its items, and give it back."""
+    spend(_size(value))
+    return value
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, int):
+        return 1 + value.bit_length() // 32
+    is_sized = isinstance(value, Collection) and not isinstance(value, jinja2.Undefined)
+    return 1 + len(value) if is_sized else 1
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An iterable of which every item counts as `steps`."""
+
+    items: Iterable[Any]
+    steps: int = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            spend(self.steps)
+            yield item
+
+
+class CountedSized(Counted):
+    """One of a known length."""
+
+    def __len__(self) -> int:
+        return len(self.items) if isinstance(self.items, Sized) else 0
+
+
+def count_items(items: Any, steps: int = 1) -> Counted:
+    """The same items, each of which counts as `steps`."""
+    return (CountedSized if isinstance(items, Sized) else Counted)(items, steps)
+
+
+def check_length(characters: int) -> None:
+    """Raises SecurityError for a text that is longer than any prompt."""
+    if characters > LONGEST:
+        raise SecurityError(f"it writes more than {LONGEST:,} characters")
+
+
+def _numbers(values: Iterable[Any]) -> list[int]:
+    return [abs(value) for value in values if isinstance(value, int)]
+
+
+PERCENT = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?")
+BRACES = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
+
+
+def _check_format(text: Any, values: Iterable[Any]) -> None:
+    """The widths in a text of `%` or `str.format`, and those that it takes from its values."""
+    if not isinstance(text, str):
+        return
+    widths = [width for pair in PERCENT.findall(text) for width in pair]
+    specs = BRACES.findall(text)
+    widths += [number for spec in specs for number in re.findall(r"\d+", spec)]
+    check_length(max([int(width[:9]) for width in widths if width.isdigit()], default=0))
+    if "*" in widths or any("{" in spec for spec in specs):
+        inner = [part for value in values for part in _values_of(value)]
+        check_length(max(_numbers(inner), default=0))
+
+
+def _values_of(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, Mapping) else [value]
+
+
+def _check_widths(value: Any, given: Sequence[Any]) -> None:
+    check_length(max(_numbers(given), default=0))
+
+
+def _check_tabs(text: Any, given: Sequence[Any]) -> None:
+    check_length(str(text).count("\t") * max(_numbers(given), default=8))
+
+
+def _check_parts(text: Any, given: Sequence[Any]) -> None:
+    """For each of so many lines or items as much more text as a setting says."""
+    longest = max(
+        [*_numbers(given), *(len(part) for part in given if isinstance(part, str))] or [0]
+    )
+    is_text = isinstance(text, str)
+    pieces = text.count("\n") + 1 if is_text else len(text) if isinstance(text, Sized) else 1
+    spend(pieces * longest)
+
+
+def _check_wrapped(text: Any, given: Sequence[Any]) -> None:
+    spend(len(str(text)) * max([len(part) for part in given if isinstance(part, str)] or [1]))
+
+
+def _check_indented(value: Any, given: Sequence[Any]) -> None:
+    check_length(max(_numbers(given), default=0))
+    before = WORK if (work := _work.get()) is None else work.left
+    weigh(value)
+    after = WORK if work is None else work.left
+    spend((before - after) * max(_numbers(given), default=0))
+
+
+def _check_replaced(text: Any, given: Sequence[Any]) -> None:
+    text, old, new = (part if isinstance(part, bytes) else str(part) for part in (text, *given[:2]))
+    spend(text.count(old) * len(new))
+
+
+def _check_stripped(text: Any, given: Sequence[Any]) -> None:
+    """For each comment that it takes out jinja2 copies the whole text."""
+    spend(str(text).count("<!--") * (len(str(text)) // 100))
+
+
+def _check_sum(values: Any, given: Sequence[Any]) -> None:
+    """Lists are added one by one, and all before are copied each time."""
+    if isinstance(values, Collection) and any(isinstance(part, list | tuple) for part in given):
+        parts = [len(part) for part in values if isinstance(part, Sized)]
+        spend(len(parts) * sum(parts))
+
+
+def _check_translated(text: Any, given: Sequence[Any]) -> None:
+    tables = [table for table in given if isinstance(table, Mapping)]
+    longest = max([len(str(part)) for table in tables for part in table.values()] or [1])
+    spend(len(str(text)) * longest)
+
+
+Check = Callable[[Any, Sequence[Any]], None]
+"""Counts or refuses what a filter, or a method, makes of a value and the rest that it is given."""
+
+CHECKS: Mapping[str, Check] = {
+    **dict.fromkeys(
+        ("center", "ljust", "rjust", "zfill", "batch", "slice", "round"), _check_widths
+    ),
+    "expandtabs": _check_tabs,
+    "indent": _check_parts,
+    "wordwrap": _check_wrapped,
+    "tojson": _check_indented,
+    "replace": _check_replaced,
+    "urlize": _check_wrapped,
+    "striptags": _check_stripped,
+    "sum": _check_sum,
+    "to_bytes": _check_widths,
+    "translate": _check_translated,
+    "format": _check_format,
+    "format_map": _check_format,
+}
+SHALLOW = {"length", "count", "first", "last", "default", "d", "attr", "list", "items"}
+"""Filters that look at no more than the items of what they are given."""
+
+
+def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter, or a test, whose work is counted."""
+    skipped = int(hasattr(filter, "jinja_pass_arg"))
+    look = touch if name in SHALLOW else weigh
+
+    @wraps(filter)
+    def guarded(*args: Any, **settings: Any) -> Any:
+        before, value, rest = args[:skipped], args[skipped], args[skipped + 1 :]
+        given = [*rest, *settings.values()]
+        steps = 1 + sum(part.count(".") for part in given if isinstance(part, str))
+        if name == "join":
+            value = [*count_items(value, steps)]
+            spend(len(value) * max([len(part) for part in given if isinstance(part, str)] or [0]))
+        elif check := CHECKS.get(name):
+            check(value, given)
+        look(value)
+        weigh(given)
+        if steps > 1:  # a path of attributes
+            spend(steps * _size(value))
+        made = filter(*before, value, *rest, **settings)
+        return count_items(made, steps) if isinstance(made, Iterator) else made
+
+    return guarded
+
+
+def measure(tree: nodes.Node) -> int:
+    """The size of a template, or of a part of it: the nodes of its syntax tree, and its text."""
+    data = [node.data for node in tree.find_all(nodes.TemplateData)]
+    data += [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
+    return sum(1 for _ in tree.find_all(nodes.Node)) + sum(map(len, data))
+
+
+class _Counting(NodeTransformer):
+    """Puts the counting of work into a template: into loops, comparisons, joined texts, slices."""
+
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
+        super().generic_visit(node, *args, **kwargs)
+        match node:
+            case nodes.For():
+                node.iter = self._filter(node.iter, "_counted", nodes.Const(measure(node)))
+            case nodes.Compare():
+                node.expr = self._filter(node.expr, "_weighed")
+                for operand in node.ops:
+                    operand.expr = self._filter(operand.expr, "_weighed")
+            case nodes.Concat():
+                node.nodes = [self._filter(part, "_weighed") for part in node.nodes]
+            case nodes.Getitem(arg=nodes.Slice()):
+                node.node = self._filter(node.node, "_touched")
+        return node
+
+    def _filter(self, node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
+        return nodes.Filter(node, name, [*args], [], None, None, lineno=node.lineno)
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """jinja2's sandbox, without what gives another text each time, in which every template ends:
+    inside `bounded` what it does is counted, and no single operator, filter or method makes a
+    text that is longer than a prompt."""
+
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+    def __init__(self) -> None:
+        super().__init__(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        self.policies["truncate.leeway"] = 0
+        del self.filters["random"], self.globals["lipsum"]
+        filters: Mapping[str, Any] = self.filters
+        self.filters = {name: _guard(name, made) for name, made in filters.items()}
+        self.filters |= {"_counted": count_items, "_weighed": weigh, "_touched": touch}
+        tests: Mapping[str, Any] = self.tests
+        self.tests = {name: _guard(name, made) for name, made in tests.items()}
+        self.finalize = weigh
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree: nodes.Template = _Counting().visit(super()._parse(source, name, filename))
+        return tree
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Left by right. Raises SecurityError for what would be too long, or too much work."""
+        whole = isinstance(left, int) and isinstance(right, int)
+        if operator == "**" and whole:
+            check_length(left.bit_length() * abs(right))
+        elif operator == "*" and whole:
+            check_length(left.bit_length() + right.bit_length())
+        elif operator == "*":
+            for times, repeated in ((left, right), (right, left)):
+                if isinstance(times, int) and isinstance(repeated, str | list | tuple):
+                    check_length(times * len(repeated))
+                    spend(max(0, times) * len(repeated))
+        elif operator == "%" and isinstance(left, str):
+            _check_format(left, right if isinstance(right, tuple) else [right])
+            weigh(right)
+        touch(left)
+        touch(right)
+        return super().call_binop(context, operator, left, right)
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call what a template may call, and count it by what it is given."""
+        work = _work.get() or Work(WORK, 1)
+        name = getattr(__obj, "__name__", "")
+        method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
+        owner = getattr(method, "__self__", None)
+        if isinstance(owner, int | Collection):
+            touch(owner)
+            if name == "join" and args:
+                args = ([*count_items(args[0])],)
+                spend(len(args[0]) * _size(owner))
+            elif check := CHECKS.get(name):
+                check(owner, [*args, *kwargs.values()])
+        else:  # a macro, or what is as cheap as one
+            spend(work.nodes)
+        weigh([*args, *kwargs.values()])
+        if isinstance(__obj, LoopContext):  # a recursive loop goes through what it is given
+            args = tuple(count_items(arg, work.nodes) for arg in args)
+        return super().call(__context, __obj, *args, **kwargs)
+
+
+@lru_cache(maxsize=1)
+def environment() -> Sandbox:
+    """The one sandbox of this process."""
+    return Sandbox()

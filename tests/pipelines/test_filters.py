@@ -1,0 +1,121 @@
+"""The verdict of a content filter in the form of each provider: one request, and a filtered reply;
+what only looks like one stays what it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.model import Message, Model, ModelError, Reply, Usage
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.batched import bodies
+from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch
+from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.wire import reply_of
+from looktwice.pipelines.models.wrappers import Retried
+from tests.canned import URL, Canned, response
+from tests.tables import table
+
+HELLO = (Message("user", ("hello",)),)
+BLANK = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
+COUNTED = {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+
+
+def asked_fast(canned: Canned, store: Store | None = None) -> Model:
+    """The model as a run wraps it, which waits for nothing between attempts."""
+    retried = Retried(canned, initial_delay=1e-6)
+    return retried if store is None else Cached(retried, store)
+
+
+@table
+def test_a_filters_verdict_is_a_filtered_reply(form: str, status: int, body: Any) -> None:
+    canned = Canned(responses=(response(status, body),))
+    assert asked_fast(canned)(HELLO).finish == "filter"
+    assert len(canned.asked) == 1
+    row = json.dumps({"custom_id": "k", "response": {"status_code": status, "body": body}})
+    batches = DIALECTS["openai"](Canned(responses=(response(200, row),)), URL)
+    ((key, answer),) = batches.answers(Batch("b", True, files=("f",)), ["k"])
+    assert (key, read_response(answer, URL, 0.0).finish) == ("k", "filter")
+
+
+@table
+def test_what_no_filter_stopped_fails_as_it_did(
+    form: str, status: int, body: Any, again: bool, said: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        read_response(response(status, body), URL, 0.0)
+    assert (caught.value.retryable, said in str(caught.value)) == (again, True)
+
+
+@table
+def test_a_reply_beside_what_a_filter_says_is_read(
+    form: str, body: Any, text: str, finish: str
+) -> None:
+    reply = read_response(response(200, body), URL, 0.0)
+    assert (reply.text, reply.finish) == (text, finish)
+
+
+def test_a_filtered_reply_keeps_what_was_billed_and_who_served_it() -> None:
+    verdict = {"finish_reason": "FinishReason.SAFETY", "message": None}
+    body = {"model": "m-1", "choices": [verdict], "usage": {"prompt_tokens": 9}}
+    reply = read_response(response(200, body), URL, 0.0)
+    assert reply == Reply("", "filter", usage=Usage(9, 0), served_by={"model": "m-1"})
+
+
+@table
+def test_verdicts_in_the_batches_of_providers(dialect: str, row: Any, status: int) -> None:
+    if dialect == "gemini":
+        answered = {"inlinedResponses": {"inlinedResponses": [row]}}
+        row = {"name": "b", "metadata": {}, "response": answered}
+    batches = DIALECTS[dialect](Canned(responses=(response(200, json.dumps(row)),)), URL)
+    ((key, answer),) = batches.answers(Batch("b", True), ["k"])
+    assert (key, answer.status) == ("k", status)
+    assert read_response(answer, URL, 0.0).finish == "filter"
+
+
+def test_a_batch_that_brings_no_candidate_and_no_verdict_is_asked_again() -> None:
+    with pytest.raises(ModelError) as caught:
+        reply_of(bodies.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
+    assert caught.value.retryable
+
+
+@table
+def test_an_empty_reply_that_nobody_billed_is_retried_and_fails(
+    form: str, message: Any, more: Any
+) -> None:
+    choice = {"message": message, "finish_reason": "stop"}
+    canned = Canned(
+        responses=(response(200, {"choices": [choice | more.pop("choice", {})], **more}),)
+    )
+    with pytest.raises(ModelError, match="empty reply"):
+        asked_fast(canned)(HELLO)
+    assert len(canned.asked) == 6
+
+
+@table
+def test_an_empty_reply_of_the_models_own_stays_one(form: str, message: Any, more: Any) -> None:
+    choice = {"message": message, "finish_reason": "stop"} | more.pop("choice", {})
+    reply = read_response(response(200, {"choices": [choice], **more}), URL, 0.0)
+    assert not reply.text.strip() and not reply.is_blank
+
+
+def test_a_blank_reply_is_not_cached_and_an_old_one_is_asked_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    full = {"choices": [{"message": {"content": "(A)"}, "finish_reason": "stop"}], **COUNTED}
+    canned = Canned(responses=(response(200, BLANK), response(200, full)))
+    assert asked_fast(canned, store)(HELLO).text == "(A)"
+    assert len(canned.asked) == 2 and len(store) == 1
+    store._run("UPDATE replies SET reply = ?", json.dumps(Reply("").to_dict()))  # as it was kept
+    again = Canned(responses=(response(200, full),))
+    assert asked_fast(again, store)(HELLO).text == "(A)" and len(again.asked) == 1
+    assert asked_fast(again, store)(HELLO).cached and len(again.asked) == 1
+
+
+def test_an_empty_reply_with_tokens_is_cached(tmp_path: Path) -> None:
+    canned = Canned(responses=(response(200, BLANK | COUNTED),))
+    model = asked_fast(canned, Store(tmp_path))
+    assert [model(HELLO).cached for _ in range(2)] == [False, True]
+    assert len(canned.asked) == 1

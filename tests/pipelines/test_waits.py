@@ -1,0 +1,125 @@
+"""How long a server asks to wait, wherever it says so: headers, fields of the error, sentences."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.model import ModelError, Reply
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.refusals.bodies import LONGEST_TEXT, MOST_FACTS, walk
+from looktwice.pipelines.models.refusals.waits import read_seconds
+from looktwice.pipelines.models.wrappers import Retried
+from tests.canned import URL, response
+from tests.tables import table
+
+NOW = 1_795_849_200.0  # 2026-11-28 07:00:00 UTC
+
+
+@pytest.fixture(autouse=True)
+def at_seven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
+
+
+def wait_of(status: int, headers: Mapping[str, str], body: Any) -> float | None:
+    """The wait that a refusal asks for."""
+    with pytest.raises(ModelError) as caught:
+        read_response(response(status, body, headers), URL, 0.0)
+    assert caught.value.retryable
+    return caught.value.retry_after
+
+
+def expect(seconds: float | None) -> Any:
+    return seconds and pytest.approx(seconds, rel=1e-9, abs=1e-6)
+
+
+@table
+def test_headers_say_how_long(headers: dict[str, str], seconds: float | None) -> None:
+    assert wait_of(429, headers, {"error": {"message": "busy"}}) == expect(seconds)
+
+
+@table
+def test_bodies_say_how_long(body: Any, seconds: float | None) -> None:
+    assert wait_of(429, {}, body) == expect(seconds)
+
+
+@table
+def test_sentences_say_how_long(words: str, seconds: float | None) -> None:
+    assert wait_of(429, {}, {"error": {"message": words, "code": "rate_limit_exceeded"}}) == expect(
+        seconds
+    )
+    assert wait_of(503, {}, words) == expect(seconds)
+
+
+@table
+def test_which_of_several_counts(
+    status: int, headers: dict[str, str], body: Any, seconds: float | None
+) -> None:
+    assert wait_of(status, headers, body) == expect(seconds)
+
+
+@table
+def test_what_a_text_says_in_seconds(text: str, seconds: float | None) -> None:
+    assert read_seconds(text, NOW) == expect(seconds)
+
+
+def test_a_wait_is_read_in_every_unit_that_it_is_written_in() -> None:
+    rng = random.Random(4)
+    for _ in range(300):
+        minutes, seconds = rng.randrange(60), rng.randrange(60_000) / 1000
+        whole = minutes * 60 + seconds
+        for text in (
+            f"{minutes}m{seconds}s",
+            f"{minutes} min {seconds} sec",
+            f"{minutes} minutes and {seconds} seconds",
+            f"{whole:.3f}s",
+            f"{whole * 1000:.0f}ms",
+            f"{NOW + whole:.3f}",
+            f"{(NOW + whole) * 1000:.0f}",
+        ):
+            said = wait_of(429, {"x-ratelimit-reset": text}, {"error": {"message": "no"}})
+            assert said == pytest.approx(whole, abs=2e-3), text
+
+
+class Stop(threading.Event):
+    """Notes how long is waited, and waits for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = list[float]()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout or 0.0)
+        return False
+
+
+@table
+def test_how_long_a_call_waits_between_attempts(
+    told: float | None, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random, "uniform", lambda low, high: low)
+    errors = [ModelError("busy", status=429, retryable=True, retry_after=told)] * len(waits)
+
+    def ask() -> Reply:
+        if errors:
+            raise errors.pop()
+        return Reply("(A)")
+
+    stop = Stop()
+    model = Retried(None, stop=stop)  # type: ignore[arg-type]
+    assert model.around(ask).text == "(A)" and stop.waits == waits
+
+
+def test_of_an_error_of_any_size_a_bounded_part_is_looked_at() -> None:
+    many = [*walk({"message": "wait " * 100_000, "details": ["x"] * 100_000})]
+    assert len(many) == MOST_FACTS
+    assert max(len(fact.value) for fact in many if isinstance(fact.value, str)) == LONGEST_TEXT
+    deep: Any = "deep"
+    for _ in range(50):
+        deep = {"raw": deep}
+    assert 1 < len([*walk(deep)]) < 50

@@ -1,0 +1,63 @@
+"""Every template ends: what it does is counted in operations, the same on every machine."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting import Template
+from looktwice.prompting.wording import sandbox
+from looktwice.prompting.wording.sandbox import WORK, bounded, environment
+from tests.tables import table
+
+IMAGE = Picture(np.zeros((5, 5, 3), np.uint8))
+START = State.start(
+    Sample("s1", "Is it?", (IMAGE,), ("yes", "no"), (), {"subtask": "Relative_Depth"})
+)
+REFUSED = "takes more than [0-9,]+ steps|writes more than 200,000 characters"
+
+
+@table
+def test_a_template_that_would_not_end_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "WORK", WORK // 50)
+    with pytest.raises(ValueError, match=REFUSED):
+        Template(text)(START, NoModel())
+
+
+@table
+def test_a_template_that_ends_says_what_it_did(text: str, prompt: str) -> None:
+    assert Template(text)(START, NoModel()).prompt == prompt
+
+
+@table
+def test_what_a_template_does_is_counted(text: str, least: int, most: int) -> None:
+    template = environment().from_string(text)
+    with bounded() as work:
+        template.render()
+        assert least <= WORK - work.left <= most
+
+
+def test_renderings_in_several_threads_are_counted_apart() -> None:
+    """Each has the whole amount, and none ends another."""
+    half = Template(
+        "{% for a in range(30000) %}{% for b in range(5) %}{% endfor %}{% endfor %}done"
+    )
+    made = list[str]()
+    threads = [
+        threading.Thread(target=lambda: made.append(half(START, NoModel()).prompt))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == ["done"] * 4
+    assert half(START, NoModel()).prompt == "done"
