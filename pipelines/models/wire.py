@@ -365,11 +365,3 @@ def _broke_off(choices: Any) -> Any:
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
     errors = (node.get("error") for node in nodes if isinstance(node, dict))
     return next(filter(holds_something, errors), None)
-
-
-def is_filter(error: Mapping[str, Any]) -> bool:
-    """Whether an error says that a content filter took the request."""
-    inner = error.get("innererror")
-    code = inner.get("code") if isinstance(inner, dict) else None
-    names = (error.get("code"), error.get("type"), code)
-    return any(str(name).lower() in FILTERS for name in names)
