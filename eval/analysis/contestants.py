@@ -140,7 +140,7 @@ class Together:
                     values[name][question] = arm.comparable[sample]
                     clusters[question] = arm.clusters[sample]
                     firsts[name, question] = first
-        every = Values.of(values, clusters)
+        every = Values.of(values, clusters, lambda question: question[0])
         shared = every.where(every.has())
         drawn = [[firsts[name, question] for question in shared.units] for name in sides]
         hits = [[first.verdict is Verdict.RIGHT for first in mine] for mine in drawn]

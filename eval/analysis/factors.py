@@ -161,10 +161,11 @@ SIDES = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
 def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[Estimate, ...]]:
     """The effect over some tasks, (samples, corners) with their clusters each, and its parts."""
     corners, clusters = map(np.concatenate, zip(*tasks, strict=True))
-    effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters)
+    strata = np.repeat(np.arange(len(tasks)), [len(of_task) for _, of_task in tasks])
+    effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters, strata)
     sides = SIDES if corners.shape[1] == len(SIDES) and effect.p < ALPHA else ()
     parts = ((corners @ signs).round(12) + 0.0 for signs in sides)
-    return effect, tuple(mean_difference(part, clusters) for part in parts)
+    return effect, tuple(mean_difference(part, clusters, strata) for part in parts)
 
 
 def _weigh_levels(

@@ -161,13 +161,13 @@ def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> l
     start, end = values["from"], values["to"]
 
     def effect(factor: str, arm: str) -> FactorEffect:
-        paired = compare_paired(values[arm], start, values.clusters)
+        paired = compare_paired(values[arm], start, values.clusters, values.strata)
         return FactorEffect(task, metric, factor, paired, fmean(start), fmean(values[arm]))
 
     lines = [*map(effect, values.arms[2:], values.arms[2:])]
     if lines:
         left = end - start - (values.value[2:] - start).sum(axis=0)
-        rest = mean_difference(left.round(12) + 0.0, values.clusters)
+        rest = mean_difference(left.round(12) + 0.0, values.clusters, values.strata)
         lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
     return _with_share_of_gap([*lines, effect(WHOLE, "to")])
 

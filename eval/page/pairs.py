@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import fsum
 from statistics import fmean
 
 import numpy as np
 
 from looktwice.eval.page.data import SPENT, PageAnswer, PageData
 from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.means import finite_mean
 from looktwice.eval.statistics.paired import Values, correct
 from looktwice.pipelines.counted import counted
 
@@ -108,7 +108,7 @@ class PageNumbers:
             if values := [a.value for a in draws if a.verdict not in (*without, "hidden")]:
                 arms[who][sample] = fmean(values)
         groups = {number: s.group or number for number, s in enumerate(self.data.samples)}
-        return Values.of(arms, groups)
+        return Values.of(arms, groups, self._task_of)
 
     def _by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
         return dict(sorted(values.by(self._task_of).items()))
@@ -192,7 +192,7 @@ def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
     for name in SPENT:
         counts = [count for answer in answers if (count := getattr(answer, name)) is not None]
         if any(counts):
-            sums[name] = fsum(counts) / len(counts)
+            sums[name] = finite_mean(counts)
     return sums
 
 
