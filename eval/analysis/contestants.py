@@ -34,7 +34,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores, Verdict
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
@@ -325,7 +325,7 @@ def is_specialist(scores: PointScores) -> bool:
     for entry in scores.all:
         if entry.calls:
             return False
-        answered |= entry.answer is not None or entry.reason == "abstained"
+        answered |= entry.answer is not None or entry.reason == ABSTAINED
     stages = canonical(scores.point.spec.get("stages"))
     random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
     return answered and not random

@@ -27,6 +27,7 @@ from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.verdict import (
+    ABSTAINED,
     UNJUDGED,
     PointScores,
     ReadResult,
@@ -53,7 +54,7 @@ from looktwice.pipelines.state import Stage, State
 if TYPE_CHECKING:
     from looktwice.pipelines.models.wrappers import UsageCount
 
-REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
+REASONS = ("unread", "refused", "empty", "cut_off", "filtered", ABSTAINED, UNJUDGED)
 """Why an answer is UNREADABLE."""
 NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was recorded")
 Prices = Mapping[str, Mapping[str, float]]
