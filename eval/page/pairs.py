@@ -149,7 +149,10 @@ class PageNumbers:
         def is_with_baseline(pair: ContestantPair) -> bool:
             return pair.rival == self.baselines[pair.contestant]
 
-        any_two = correct(pairs, lambda pair: pair.paired.p, lambda _: "")
+        is_one = len(self.data.tasks) == 1  # which is all tasks, too: no second comparison
+        any_two = correct(
+            pairs, lambda pair: pair.paired.p, lambda pair: is_one and pair.task == ALL
+        )
         with_baseline = correct(
             pairs,
             lambda pair: pair.paired.p if is_with_baseline(pair) else None,
@@ -199,7 +202,7 @@ class PageNumbers:
             better = sum(significant)
             lines.append(
                 f"On all tasks together, {better} of {counted(len(pairs), 'contestant')}"
-                f" {'is' if better == 1 else 'are'} significantly better than"
+                f" {'is' if 1 in (better, len(pairs)) else 'are'} significantly better than"
                 f" {names[self.baseline]} and {len(significant) - better} worse (5 %, after Holm's"
                 " correction)."
             )

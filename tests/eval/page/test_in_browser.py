@@ -113,7 +113,7 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
     assert fetched[0] == page
     assert all(url.startswith(page) for url in fetched) and (len(fetched) > 1) == ("http" in page)
     assert browser.complaints == []
-    assert "none makes a sure difference" in browser.text("#summary .lead")
+    assert "None of 2 variants differs significantly" in browser.text("#summary .lead")
     assert browser.run("document.querySelectorAll('#found tbody tr').length") == 3
     assert shown(browser) == "6"
 
@@ -260,7 +260,7 @@ def test_another_rival_and_the_dark(browser: Browser, page: str) -> None:
     browser.open(f"{page}#base=third&theme=dark")
     assert "+75.0" in browser.text(".matrix tbody tr:nth-child(1)")
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
-    assert "surely different from third" in browser.text("#rivals")
+    assert "significantly different from third" in browser.text("#rivals")
 
 
 SEEN = """[...document.querySelectorAll('#evidence img')].filter((image) => image.naturalWidth > 0
@@ -314,7 +314,7 @@ def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> 
     resize(browser, 1440, 900)
     browser.open(study)
     lead = browser.text("#summary .lead")
-    assert "95 %" in lead and "radius 9 -60" in lead
+    assert "95 %" in lead and "radius 9 \u221260" in lead
     labels = "[...document.querySelectorAll('#found tbody th')].map((label) => label.innerText)"
     assert browser.run(labels) == ["agent", "marked", "radius 18", "radius 9"]
     assert browser.run(SEEN) == 8, "four flips, each beside its baseline"
