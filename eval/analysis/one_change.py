@@ -309,7 +309,9 @@ def _share_of(row: Row | None) -> Estimate | None:
 
 def _count_changes(base: PointScores, arm: PointScores) -> int:
     """In how many stages two arms differ, their models counted as one; in which slot a stage stands
-    does not matter."""
+    does not matter. Where it is not known how an arm was built, it may be anything: 2."""
+    if arm is not base and not (arm.point.spec and base.point.spec):
+        return 2
     own, given = (Counter(canonical(node) for node in _stages(one).values()) for one in (arm, base))
     stages = max((own - given).total(), (given - own).total())
     return stages + (arm.point.spec.get("model") != base.point.spec.get("model"))
