@@ -113,7 +113,7 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
     assert fetched[0] == page
     assert all(url.startswith(page) for url in fetched) and (len(fetched) > 1) == ("http" in page)
     assert browser.complaints == []
-    assert "None of 2 variants differs significantly" in browser.text("#summary .lead")
+    assert "None of 2 contestants differs significantly" in browser.text("#summary .lead")
     assert browser.run("document.querySelectorAll('#found tbody tr').length") == 3
     assert shown(browser) == "6"
 
@@ -157,6 +157,7 @@ def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
     assert "other" in card and "lost" in card and "wrong" in card and "Which of 1?" in card
     assert HOSTILE in card
     assert browser.run("window.evil") is None
+    browser.wait("document.querySelector('#sample .card img').naturalWidth > 0")
     assert abs(browser.run(f"({SHADE})()") - 121) <= 3  # the picture of this contestant and sample
     assert browser.complaints == []
 
