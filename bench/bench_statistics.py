@@ -85,13 +85,13 @@ def task_coverage(times: int) -> Iterator[str]:
         pictures = np.arange(CLUSTERS)
         strata = np.repeat(np.arange(len(tasks)), CLUSTERS * size)
         for seed in range(times):
-            random, gaps, names = np.random.default_rng(seed), list[Floats](), list[Floats]()
+            random, gaps, names = np.random.default_rng(seed), list[Floats](), list[int]()
             for number, (up, down) in enumerate(tasks, 1):
                 gaps.append(draw_gaps(random, CLUSTERS * size, size, up, down))
                 own = np.where(pictures < shared * CLUSTERS, pictures, pictures + 1000 * number)
-                names.append(np.repeat(own, size))
-            both = np.concatenate(gaps), np.concatenate(names)
-            estimate = bootstrap_mean(*both, floor=-1.0, resamples=2000, strata=strata)
+                names += np.repeat(own, size).tolist()
+            pooled = np.concatenate(gaps)
+            estimate = bootstrap_mean(pooled, names, floor=-1.0, resamples=2000, strata=strata)
             hits += estimate.low <= truth <= estimate.high
             width += (estimate.high - estimate.low) / times
         sentence = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"

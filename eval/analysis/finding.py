@@ -170,9 +170,8 @@ def find(scored: Table) -> Finding:
         study = OneChange(scored, run)
         for task in study.tables:
             sentences = tuple(_sentences(study, task))
-            name = run.name, task.task
-            about = task.name, task.chance, task.is_one_change
-            tasks.append(TaskFinding(*name, task.rows, sentences, *about))
+            about = run.name, task.task, task.rows, sentences, task.name
+            tasks.append(TaskFinding(*about, task.chance, task.is_one_change))
         if not chosen:
             chosen, evidence = _flips(study)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))

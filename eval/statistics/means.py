@@ -79,8 +79,10 @@ def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | N
         freedom = max(1.0, n**2 / square_sum(sizes) - 1)
     gap = fmean(sides[0]) - fmean(sides[1])
     half, p = student(freedom) * error, 2 * stdtr(freedom, -abs(gap) / error)
-    ends = [scale * end for end in (gap, gap - half, gap + half)]
-    return Estimate(*ends, n, m, float(p)) if all(map(isfinite, ends)) else None
+    value, low, high = (scale * end for end in (gap, gap - half, gap + half))
+    if not (isfinite(low) and isfinite(high)):
+        return None
+    return Estimate(value, low, high, n, m, float(p))
 
 
 def scale_of(values: Sequence[float]) -> float:
