@@ -172,8 +172,8 @@ def latex_table(table: Table) -> str:
     The best of each column is bold, ties too; majority and chance stand below a rule and do not
     take part, and below another what people reach, as published, with the points of each contestant
     less that. Stars are levels of p after Holm's correction against the baseline, over the
-    comparisons of the run, times the number of runs. The caption says n, the interval's and the test's method, and what was
-    left out.
+    comparisons of the run, times the number of runs. The caption says n, the interval's and the
+    test's method, and what was left out.
     """
     every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
     rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
