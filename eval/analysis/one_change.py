@@ -19,7 +19,9 @@ from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.config.expand import flat_changes
+from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
+from looktwice.specialists.answers import Guess
 
 
 @dataclass(frozen=True)
@@ -318,9 +320,11 @@ def _count_changes(base: PointScores, arm: PointScores) -> int:
 
 
 def _is_guess(arm: PointScores) -> bool:
-    """Whether an arm answers at random: no call was made, and no specialist answered."""
+    """Whether an arm answers at random alone: no call was made, and no specialist answered, not
+    even one that guesses where it abstains."""
     is_silent = not arm.failure and not any(entry.calls for entry in arm.all)
-    return is_silent and not is_specialist(arm)
+    rules = (canonical(node.get("use")) for node in _stages(arm).values() if "use" in node)
+    return is_silent and not is_specialist(arm) and canonical(public_path(Guess)) not in rules
 
 
 def _stages(arm: PointScores) -> dict[str, Any]:

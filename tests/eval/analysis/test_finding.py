@@ -348,8 +348,9 @@ def specialists(study: Study) -> Study:
     for name, task, answers in (
         ("outlines", "shape", "A" * 17 + "B" * 3 + "-" * 20),
         ("exact", "color", "A" * 40),
+        ("specialists.answers.Guess", "count", QUARTER),
     ):
-        point = study.made.point(name, task, spec={"stages": {"answer": {"use": name}}})
+        point = study.made.point(name[-8:], task, spec={"stages": {"answer": {"use": name}}})
         for number, answer in enumerate(answers):
             abstained = {"reason": "abstained: too few lines"}
             given = abstained if answer == "-" else {"answer": answer}
@@ -373,7 +374,7 @@ def test_every_contestant_of_a_task_of_its_own_is_shown_at_the_end(
     assert [(task.task, labels(task)) for task in finding.shown] == [
         ("shape", ["plain", "outlines"]),
         ("color", ["plain", "exact"]),
-        ("count", ["plain"]),
+        ("count", ["plain", "rs.Guess"]),
     ]
     lines = ended(finding, width)
     assert max(map(len, lines)) <= width
@@ -384,6 +385,7 @@ def test_every_contestant_of_a_task_of_its_own_is_shown_at_the_end(
         ["\u25b8", "plain", "100.0"],
         ["exact", "100.0"],
         ["\u25b8", "plain", "25.0"],
+        ["rs.Guess", "25.0"],
     ]
     (abstained,) = [line for line in lines if line.startswith("   outlines")]
     assert abstained.endswith("85 % of 50 % answered")
