@@ -127,12 +127,19 @@ class Finding:
 
     @property
     def shown(self) -> tuple[TaskFinding, ...]:
-        """The tasks whose tables are shown: the first, or all where others have contestants that
-        the first lacks, such as specialists that answer one task each."""
-        first = self.tasks[:1]
-        there = {(task.run, row.contestant) for task in first for row in task.rows}
-        every = {(task.run, row.contestant) for task in self.tasks for row in task.rows}
-        return self.tasks if every > there else first
+        """The tasks whose tables are shown: the first; or all, where others have contestants that
+        the first lacks, such as specialists that answer one task each, or significant differences
+        that the mean over all tasks hides."""
+        first, others = self.tasks[:1], self.tasks[1:]
+        pooled = {(task.run, row.label): row for task in first for row in task.rows}
+        named = {(task.run, row.contestant) for task in first for row in task.rows}
+        for task in others:
+            for row in task.rows:
+                mean = pooled.get((task.run, row.label))
+                is_hidden = row.sure and mean and not (mean.sure and mean.change * row.change > 0)
+                if (task.run, row.contestant) not in named or is_hidden:
+                    return self.tasks
+        return first
 
     @property
     def rows(self) -> tuple[FoundRow, ...]:

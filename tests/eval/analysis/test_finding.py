@@ -395,6 +395,18 @@ def test_every_contestant_of_a_task_of_its_own_is_shown_at_the_end(
     ]
 
 
+@pytest.mark.parametrize(("shape", "color", "count"), [(ALL, "B" * N, 3), (ALL, ALL, 1)])
+def test_a_mean_over_tasks_hides_no_difference(
+    study: Study, shape: str, color: str, count: int
+) -> None:
+    """Gained on one task and lost on the other is +0.0 on all tasks."""
+    study.made.task("color", ["A"] * N)
+    for task, answers in (("shape", shape), ("color", color)):
+        study.arm("plain", HALF, task)
+        study.arm("other", answers, task)
+    assert len(study.finding().shown) == count
+
+
 def test_the_table_of_a_task_says_what_was_answered_and_abstained_on(specialists: Study) -> None:
     shape, color, _ = specialists.finding().shown
     header, *_ = changes(shape).markdown.splitlines()
