@@ -16,6 +16,8 @@ import yaml
 
 from looktwice.eval.analysis.finding import Finding, find
 from looktwice.eval.display.table import score_table
+from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
+from looktwice.eval.page.pairs import PageNumbers
 from tests.made_run import MadeRun
 
 RADII, COLORS = (28, 18, 9), ("red", "magenta")
@@ -55,6 +57,41 @@ def silence(times: int) -> Iterator[str]:
         )
 
 
+def page_silence(times: int) -> Iterator[str]:
+    """A line for each kind of page: the share on which any rival that can be chosen has a star."""
+    for contestants, tasks, n, per_picture in ((4, 1, 60, 1), (8, 3, 60, 1), (6, 2, 80, 4)):
+        stars = raw = 0
+        for seed in range(times):
+            pairs = PageNumbers(null_page(seed, contestants, tasks, n, per_picture)).pairs
+            stars += any(pair.is_significant for pair in pairs)
+            raw += any(pair.paired.p < 0.05 for pair in pairs)
+        yield (
+            f"{times} null pages of {contestants} contestants on {tasks} task(s) of {n} questions,"
+            f" {per_picture} a picture: {stars / times:.1%} show a star ({raw / times:.1%} by p"
+            " without correction)"
+        )
+
+
+def null_page(seed: int, contestants: int, tasks: int, n: int, per_picture: int) -> PageData:
+    """A page of contestants that answer the questions of some tasks equally well."""
+    random, answers = np.random.default_rng(seed), dict[tuple[int, int], list[PageAnswer]]()
+    samples = [
+        PageSample(task, f"s{i}", group=f"{task} {i // per_picture}" if per_picture > 1 else "")
+        for task in range(tasks)
+        for i in range(n)
+    ]
+    for first in range(0, len(samples), per_picture):
+        ease = random.uniform(-1, 2)
+        for number in range(first, first + per_picture):
+            for who in range(contestants):
+                is_right = random.random() < ease
+                answers[who, number] = [
+                    PageAnswer("right" if is_right else "wrong", float(is_right))
+                ]
+    names = [PageContestant(f"c{who}", baseline=who == 0) for who in range(contestants)]
+    return PageData("null", names, [PageTask(f"t{t}") for t in range(tasks)], samples, answers)
+
+
 def test_finding() -> None:
     """What `make bench` prints."""
     report(200)
@@ -62,8 +99,9 @@ def test_finding() -> None:
 
 def report(times: int) -> None:
     """Print all lines."""
-    for line in silence(times):
-        print(line, flush=True)
+    for lines in (silence(times), page_silence(times)):
+        for line in lines:
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

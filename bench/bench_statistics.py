@@ -44,6 +44,15 @@ CASES = (  # units, in clusters of so many, share gained, share lost
     (200, 2, 0.15, 0.10),
     (400, 4, 0.15, 0.05),
     (400, 10, 0.20, 0.20),
+    (160, 4, 0.10, 0.00),
+    (160, 4, 0.05, 0.00),
+    (300, 10, 0.10, 0.00),
+    (300, 10, 0.05, 0.00),
+)
+TASKS = (  # shares gained and lost on each task, questions about each of 60 pictures
+    ((0.60, 0.00), (0.00, 0.60)),
+    ((0.60, 0.00), (0.00, 0.50), (0.30, 0.10), (0.10, 0.30)),
+    ((0.10, 0.10), (0.10, 0.10), (0.10, 0.10)),
 )
 SWEEP, UNITS, LEVEL = 12, 120, 0.05
 CLUSTERS, SPREAD = 60, (0.0, 0.3, 0.8)
@@ -67,6 +76,27 @@ def coverage(times: int) -> Iterator[str]:
             width += (estimate.high - estimate.low) / times
         sentence = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
         yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: {sentence}"
+
+
+def task_coverage(times: int) -> Iterator[str]:
+    """Differences over several tasks, which show a share of their pictures together."""
+    for tasks, shared, size in product(TASKS, (0.0, 0.5, 1.0), (1, 4)):
+        truth, hits, width = float(np.mean([up - down for up, down in tasks])), 0, 0.0
+        pictures = np.arange(CLUSTERS)
+        strata = np.repeat(np.arange(len(tasks)), CLUSTERS * size)
+        for seed in range(times):
+            random, gaps, names = np.random.default_rng(seed), list[Floats](), list[int]()
+            for number, (up, down) in enumerate(tasks, 1):
+                gaps.append(draw_gaps(random, CLUSTERS * size, size, up, down))
+                own = np.where(pictures < shared * CLUSTERS, pictures, pictures + 1000 * number)
+                names += np.repeat(own, size).tolist()
+            pooled = np.concatenate(gaps)
+            estimate = bootstrap_mean(pooled, names, floor=-1.0, resamples=2000, strata=strata)
+            hits += estimate.low <= truth <= estimate.high
+            width += (estimate.high - estimate.low) / times
+        sentence = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
+        kind = f"{shared:.0%} of pictures shared, {size} questions each"
+        yield f"tasks of {tasks}, {kind}: {sentence}"
 
 
 def share_coverage(times: int) -> Iterator[str]:
@@ -306,6 +336,7 @@ def report(times: int) -> None:
     """Print all lines."""
     for lines in (
         coverage(times),
+        task_coverage(times),
         share_coverage(times),
         uneven_coverage(times),
         macro_coverage(times),

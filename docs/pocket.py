@@ -19,6 +19,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from looktwice.eval import Results
+from looktwice.eval.display.text_tables import signed
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Pipeline, Pocket, Sample, State
 from looktwice.pipelines.models.pocket.network import FILE, shipped_weights
@@ -283,7 +284,7 @@ BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
 WORDS = (
     "What the run says: `marked` is the first row, the style Circles a ring, a radius in pixels; a"
-    " variant changes one thing of it, and the table shows three of them. *Surely*, or `*`: the more"
+    " variant changes one thing of it, and the table shows three of them. *Significant*, or `*`: the more"
     " comparisons, the higher the bar, so that luck alone claims anything in one run of twenty at most"
     " (Holm's correction). Settings *interact* where what one does depends on the other; `over every"
     " color` is the mean of the colors."
@@ -300,7 +301,7 @@ def demo(folder: Path) -> str:
     lines = [f"| {head} | right, % [95 % interval] | difference, points |", "|---|---|---|"]
     for label, words in DEMO.items():
         row = rows[label]
-        change = "" if row.is_baseline else f"{100 * row.change:+.1f}{'*' * row.sure}"
+        change = "" if row.is_baseline else f"{signed(row.change)}{'*' * row.sure}"
         lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
     return "\n".join((*lines, "", f"{WORDS} {' '.join(task.sentences[:3])}", ""))
 

@@ -127,7 +127,7 @@ def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterato
 
 
 def _evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
-    """The flips of a finding by the page's numbers, None where nothing is sure."""
+    """The flips of a finding by the page's numbers, None where nothing is significant."""
     if not finding.flips:
         return None
     first = finding.flips[0]
@@ -146,12 +146,12 @@ def _rows_on_page(task: TaskFinding, page: RunPage) -> PageFinding:
     rows, base = list[PageChange](), None
     for row in task.rows:
         who = page.number_of_contestant(run, row.contestant)
-        numbers = row.accuracy, row.difference
-        rows.append(PageChange(row.label, who, *numbers, row.sure, row.failure))
+        numbers = row.accuracy, row.difference, row.sure, row.failure
+        rows.append(PageChange(row.label, who, *numbers, row.answered, row.abstained))
         base = who if row.is_baseline else base
     where = tasks.index(task.task) if task.task in tasks else ALL
-    title = f"{task.task} ({task.run})" if len(page.runs) > 1 else task.task
-    return PageFinding(title, where, base, rows, task.chance)
+    title = task.caption if len(page.runs) < 2 else f"{task.caption} ({task.run})"
+    return PageFinding(title, where, base, rows, task.chance, task.is_one_change)
 
 
 def _about(page: RunPage) -> Iterator[str]:
@@ -241,8 +241,8 @@ class Report:
         """The report as Markdown."""
         title = ", ".join(run.name for run in self.scored.scores)
         parts = [f"# Report: {escaped(title)}", _bullets(self.finding.sentences)]
-        for task in self.finding.tasks[:1]:
-            parts += [f"**{escaped(task.task)}, one change at a time**", changes(task).markdown]
+        for task in self.finding.shown:
+            parts += [f"**{escaped(task.caption)}**", changes(task).markdown]
         parts += ["## How it was read", f"Read with: {escaped(self.readers)}"]
         parts.append(_bullets(self.scored.notes))
         for part in self.tables:

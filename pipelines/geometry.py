@@ -250,7 +250,7 @@ def warp(
             rows_first,
             shift,
             (height, width),
-            warped[..., number],
+            output=warped[..., number],
             order=0 if nearest else 1,
             cval=value,
         )

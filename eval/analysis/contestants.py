@@ -34,7 +34,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores, Verdict
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
@@ -140,7 +140,7 @@ class Together:
                     values[name][question] = arm.comparable[sample]
                     clusters[question] = arm.clusters[sample]
                     firsts[name, question] = first
-        every = Values.of(values, clusters)
+        every = Values.of(values, clusters, lambda question: question[0])
         shared = every.where(every.has())
         drawn = [[firsts[name, question] for question in shared.units] for name in sides]
         hits = [[first.verdict is Verdict.RIGHT for first in mine] for mine in drawn]
@@ -325,7 +325,7 @@ def is_specialist(scores: PointScores) -> bool:
     for entry in scores.all:
         if entry.calls:
             return False
-        answered |= entry.answer is not None or entry.reason == "abstained"
+        answered |= entry.answer is not None or entry.reason == ABSTAINED
     stages = canonical(scores.point.spec.get("stages"))
     random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
     return answered and not random

@@ -1,9 +1,11 @@
 """What was found as a terminal shows it at the end of a run: a bar for each row of the first
-table, and as many sentences as there is room for."""
+table, and of others with further contestants, and as many sentences as there is room for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -13,19 +15,22 @@ from rich.text import Text
 from looktwice.eval.analysis.finding import Finding, TaskFinding
 from looktwice.eval.analysis.one_change import FoundRow
 from looktwice.eval.display.printable import printable
+from looktwice.eval.display.text_tables import signed
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
 
-ROWS, LINES = 10, 18  # at most
-LABEL, BAR = 24, 48  # columns of a terminal: at most
+ROWS, LINES, MORE = 10, 18, 24  # at most: rows of a task, lines, and lines of further tasks
+LABEL, LEAST, BAR = 24, 9, 48  # columns of a terminal: of labels at most and at least, of bars
 BESIDE = 22  # columns that number and difference take
-SURE, BASELINE, LESS = "yellow", "bold", "dim"
+BETTER, WORSE, BASELINE, LESS = "bright_blue", "dark_orange", "bold", "dim"
 
 
 class Ending:
-    """The finding in at most 18 lines of any terminal from 60 columns on: sure changes in colour
-    and with a star, the baseline bold, chance as a line through the bars."""
+    """The finding in at most 18 lines of any terminal from 60 columns on: significant changes with
+    a star, blue if better and orange if worse, the baseline bold, chance as a line through the
+    bars. Where contestants answer different tasks, each such task has its rows, in up to 24 lines
+    more."""
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
@@ -35,20 +40,20 @@ class Ending:
         room = options.max_width - 1
         if not self.finding.tasks:
             yield from (line for note in self.finding.notes for line in _folded(note, room))
-        for task in self.finding.tasks[:1]:
-            headline, *others = (_folded(sentence, room) for sentence in self.sentences)
-            table = list(_table(task, room))
-            yield from (*headline, *table)
-            left = LINES - len(headline) - len(table)
-            for lines in others:
-                if len(lines) <= left:
-                    yield from lines
-                    left -= len(lines)
+            return
+        headline, *others = (_folded(sentence, room) for sentence in self.sentences)
+        first, *more = _tables(self.finding.shown, room)
+        yield from (*headline, *first, *chain.from_iterable(more))
+        left = LINES - len(headline) - len(first)
+        for lines in others:
+            if len(lines) <= left:
+                yield from lines
+                left -= len(lines)
 
     @property
     def sentences(self) -> Sequence[str]:
         """Those of the first task, after whose first three, the third being the largest
-        interaction where one is sure, come the notes, then those of other tasks."""
+        interaction where one is significant, come the notes, then those of other tasks."""
         first, notes = self.finding.tasks[0].sentences, self.finding.notes
         rest = [line for line in self.finding.sentences if line not in (*first, *notes)]
         return (*first[:3], *notes, *first[3:], *rest)
@@ -59,53 +64,103 @@ def _folded(text: str, room: int) -> list[Text]:
     return [Text(f" {line}", no_wrap=True) for line in lines]
 
 
-def _table(task: TaskFinding, room: int) -> Iterator[Text]:
-    """A row for each change and what its signs mean; of more than ten those that are sure, then the
-    first."""
+def _tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
+    """The rows of each task, below its name where there are several, and what their signs mean."""
+    chosen = [_chosen(task) for task in tasks]
+    many, left_out = len(tasks) > 1, 0
+    lengths = [len(rows) + many for rows in chosen]
+    for number in range(1, len(tasks)):
+        if sum(lengths[1 : number + 1]) > MORE:
+            left_out += sum(len(task.rows) for task in tasks[number:])
+            tasks, chosen = tasks[:number], chosen[:number]
+            break
+    left_out += sum(map(len, (task.rows for task in tasks))) - sum(map(len, chosen))
+    layout = _Layout.of([row for rows in chosen for row in rows], room)
+    for number, (task, rows) in enumerate(zip(tasks, chosen, strict=True)):
+        lines = [Text(f" {printable(task.task)}", LESS, no_wrap=True)] if many else []
+        lines += [layout.row(row, task.chance) for row in rows]
+        if number == len(tasks) - 1 and (signs := layout.signs(tasks, left_out)):
+            lines.append(Text(f" {signs}", LESS, no_wrap=True))
+        yield lines
+
+
+def _chosen(task: TaskFinding) -> Sequence[FoundRow]:
+    """The rows of a task: of more than ten those that are significant, then the first."""
     wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:ROWS]
-    rows = [row for row in task.rows if row in wanted]
-    labels = [printable(row.label) for row in rows]
-    wide = min(LABEL, max(map(cell_len, labels), default=0))
-    failed = max((len(_failed(row)) for row in rows), default=0)
-    bar = max(10, min(BAR, room - wide - BESIDE - failed))
-    for label, row in zip(labels, rows, strict=True):
-        short = label if cell_len(label) <= wide else f"{set_cell_size(label, wide - 1)}…"
-        yield _row(set_cell_size(short, wide), row, bar, task.chance)
-    signs = []
-    if any(row.difference for row in rows):
-        signs.append("* sure at 5 % (Holm)")
-    if failed:
-        signs.append("failed: 0 in the %, in no difference")
-    if task.chance is not None:
-        signs.append(f"┊ chance {100 * task.chance:.0f} %")
-    if len(rows) < len(task.rows):
-        signs.append(f"{len(task.rows) - len(rows)} more rows: --table full")
-    line = "   ".join(signs)
-    if line[:1] == "*" and len(line) < room - 24:
-        line = f"rows: compared with ▸   {line}"
-    if line:
-        yield Text(f" {line}", LESS, no_wrap=True)
+    return [row for row in task.rows if row in wanted]
 
 
-def _row(label: str, row: FoundRow, bar: int, chance: float | None) -> Text:
-    sign, style = ("▸", BASELINE) if row.is_baseline else (" ", SURE if row.sure else "")
-    beginning = f" {sign} {label}  "
-    if row.accuracy is None:
-        why = f"all failed: {printable(row.failure)}" if row.failure else "no score"
-        text = Text(beginning + why, style, no_wrap=True, overflow="ellipsis")
-        text.truncate(len(beginning) + bar + BESIDE - 8, overflow="ellipsis")
-        return text
-    signs = [" "] * (bar + 1)
-    if chance is not None:
-        signs[round(bar * chance)] = "┊"
-    low, high = (round(bar * end) for end in (row.accuracy.low, row.accuracy.high))
-    signs[low : high + 1] = "━" * (high + 1 - low)
-    signs[round(bar * row.accuracy.value)] = "●"
-    change = "baseline" if row.is_baseline else ""
-    if row.difference:
-        change = f"{100 * row.change:+.1f}{'*' if row.sure else ''}"
-    value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_failed(row)}"
-    return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
+@dataclass(frozen=True)
+class _Layout:
+    """How wide the columns of rows are."""
+
+    rows: Sequence[FoundRow]
+    room: int
+    label: int
+    bar: int
+
+    @classmethod
+    def of(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
+        """The layout of rows in so many columns of a terminal."""
+        notes = max((len(_note(row)) for row in rows), default=0)
+        widest = max((cell_len(printable(row.label)) for row in rows), default=0)
+        label = min(LABEL, widest, max(LEAST, room - BESIDE - notes - 10))
+        return cls(rows, room, label, max(10, min(BAR, room - label - BESIDE - notes)))
+
+    @property
+    def compares(self) -> bool:
+        """Whether any row is compared with a baseline."""
+        return any(row.difference for row in self.rows)
+
+    def signs(self, tasks: Sequence[TaskFinding], left_out: int) -> str:
+        """What the signs of the rows mean."""
+        signs = []
+        if self.compares:
+            signs.append("* significant at 5 % (Holm)")
+        if any(map(_failed, self.rows)):
+            signs.append("failed: 0 in the %, in no difference")
+        levels = sorted({round(100 * task.chance) for task in tasks if task.chance is not None})
+        if levels:
+            ends = dict.fromkeys((levels[0], levels[-1]))
+            signs.append(f"┊ chance {' to '.join(map(str, ends))} %")
+        if left_out:
+            signs.append(f"{left_out} more rows: --table full")
+        line = "   ".join(signs)
+        is_short = line[:1] == "*" and len(line) < self.room - 24
+        return f"rows: compared with ▸   {line}" if is_short else line
+
+    def row(self, row: FoundRow, chance: float | None) -> Text:
+        """A row: its label, accuracy, interval and difference."""
+        full = printable(row.label)
+        short = full if cell_len(full) <= self.label else f"{set_cell_size(full, self.label - 1)}…"
+        is_baseline = row.is_baseline and self.compares
+        sign, style = ("▸", BASELINE) if is_baseline else (" ", "")
+        style = (BETTER if row.change > 0 else WORSE) if row.sure else style
+        beginning = f" {sign} {set_cell_size(short, self.label)}  "
+        if row.accuracy is None:
+            why = f"all failed: {printable(row.failure)}" if row.failure else "no score"
+            text = Text(beginning + why, style, no_wrap=True, overflow="ellipsis")
+            text.truncate(len(beginning) + self.bar + BESIDE - 8, overflow="ellipsis")
+            return text
+        signs = [" "] * (self.bar + 1)
+        if chance is not None:
+            signs[round(self.bar * chance)] = "┊"
+        low, high = (round(self.bar * end) for end in (row.accuracy.low, row.accuracy.high))
+        signs[low : high + 1] = "━" * (high + 1 - low)
+        signs[round(self.bar * row.accuracy.value)] = "●"
+        change = "baseline" if is_baseline else ""
+        if row.difference:
+            change = f"{signed(row.change)}{'*' if row.sure else ''}"
+        value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_note(row)}"
+        return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
+
+
+def _note(row: FoundRow) -> str:
+    """How many answers failed, and how much of what was answered at all is right."""
+    if row.answered is None:
+        return _failed(row)
+    answered = f"{100 * row.answered.value:.0f} % of {100 * (1 - row.abstained):.0f} % answered"
+    return f"{_failed(row)}  {answered}"
 
 
 def _failed(row: FoundRow) -> str:

@@ -27,8 +27,16 @@ from looktwice.eval.display.text_tables import (
     table,
 )
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats
-from looktwice.eval.statistics.paired import ALPHA, Cell, Values, contrast, correct, mean_difference
+from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats, Z
+from looktwice.eval.statistics.paired import (
+    ALPHA,
+    Cell,
+    Values,
+    chi_squared_tail,
+    contrast,
+    correct,
+    mean_difference,
+)
 from looktwice.pipelines.config.expand import flat_changes
 from looktwice.pipelines.model import canonical
 
@@ -45,8 +53,9 @@ SWEEP_NOTE = (
     f" {MEAN}, and over the combinations of the other factors that were asked with both. That of"
     " two factors (`a x b`) is their interaction: what both changes together do beyond the sum of"
     " what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these lines"
-    " on single tasks, and over those on all tasks. Of factors that surely interact (at 5 % after"
-    " Holm's correction) an effect is told for each level of the other one, `where` that is so."
+    " on single tasks, and over those on all tasks. Where two factors interact significantly (5 %,"
+    " after Holm's correction), the effect of each is given for every level of the other one,"
+    " `where`."
 )
 EACH_NOTE = (
     f"each: the effect of a change is its mean difference to the same contestant {UNCHANGED},"
@@ -161,10 +170,11 @@ SIDES = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
 def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[Estimate, ...]]:
     """The effect over some tasks, (samples, corners) with their clusters each, and its parts."""
     corners, clusters = map(np.concatenate, zip(*tasks, strict=True))
-    effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters)
+    strata = np.repeat(np.arange(len(tasks)), [len(of_task) for _, of_task in tasks])
+    effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters, strata)
     sides = SIDES if corners.shape[1] == len(SIDES) and effect.p < ALPHA else ()
     parts = ((corners @ signs).round(12) + 0.0 for signs in sides)
-    return effect, tuple(mean_difference(part, clusters) for part in parts)
+    return effect, tuple(mean_difference(part, clusters, strata) for part in parts)
 
 
 def _weigh_levels(
@@ -255,23 +265,49 @@ EFFECTS: Columns[LevelEffect] = (
 
 def sweep_table(scored: Table, whole: bool = True) -> TextTable:
     """A line per contestant, task, factor and level, and of each two factors together; where such
-    two surely interact, a line for each level of the other one.
+    two interact significantly, a line for each level of the other one.
 
-    Without `whole`: without interactions, and of several tasks only what is over all.
+    Without `whole`: of interactions those whose own p is below 5 %, and of several tasks what is
+    over all; single tasks too where an effect differs between them or two factors interact on one.
     """
     lines = [line for run in scored.scores for line in _told_by_level(sweep_effects(run))]
-    pooled = {(e.contestant, e.factor, e.level) for e in lines if e.task == ALL_TASKS}
+    by_task = _single_tasks(lines)
     short = []
     for line in lines:
-        is_part = (line.contestant, line.factor, line.level) in pooled and line.task != ALL_TASKS
-        short += [] if is_part or BESIDE in line.factor else [line]
+        is_weak = BESIDE in line.factor and line.effect.p >= ALPHA
+        is_part = line.task != ALL_TASKS and by_task.get(_effect_of(line)) is False
+        short += [] if is_part or is_weak else [line]
     shown = table(EFFECTS, lines if whole else short)
     shown = shown if any(line.where for line in lines) else shown.without("where")
     return shown if whole else shown.without("p\n(BH)").without_empty()
 
 
+def _effect_of(line: LevelEffect) -> tuple[str, str, str]:
+    return line.contestant, line.factor, line.level
+
+
+def _single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str], bool]:
+    """Say of each effect over all tasks whether single tasks are shown too: where it differs
+    between them, by Cochran's test of heterogeneity at 5 % over all effects (Bonferroni), or is
+    given in parts."""
+    tasks = defaultdict[tuple[str, str, str], list[LevelEffect]](list)
+    for line in lines:
+        tasks[_effect_of(line)].append(line)
+    pooled = {_effect_of(line) for line in lines if line.task == ALL_TASKS}
+    shown = dict[tuple[str, str, str], bool]()
+    for place in pooled:
+        single = [line for line in tasks[place] if line.task != ALL_TASKS]
+        values = np.array([line.effect.value for line in single])
+        errors = np.array([line.effect.high - line.effect.low for line in single]) / (2 * Z)
+        weights = 1 / np.maximum(errors, 1e-9) ** 2
+        q = float((weights * (values - weights @ values / weights.sum()) ** 2).sum())
+        differs = chi_squared_tail(len(single) - 1, q) < ALPHA / len(pooled)
+        shown[place] = differs or any(line.where for line in single)
+    return shown
+
+
 def _told_by_level(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
-    """The effects, that of a level of a factor that surely interacts in its parts."""
+    """The effects, that of a level of a factor that interacts significantly in its parts."""
     parts = defaultdict[tuple[str, ...], dict[str, LevelEffect]](dict)
     for line in lines:
         named = (text.split(BESIDE) for text in (line.factor, line.level, line.against))

@@ -1,18 +1,20 @@
-"""What a study found, for whoever looks for five seconds: one change at a time from the baseline,
-which of them are sure, and plain sentences. Terminal, page, report.md and notebook tell it alike.
+"""What a study found, for whoever looks for five seconds: the contestants of each task beside the
+baseline, which differences are significant, and plain sentences. Terminal, page, report.md and
+notebook show the same.
 
-A change is sure where its p, after Holm's correction over the run's comparisons on single tasks, is
-below 5 %; where contestants share several tasks, below 2.5 %, as are those on all tasks together,
-which are corrected by themselves. An interaction is told where some change is sure and its own p,
-after Holm's correction over the run's effects, is below 5 %. So of studies in which nothing differs
-at most 5 % claim anything.
+A difference is significant where its p, after Holm's correction over the run's comparisons on
+single tasks, is below 5 %; where contestants share several tasks, below 2.5 %, as are those on all
+tasks together, which are corrected separately. Of several runs each has its share of this level. An
+interaction is reported where some difference is significant and its own p, after Holm's correction
+over the run's effects, is below 5 %. So of studies in which nothing differs at most 5 % claim
+anything.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from random import Random
 from typing import Any
@@ -30,6 +32,7 @@ from looktwice.eval.display.text_tables import (
     format_p,
     percent,
     share_cell,
+    signed,
     table,
     text,
 )
@@ -39,8 +42,8 @@ from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 
-NAMED = 4  # sure changes that a sentence names
-TASKS = 3  # tasks of which every sentence is told; of others how many changes are sure
+NAMED = 4  # significant changes that a sentence names
+TASKS = 3  # tasks with all their sentences; of others, how many changes are significant
 FLIPS, SEED = 4, 0
 TOLD = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
@@ -55,6 +58,8 @@ class TaskFinding:
 
     `task` is "all tasks" of those that the baseline shares with others, where these are several.
     `baseline` names the baseline and its swept settings; `chance` is the level of guessing in 0..1.
+    `is_one_change` says whether every row differs from the baseline in its model or one stage
+    alone.
     """
 
     run: str
@@ -63,6 +68,12 @@ class TaskFinding:
     sentences: tuple[str, ...]
     baseline: str = ""
     chance: float | None = None
+    is_one_change: bool = True
+
+    @property
+    def caption(self) -> str:
+        """The title of its table."""
+        return f"{self.task}, one change at a time" if self.is_one_change else self.task
 
     @property
     def spread(self) -> float:
@@ -73,7 +84,7 @@ class TaskFinding:
 
 @dataclass(frozen=True)
 class Flip:
-    """A sample that the largest sure change flips: the answers of the baseline and of the arm."""
+    """A sample that the largest significant change flips, with the answers of baseline and arm."""
 
     sample: str
     baseline: str
@@ -86,7 +97,7 @@ class Flip:
 @dataclass(frozen=True)
 class Finding:
     """What scored runs found: a table of all tasks, where several are shared, and one per task, the
-    widest spread first; and samples that the largest sure change flips.
+    widest spread first; and samples that the largest significant change flips.
 
     `notes` are sentences on what failed, is missing or changed nothing; `evidence` says how the
     flips were chosen.
@@ -99,8 +110,8 @@ class Finding:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All that is told: of the first tasks every sentence, of others how many changes are
-        sure; then the notes."""
+        """All sentences: those of the first tasks, of others how many changes are significant; then
+        the notes."""
         lines = list[str]()
         for task in self.tasks[:TASKS]:
             lines += task.sentences
@@ -108,8 +119,27 @@ class Finding:
         if changes:
             more = counted(len(self.tasks) - TASKS, "more task")
             sure = sum(row.sure for row in changes)
-            lines.append(f"On {more} {sure} of {counted(len(changes), 'change')} are sure.")
+            verb = "is" if sure == 1 else "are"
+            lines.append(
+                f"On {more} {sure} of {counted(len(changes), 'change')} {verb} significant."
+            )
         return (*lines, *self.notes)
+
+    @property
+    def shown(self) -> tuple[TaskFinding, ...]:
+        """The tasks whose tables are shown: the first; or all, where others have contestants that
+        the first lacks, such as specialists that answer one task each, or significant differences
+        that the mean over all tasks hides."""
+        first, others = self.tasks[:1], self.tasks[1:]
+        pooled = {(task.run, row.label): row for task in first for row in task.rows}
+        named = {(task.run, row.contestant) for task in first for row in task.rows}
+        for task in others:
+            for row in task.rows:
+                mean = pooled.get((task.run, row.label))
+                is_hidden = row.sure and mean and not (mean.sure and mean.change * row.change > 0)
+                if (task.run, row.contestant) not in named or is_hidden:
+                    return self.tasks
+        return first
 
     @property
     def rows(self) -> tuple[FoundRow, ...]:
@@ -117,17 +147,21 @@ class Finding:
         return self.tasks[0].rows if self.tasks else ()
 
     def __str__(self) -> str:
-        tables = [f"{task.task}:\n{changes(task)}" for task in self.tasks[:TASKS]]
+        tables = [f"{task.task}:\n{changes(task)}" for task in self._tables]
         return "\n".join((*self.sentences, *tables))
 
     def _repr_html_(self) -> str:
         sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences)
-        tables = (f"<p>{escape(task.task)}</p>{changes(task).html}" for task in self.tasks[:TASKS])
+        tables = (f"<p>{escape(task.task)}</p>{changes(task).html}" for task in self._tables)
         return f"<ul>{sentences}</ul>{''.join(tables)}"
 
     @property
+    def _tables(self) -> Sequence[TaskFinding]:
+        return self.tasks[: max(TASKS, len(self.shown))]
+
+    @property
     def claims(self) -> bool:
-        """Whether anything is said to be sure."""
+        """Whether any difference is called significant."""
         return any(row.sure for task in self.tasks for row in task.rows)
 
 
@@ -143,8 +177,8 @@ def find(scored: Table) -> Finding:
         study = OneChange(scored, run)
         for task in study.tables:
             sentences = tuple(_sentences(study, task))
-            name = run.name, task.task
-            tasks.append(TaskFinding(*name, task.rows, sentences, task.name, task.chance))
+            about = run.name, task.task, task.rows, sentences, task.name
+            tasks.append(TaskFinding(*about, task.chance, task.is_one_change))
         if not chosen:
             chosen, evidence = _flips(study)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
@@ -177,7 +211,7 @@ def _beside(scored: Table) -> Iterator[str]:
 
 
 def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
-    """Samples that the largest sure change flips its own way, and how they were chosen."""
+    """Samples that the largest significant change flips its way, and how they were chosen."""
     sure = [
         (task.base, arm, row)
         for task in study.tables
@@ -208,21 +242,26 @@ CHANGES: Columns[FoundRow] = (
     Column("gained", "difference.better"),
     Column("lost", "difference.worse"),
     Column("failed", lambda row: row.failed or None),
-    Column("sure", lambda row: "yes" if row.sure else None),
+    Column("% of\nanswered", "answered", share_cell),
+    Column("abstained\n%", lambda row: row.abstained or None, percent),
+    Column("significant", lambda row: "yes" if row.sure else None),
 )
 
 
 def changes(task: TaskFinding) -> TextTable:
     """The rows of a task as a table; an arm of which every answer failed has no number."""
     shown = table(CHANGES, task.rows)
-    return shown.without_empty("% right", "difference", "gained", "lost", "sure")
+    header = shown.header if task.is_one_change else ("contestant", *shown.header[1:])
+    kept = "% right", "difference", "gained", "lost", "significant"
+    return replace(shown, header=header).without_empty(*kept)
 
 
 # ---- in words
 
 
 def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
-    """The headline, how many changes are sure, interactions, and arms of which all failed."""
+    """Yield the headline, how many changes are significant, interactions, how much was abstained
+    on, and arms of which all failed."""
     rows, level = task.rows, ""
     if task.chance is not None:
         level += f"; chance is {100 * task.chance:.0f} %"
@@ -231,7 +270,7 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
     own = next((row for row in rows if row.is_baseline), None)
     if own is not None:
         yield _headline(task, own, level)
-        yield from _count(rows)
+        yield from _count(task)
     else:
         shares = list[str]()  # nothing was compared: the best that were asked
         for row in rows:
@@ -241,13 +280,23 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
         yield f"On {task.title}, % right: {best}{level}."
     if any(row.sure for table in study.tables for row in table.rows):
         yield from _interactions(study, task)
+    yield from _abstentions(task)
     for row in rows:
         if row.failure and not row.is_baseline:
             yield f"{row.label}: every answer failed: {row.failure}."
 
 
+def _abstentions(task: TaskArms) -> Iterator[str]:
+    """On how much each contestant abstained, and how much of the rest is right."""
+    for row in task.rows:
+        if row.abstained:
+            share = f"{100 * row.abstained:.0f} %"
+            answered = row.answered and f"; of what it answered, {_share(row.answered)} is right"
+            yield f"{row.label} abstained on {share} of {task.title}{answered or ''}."
+
+
 def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
-    """A sentence for the largest sure interaction of every two factors, with what the first
+    """A sentence for the largest significant interaction of every two factors, with what the first
     change does at both levels of the second; other factors are named, as it is a mean over them."""
     largest, factors, base = dict[str, LevelEffect](), dict[str, str](), task.base.point
     place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
@@ -263,19 +312,19 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
         names = [study.short(f"stages.{part}") for part in factor.split(BESIDE)]
         first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
         against = f"{names[1]} {line.against.split(BESIDE)[1]}"
-        parts = [round(100 * part.value) for part in line.parts[:2]]
+        parts = [signed(part.value, 0) for part in line.parts[:2]]
         others = " and ".join(name for name in factors.values() if name not in names)
         over = f" over every {others}," if others else ""
         yield (
             f"{names[0].capitalize()} and {names[1]} interact ({whole_points(line.effect)}):"
-            f"{over} {first} does {parts[0]:+d} with {against}, {parts[1]:+d} with {second}."
+            f"{over} {first} does {parts[0]} with {against}, {parts[1]} with {second}."
         )
 
 
 def whole_points(estimate: Estimate) -> str:
     """A difference in whole percentage points with its interval: "+48 points [35, 58]"."""
-    value, low, high = (round(100 * end) for end in (estimate.value, estimate.low, estimate.high))
-    return f"{value:+d} points [{low}, {high}]"
+    low, high = (signed(end, 0).removeprefix("+") for end in (estimate.low, estimate.high))
+    return f"{signed(estimate.value, 0)} points [{low}, {high}]"
 
 
 def _share(estimate: Estimate) -> str:
@@ -297,7 +346,7 @@ def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
     if not without.sure:
         return (
             f"{beginning} is right on {share} of {counted(n, 'sample')}, {without.label} on"
-            f" {lacking}: no sure difference."
+            f" {lacking}: no significant difference."
         )
     verb = "brings" if without.change < 0 else "takes"
     node: Any = task.base.point.spec.get("model") or {}
@@ -305,26 +354,30 @@ def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
     return f"{beginning} {verb} {model} from {lacking} ({without.label}) to {share}."
 
 
-def _count(rows: Sequence[FoundRow]) -> Iterator[str]:
-    """How many changes are surely better or worse, and the largest of them."""
-    compared = [row for row in rows if row.difference is not None]
+def _count(task: TaskArms) -> Iterator[str]:
+    """How many arms are significantly better or worse, and the largest differences."""
+    compared = [row for row in task.rows if row.difference is not None]
+    noun = "variants" if task.is_one_change else "contestants"
     sure = sorted((row for row in compared if row.sure), key=lambda row: -abs(row.change))
     if not compared:
         return
     many, first = len(compared), compared[0]
     if many == 1 and first.difference:
         kind = "better" if first.change > 0 else "worse"
-        verb = f"is surely {kind} than" if sure else "makes no sure difference to"
+        verb = f"is significantly {kind} than" if sure else "does not differ significantly from"
         yield f"{first.label} {verb} the baseline: {whole_points(first.difference)}."
     elif not sure:
         least = format_p(min(1.0 if row.p_holm is None else row.p_holm for row in compared))
-        yield f"Of {many} variants none makes a sure difference; the least p is {least} (Holm)."
+        yield (
+            f"None of {many} {noun} differs significantly from the baseline; the smallest p is"
+            f" {least} (Holm)."
+        )
     else:
         better = sum(row.change > 0 for row in sure)
         counts = []
         for kind, number in (("better", better), ("worse", len(sure) - better)):
             if number:
-                counts.append(f"{number} {'is' if number == 1 else 'are'} surely {kind}")
-        largest = [f"{row.label} {round(100 * row.change):+d}" for row in sure[:NAMED]]
+                counts.append(f"{number} {'is' if number == 1 else 'are'} significantly {kind}")
+        largest = [f"{row.label} {signed(row.change, 0)}" for row in sure[:NAMED]]
         more = f" and {len(sure) - NAMED} more" if len(sure) > NAMED else ""
-        yield f"Of {many} variants {' and '.join(counts)}: {', '.join(largest)} points{more}."
+        yield f"Of {many} {noun} {' and '.join(counts)}: {', '.join(largest)} points{more}."

@@ -33,7 +33,7 @@ from looktwice.eval.scoring.row import Row, accuracy_to_compare, units_of
 from looktwice.eval.scoring.run_rows import of_another_split, own_metrics, published_names
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate, share_interval, two_shares
-from looktwice.eval.statistics.paired import compare_paired, mean_difference
+from looktwice.eval.statistics.paired import ALPHA, compare_paired, holm, mean_difference
 from looktwice.eval.tasks.table_files import read_texts
 
 ROUNDED = 0.0101
@@ -161,13 +161,13 @@ def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> l
     start, end = values["from"], values["to"]
 
     def effect(factor: str, arm: str) -> FactorEffect:
-        paired = compare_paired(values[arm], start, values.clusters)
+        paired = compare_paired(values[arm], start, values.clusters, values.strata)
         return FactorEffect(task, metric, factor, paired, fmean(start), fmean(values[arm]))
 
     lines = [*map(effect, values.arms[2:], values.arms[2:])]
     if lines:
         left = end - start - (values.value[2:] - start).sum(axis=0)
-        rest = mean_difference(left.round(12) + 0.0, values.clusters)
+        rest = mean_difference(left.round(12) + 0.0, values.clusters, values.strata)
         lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
     return _with_share_of_gap([*lines, effect(WHOLE, "to")])
 
@@ -245,26 +245,31 @@ def published_table(scored: Table) -> TextTable:
 def published_gaps(scored: Table) -> TextTable:
     """A line for each contestant and each row of `published:` that says of how many questions its
     numbers are: points of difference, with the exact interval of two samples, and an asterisk where
-    Fisher's exact test gives p < 0.05. Rows of another split are left out."""
-    lines = list[tuple[str, str, dict[str, str]]]()
+    p of Fisher's exact test is below 0.05 after Holm's correction over the table. Rows of another
+    split are left out."""
+    lines = list[tuple[str, str, dict[str, Estimate]]]()
     for run in scored.scores:
         contestants = {arm.contestant for arm in run.points}
         for name, published in (run.config.get("published") or {}).items():
             shares = dict(published_shares(published))
             asked = {task for task in shares if not of_another_split(run, published, task)}
-            gaps = defaultdict[str, dict[str, str]](dict)
+            gaps = defaultdict[str, dict[str, Estimate]](dict)
             for row in scored.where(slice=""):
                 right = (row.value or 0.0) * row.n
                 is_share = row.value is not None and row.n and abs(right - round(right)) < 1e-6
                 shared = {*published_names(row)} & asked if is_share else ()
                 for task in shared if row.contestant in contestants else ():
-                    gap = two_shares(round(right), row.n, *shares[task])
-                    star = "*" if gap.p < 0.05 else ""
-                    cell = f"{points(gap.value)}{star}\n[{points(gap.low)}, {points(gap.high)}]"
-                    gaps[row.contestant][task] = cell
+                    gaps[row.contestant][task] = two_shares(round(right), row.n, *shares[task])
             lines += [(who, str(name), cells) for who, cells in gaps.items()]
     tasks = list(dict.fromkeys(task for _, _, cells in lines for task in cells))
-    shown = [(who, name, *(cells.get(task, "") for task in tasks)) for who, name, cells in lines]
+    corrected = iter(holm([gap.p for _, _, cells in lines for gap in cells.values()]))
+    shown = list[tuple[str, ...]]()
+    for who, name, cells in lines:
+        texts = dict[str, str]()
+        for task, gap in cells.items():
+            star = "*" if next(corrected) < ALPHA else ""
+            texts[task] = f"{points(gap.value)}{star}\n[{points(gap.low)}, {points(gap.high)}]"
+        shown.append((who, name, *(texts.get(task, "") for task in tasks)))
     return TextTable(("contestant", "less", *tasks), sorted(shown), 2)
 
 

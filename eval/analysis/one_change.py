@@ -1,5 +1,5 @@
-"""The arms of a run beside the baseline of their task, one change at a time: each is labelled by
-what alone is different, such as "radius 9", and a difference is sure or not."""
+"""The arms of a run beside the baseline of their task: each is labelled by what alone is different,
+such as "radius 9", and a difference is significant or not."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.scoring.labels import baselines, contestant_changes, setting_of
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.run_rows import CHANCE
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.config.expand import flat_changes
+from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.model import canonical
+from looktwice.specialists.answers import Guess
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class FoundRow:
     `accuracy` and `difference`, to the baseline, are shares; None where every answer failed, of
     which `failure` says why, or where nothing can be compared. `failed` counts the samples that
     failed, which are wrong in `accuracy` and in no difference; `p_holm` is the p of the difference
-    after Holm's correction. `arm` is the id of its point, empty for all tasks.
+    after Holm's correction, and `sure` says whether the difference is significant. `answered` is
+    the accuracy of what it answered, and `abstained` the share on which a stage abstained, 0 where
+    none did. `arm` is the id of its point, empty for all tasks.
     """
 
     label: str
@@ -41,6 +46,8 @@ class FoundRow:
     is_baseline: bool
     failure: str
     failed: int
+    answered: Estimate | None = None
+    abstained: float = 0.0
 
     @property
     def change(self) -> float:
@@ -55,7 +62,8 @@ class TaskArms:
     `title` names the run too where there are several. `base` is what they are compared with, else
     the first; `name` says its swept settings. `chance` is the level of guessing in 0..1, `people`
     what people reach. `without` is the row of the arm that lacks a stage whose settings are swept
-    and is the baseline otherwise.
+    and is the baseline otherwise. `is_one_change` says whether there are other arms, each of which
+    differs from `base` in its model or in one stage alone.
     """
 
     task: str
@@ -66,6 +74,7 @@ class TaskArms:
     chance: float | None
     people: float | None
     without: FoundRow | None
+    is_one_change: bool
 
     @property
     def rows(self) -> tuple[FoundRow, ...]:
@@ -83,7 +92,15 @@ class OneChange:
     @cached_property
     def accuracies(self) -> Mapping[str, Row]:
         """The row of accuracy of each arm, by the id of its point; of levels by name and task."""
-        rows = self.scored.where(run=self.run.name, metric="accuracy", slice="")
+        return self._rows_of("accuracy")
+
+    @cached_property
+    def of_answered(self) -> Mapping[str, Row]:
+        """The same of the accuracy of what was answered."""
+        return self._rows_of("accuracy_answered")
+
+    def _rows_of(self, metric: str) -> Mapping[str, Row]:
+        rows = self.scored.where(run=self.run.name, metric=metric, slice="")
         return {row.point or f"{row.contestant} {row.task}": row for row in rows}
 
     @cached_property
@@ -104,7 +121,8 @@ class OneChange:
         for arm in self.run.points:
             if arm.all and not arm.older:
                 by_task[arm.point.task_id].append(arm)
-        tables = [self.table(every, ALL_TASKS)] if every else []
+        shared = [arm for arm in every if not _is_guess(arm)]
+        tables = [self.table(shared, ALL_TASKS)] if len(shared) > 1 else []
         return tables + [self.table(arms) for arms in by_task.values()]
 
     @cached_property
@@ -121,9 +139,10 @@ class OneChange:
 
     @property
     def alpha(self) -> float:
-        """The level of one family of comparisons: all tasks together are one, single tasks
-        another."""
-        return ALPHA / 2 if self.asked_on_every_task else ALPHA
+        """The level of one family of comparisons: of each run, single tasks are one, and all tasks
+        together another."""
+        families = 2 if self.asked_on_every_task else 1
+        return ALPHA / families / max(1, len(self.scored.scores))
 
     def table(self, arms: Sequence[PointScores], task: str = "") -> TaskArms:
         """The arms of one task; or of all, which have those of the first task."""
@@ -131,7 +150,7 @@ class OneChange:
         for arm, label in self.labelled(base, arms):
             place = f"{arm.contestant} micro" if task else arm.point.id
             if place in self.accuracies:  # of a table that shows some rows alone
-                lines.append((arm, self.row(arm, base, label, self.accuracies[place])))
+                lines.append((arm, self.row(arm, base, label, place)))
         lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
         places = contestant_changes(base.point)
         settings = [self.setting(base, [place], base) for place in places]
@@ -139,11 +158,13 @@ class OneChange:
         of_task = {} if task else self.accuracies
         level, own_row = of_task.get(f"{CHANCE} {base.task}"), of_task.get(base.point.id)
         without = self.without(base, lines)
+        counts = [_count_changes(base, arm) for arm, _ in lines]
+        is_one_change = len(counts) > 1 and max(counts) < 2
         own = task or base.task
         title = own if len(self.scored.scores) == 1 else f"{own} of {self.run.name}"
         chance = level.value if level else None
         people = own_row.people if own_row else None
-        return TaskArms(own, title, base, name, lines, chance, people, without)
+        return TaskArms(own, title, base, name, lines, chance, people, without, is_one_change)
 
     def base_of(self, arms: Sequence[PointScores]) -> PointScores:
         """The arm that most of a task's arms are compared with and that was asked, else the
@@ -214,12 +235,10 @@ class OneChange:
         places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
         return Counter(place.rpartition(".")[2] for place in places)
 
-    def row(self, arm: PointScores, base: PointScores, label: str, scored: Row) -> FoundRow:
-        """An arm beside the baseline, as its row of accuracy says."""
-        accuracy = difference = None
-        if scored.value is not None:
-            low, high = scored.low or 0.0, scored.value if scored.high is None else scored.high
-            accuracy = Estimate(scored.value, low, high, scored.n, scored.clusters or scored.n)
+    def row(self, arm: PointScores, base: PointScores, label: str, place: str) -> FoundRow:
+        """An arm beside the baseline, as its row of accuracy at this place says."""
+        scored, difference = self.accuracies[place], None
+        accuracy, abstained = _share_of(scored), self.abstained(arm, scored)
         is_compared = self.rivals[arm.point.id] is base and accuracy is not None
         compared = scored.compared or 0
         if is_compared and scored.delta is not None and scored.p is not None:
@@ -247,7 +266,18 @@ class OneChange:
             arm is base and base.point.baseline,
             scored.failure,
             scored.failed or 0,
+            _share_of(self.of_answered.get(place)) if abstained else None,
+            abstained,
         )
+
+    def abstained(self, arm: PointScores, scored: Row) -> float:
+        """The share of the answers of an arm, or of its contestant's where the row is of all tasks,
+        on which a stage abstained."""
+        arms = [arm]
+        if not scored.point:
+            arms = [one for one in self.run.points if one.contestant == arm.contestant]
+        entries = [entry for one in arms for name in one.keyed for entry in one.asked(name)]
+        return sum(entry.reason == ABSTAINED for entry in entries) / max(1, len(entries))
 
     def without(
         self, base: PointScores, lines: Sequence[tuple[PointScores, FoundRow]]
@@ -271,10 +301,30 @@ def _in_short(name: str, value: str, given: str) -> str:
     return only if cls.lower().endswith(field) else f"{name} {field} {only}"
 
 
+def _share_of(row: Row | None) -> Estimate | None:
+    """The value of a row with its interval; None where it has no value."""
+    if row is None or row.value is None:
+        return None
+    low, high = row.low or 0.0, row.value if row.high is None else row.high
+    return Estimate(row.value, low, high, row.n, row.clusters or row.n)
+
+
+def _count_changes(base: PointScores, arm: PointScores) -> int:
+    """In how many stages two arms differ, their models counted as one; in which slot a stage stands
+    does not matter. Where it is not known how an arm was built, it may be anything: 2."""
+    if arm is not base and not (arm.point.spec and base.point.spec):
+        return 2
+    own, given = (Counter(canonical(node) for node in _stages(one).values()) for one in (arm, base))
+    stages = max((own - given).total(), (given - own).total())
+    return stages + (arm.point.spec.get("model") != base.point.spec.get("model"))
+
+
 def _is_guess(arm: PointScores) -> bool:
-    """Whether an arm answers at random: no call was made, and no specialist answered."""
+    """Whether an arm answers at random alone: no call was made, and no specialist answered, not
+    even one that guesses where it abstains."""
     is_silent = not arm.failure and not any(entry.calls for entry in arm.all)
-    return is_silent and not is_specialist(arm)
+    rules = (canonical(node.get("use")) for node in _stages(arm).values() if "use" in node)
+    return is_silent and not is_specialist(arm) and canonical(public_path(Guess)) not in rules
 
 
 def _stages(arm: PointScores) -> dict[str, Any]:

@@ -199,7 +199,8 @@ class ConsoleTable:
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(file=StringIO(), width=140)
+        # in a notebook, a console would display the text instead of writing it
+        console = Console(file=StringIO(), width=140, force_jupyter=False)
         console.print(self)
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
@@ -310,6 +311,12 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
 def points(value: float | None, digits: int = 1) -> str:
     """A difference of shares in percentage points with its sign, empty for None."""
     return percent(value, digits, sign=True)
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A difference of shares in percentage points for a sentence; its minus sign is U+2212."""
+    rounded = round(100 * value, digits) + 0.0  # without the sign of -0.0
+    return f"{rounded:+.{digits}f}".replace("-", "\u2212")
 
 
 def with_interval(value: float, low: float | None, high: float | None, sign: bool) -> str:

@@ -289,7 +289,8 @@ class LogComparison:
         """Samples of a group are of one cluster, else those of the same pictures."""
         names = tuple(log.name for log in self.logs)
         codes = self.logs[0].clusters.factorize()[0]
-        return Values(self.values.T, names, tuple(range(len(codes))), codes)
+        tasks = self.logs[0].units["task"].factorize()[0]
+        return Values(self.values.T, names, tuple(range(len(codes))), codes, tasks)
 
     @cached_property
     def _people(self) -> NDArray[np.float64]:

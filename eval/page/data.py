@@ -144,8 +144,9 @@ class PageChange:
     """A contestant beside the baseline of its task: `label` says what alone is different; shares in
     0..1.
 
-    `difference` counts flips as better and worse, and is `sure` after correction; `failure` says
-    why every answer failed.
+    `difference` counts flips as better and worse, and is `sure` where it is significant after
+    correction; `failure` says why every answer failed. `answered` is the accuracy of what was
+    answered where a stage abstained on the share `abstained`.
     """
 
     label: str
@@ -154,18 +155,23 @@ class PageChange:
     difference: Estimate | None = None
     sure: bool = False
     failure: str = ""
+    answered: Estimate | None = None
+    abstained: float = 0.0
 
 
 @dataclass(frozen=True)
 class PageFinding:
-    """What was found on one task (-1: all of them) against its baseline (None: it was not asked),
-    in rows of one change at a time."""
+    """What was found on one task (-1: all of them) against its baseline (None: it was not asked).
+
+    `is_one_change` says whether every row differs from the baseline in one thing alone.
+    """
 
     title: str
     task: int
     baseline: int | None
     changes: Sequence[PageChange]
     chance: float | None = None
+    is_one_change: bool = True
 
 
 @dataclass(frozen=True)

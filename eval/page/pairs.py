@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import fsum
 from statistics import fmean
 
 import numpy as np
 
+from looktwice.eval.display.text_tables import signed
 from looktwice.eval.page.data import SPENT, PageAnswer, PageData
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import Values, correct
+from looktwice.eval.statistics.means import finite_mean
+from looktwice.eval.statistics.paired import ALPHA, Values, correct
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
@@ -47,8 +48,10 @@ class ContestantPair:
     """Two contestants on the samples of a task (ALL: of every task) that both were asked and
     neither failed.
 
-    `out` samples are in one of the two alone. `p_holm` and `p_bh` are corrected over the pairs of
-    a baseline on single tasks, or over those on ALL; else None.
+    `out` samples are in one of the two alone. `p_holm` and `p_bh` are corrected over what a reader
+    can choose: of a contestant and its baseline over the pairs of that baseline on single tasks, or
+    over those on ALL; of any other two over all pairs of the page. `is_significant` says whether
+    `p_holm` is below the level of these.
     """
 
     contestant: int
@@ -58,6 +61,7 @@ class ContestantPair:
     out: int
     p_holm: float | None = None
     p_bh: float | None = None
+    is_significant: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class PageNumbers:
             if values := [a.value for a in draws if a.verdict not in (*without, "hidden")]:
                 arms[who][sample] = fmean(values)
         groups = {number: s.group or number for number, s in enumerate(self.data.samples)}
-        return Values.of(arms, groups)
+        return Values.of(arms, groups, self._task_of)
 
     def _by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
         return dict(sorted(values.by(self._task_of).items()))
@@ -137,15 +141,55 @@ class PageNumbers:
                 if paired := values.pair(who, rival):
                     out = values.left_out(who, rival)
                     pairs.append(ContestantPair(who, rival, task, paired, out))
-        return correct(
+        return self._corrected(pairs)
+
+    def _corrected(self, pairs: Sequence[ContestantPair]) -> list[ContestantPair]:
+        """The pairs, corrected: those with a baseline as in every table, others over all pairs."""
+
+        def is_with_baseline(pair: ContestantPair) -> bool:
+            return pair.rival == self.baselines[pair.contestant]
+
+        is_one = len(self.data.tasks) == 1  # which is all tasks, too: no second comparison
+        any_two = correct(
+            pairs, lambda pair: pair.paired.p, lambda pair: is_one and pair.task == ALL
+        )
+        with_baseline = correct(
             pairs,
-            lambda pair: pair.paired.p if pair.rival == base[pair.contestant] else None,
+            lambda pair: pair.paired.p if is_with_baseline(pair) else None,
             lambda pair: (pair.rival, pair.task == ALL),
         )
+        level = ALPHA / self._families
+        corrected = list[ContestantPair]()
+        for other, own in zip(any_two, with_baseline, strict=True):
+            pair, most = (own, level) if is_with_baseline(own) else (other, ALPHA)
+            is_significant = pair.p_holm is not None and pair.p_holm < most
+            corrected.append(replace(pair, is_significant=is_significant))
+        return corrected
+
+    @property
+    def _families(self) -> int:
+        """In how many families comparisons with baselines are corrected: for each baseline single
+        tasks, and all tasks together where another contestant was asked on the same ones."""
+        tasks = defaultdict[int, set[int]](set)
+        for who, sample in self.data.answers:
+            tasks[who].add(self._task_of(sample))
+        families = 0
+        for base in {rival for who, rival in enumerate(self.baselines) if who != rival}:
+            own = (tasks[who] for who, rival in enumerate(self.baselines) if rival == base != who)
+            families += 1 + (len(tasks[base]) > 1 and tasks[base] in own)
+        return max(1, families)
+
+    @cached_property
+    def comparisons(self) -> int:
+        """How many pairs of contestants on single tasks, and on all tasks, a reader can choose."""
+        asked = {(who, self._task_of(sample)) for who, sample in self.data.answers}
+        counts = Counter(task for _, task in asked)
+        asked_on_all = len({who for who, _ in asked}) if len(self.data.tasks) > 1 else 0
+        return sum(count * (count - 1) // 2 for count in (*counts.values(), asked_on_all))
 
     @cached_property
     def summary(self) -> list[str]:
-        """Who did best, by how much, how sure and on what; made of the numbers alone."""
+        """Return sentences: who did best, by how much, how significantly and on what."""
         scored = [arm for arm in self.arms if arm.accuracy is not None]
         names = [who.label for who in self.data.contestants]
         if not scored:
@@ -154,12 +198,13 @@ class PageNumbers:
         pairs = [pair for pair in self.pairs if (pair.rival, pair.task) == (self.baseline, ALL)]
         if pairs:
             lines.append(_sentence(max(pairs, key=lambda pair: pair.paired.value), names))
-            sure = [pair.paired.value > 0 for pair in pairs if (pair.p_holm or 0.0) < 0.05]
-            better = sum(sure)
+            significant = [pair.paired.value > 0 for pair in pairs if pair.is_significant]
+            better = sum(significant)
             lines.append(
-                f"Against {names[self.baseline]}, on all tasks together, {better} of"
-                f" {counted(len(pairs), 'contestant')} surely {'does' if better == 1 else 'do'}"
-                f" better and {len(sure) - better} worse (5 %, after Holm)."
+                f"On all tasks together, {better} of {counted(len(pairs), 'contestant')}"
+                f" {'is' if 1 in (better, len(pairs)) else 'are'} significantly better than"
+                f" {names[self.baseline]} and {len(significant) - better} worse (5 %, after Holm's"
+                " correction)."
             )
         counts = Counter(answer.verdict for draws in self.data.answers.values() for answer in draws)
         kinds = [kind for kind in ("unreadable", "failed") if counts[kind]]
@@ -192,18 +237,18 @@ def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
     for name in SPENT:
         counts = [count for answer in answers if (count := getattr(answer, name)) is not None]
         if any(counts):
-            sums[name] = fsum(counts) / len(counts)
+            sums[name] = finite_mean(counts)
     return sums
 
 
 def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
-    """One paired difference in words: "a against b: +3.1 points [1.0, 5.2] on 200 samples, exact p
-    = 0.01"."""
+    """Describe one paired difference: "a against b: +3.1 points [+1.0, +5.2] on 200 samples, exact
+    p = 0.01"."""
     paired = pair.paired
     p = "< 0.0001" if paired.p < 0.0001 else f"= {paired.p:.4f}"
     return (
-        f"{names[pair.contestant]} against {names[pair.rival]}: {100 * paired.value:+.1f} points"
-        f" [{100 * paired.low:+.1f}, {100 * paired.high:+.1f}] on {counted(paired.n, 'sample')}"
+        f"{names[pair.contestant]} against {names[pair.rival]}: {signed(paired.value)} points"
+        f" [{signed(paired.low)}, {signed(paired.high)}] on {counted(paired.n, 'sample')}"
         f" that both answered; it wins {paired.better} and loses {paired.worse} ({paired.test}, p"
         f" {p})."
     )

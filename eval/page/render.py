@@ -95,6 +95,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "is_whole": data.detailed is None,
         "arms": [plain(arm) for arm in numbers.arms],
         "pairs": [plain(pair) for pair in numbers.pairs],
+        "comparisons": numbers.comparisons,
         "finding": plain(data.finding),
         "evidence": plain(data.evidence),
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],

@@ -29,6 +29,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.disk import whole_file
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
@@ -95,16 +96,19 @@ def _axes(lines: int) -> tuple[Any, Any]:
 
 def _forest(rows: Rows, several: bool) -> Any:
     """The paired differences to the baseline with their bootstrap intervals; filled where p (Holm)
-    is below 0.05."""
-    lines = []
+    is below 0.05, shared among the families: single tasks and all of them, in each run."""
+    lines, level = list[tuple[str, bool, tuple[float | None, ...]]](), ALPHA
+    level /= max(1, len({(row.run, row.task == "micro") for row in rows}))
     for row in rows:
         name = f"{contestant_of(row)}, {row.task}" if several else contestant_of(row)
-        filled = row.p_holm is not None and row.p_holm < 0.05
+        filled = row.p_holm is not None and row.p_holm < level
         lines.append((name, filled, (row.delta, row.delta_low, row.delta_high)))
     figure, axes = _bars(lines)
     axes.axvline(0, color="black", linewidth=0.6)
     baselines = ", ".join(dict.fromkeys(row.baseline for row in rows))
-    axes.set_xlabel(f"points against {baselines}, 95 % bootstrap interval; filled: p (Holm) < 0.05")
+    axes.set_xlabel(
+        f"points against {baselines}, 95 % bootstrap interval; filled: p (Holm) < {level:.3g}"
+    )
     return figure
 
 
@@ -168,8 +172,8 @@ def latex_table(table: Table) -> str:
     The best of each column is bold, ties too; majority and chance stand below a rule and do not
     take part, and below another what people reach, as published, with the points of each contestant
     less that. Stars are levels of p after Holm's correction against the baseline, over the
-    comparisons of the run. The caption says n, the interval's and the test's method, and what was
-    left out.
+    comparisons of the run, times the number of runs. The caption says n, the interval's and the
+    test's method, and what was left out.
     """
     every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
     rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
@@ -187,7 +191,7 @@ def latex_table(table: Table) -> str:
         if row.contestant not in asked:
             blocks["levels"].setdefault(name, {})[task] = shown
             continue
-        p = 1.0 if row.p_holm is None else row.p_holm
+        p = 1.0 if row.p_holm is None else len(runs) * row.p_holm
         star = next((f"$^{{{sign}}}$" for level, sign in LEVELS if p < level), "")
         if round(row.value or 0.0, 3) == best[task]:
             shown = f"\\textbf{{{shown}}}"
@@ -233,7 +237,8 @@ def _caption(rows: Rows) -> str:
         return ", ".join(dict.fromkeys(filter(None, map(attrgetter(field), rows))))
 
     splits, baselines, tests = named("split"), named("baseline"), named("test")
-    out = sum(row.excluded or 0 for row in rows)
+    out, runs = sum(row.excluded or 0 for row in rows), len({row.run for row in rows})
+    of_runs = f", times the {runs} runs" if runs > 1 else ""
     parts = [
         f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a key that were"
         " asked."
@@ -241,7 +246,7 @@ def _caption(rows: Rows) -> str:
     if baselines:
         parts.append(
             f"Stars: paired difference to {baselines} at 5, 1 and 0.1 percent"
-            f" ({tests}; Holm's correction over the comparisons on single tasks; {out}"
+            f" ({tests}; Holm's correction over the comparisons on single tasks{of_runs}; {out}"
             " units left out)."
         )
     if any(row.people is not None for row in rows):

@@ -286,7 +286,7 @@ class Results:
                 for name, first in scores.firsts.items():
                     side[number, name] = float(first.verdict is Verdict.RIGHT)
             clusters |= {(number, name): group for name, group in pair[0][1].clusters.items()}
-        values = Values.of({"before": hits[0], "after": hits[1]}, clusters)
+        values = Values.of({"before": hits[0], "after": hits[1]}, clusters, lambda unit: unit[0])
         compared = values.pair("after", "before")
         if compared is None:
             raise RunError(

@@ -9,6 +9,7 @@ of thought, a turn is a line of the reply.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from looktwice.eval.scoring.verdict import (
     Scorer,
     Verdict,
 )
+from looktwice.eval.statistics.means import finite_mean, scale_of
 from looktwice.eval.statistics.paired import Values, kruskal
 from looktwice.pipelines.config.spec import public_path
 from looktwice.prompting.agent.episode import read_looks
@@ -226,15 +228,21 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
                 many = isinstance(value, list | tuple)
                 places = {f"{name}@{n}": at for n, at in enumerate(value, 1)} if many else {}
                 for place, number in (places if many else {name: value}).items():
-                    if number is not None and not name.startswith(TURN):
+                    if is_measure(number) and not name.startswith(TURN):
                         draws[place][sample].append(number)
     measured = dict[str, Measured]()
     for name, by_sample in draws.items():
         is_word = any(isinstance(values[0], str) for values in by_sample.values())
         for sample, values in by_sample.items():
-            value = str(values[0]) if is_word else fmean(map(float, values))
+            value = str(values[0]) if is_word else finite_mean(map(float, values))
             measured.setdefault(name, {})[sample] = value
     return measured
+
+
+def is_measure(value: Any) -> bool:
+    """Whether this is a category, or a number that a float can hold; others count as not
+    measured."""
+    return isinstance(value, str) or (value is not None and abs(value) <= sys.float_info.max)
 
 
 def numbers_of(values: Measured) -> dict[str, float]:
@@ -246,7 +254,7 @@ def measured_metrics(scores: PointScores) -> Iterator[Metric]:
     """A metric for each measured number, its mean, and for each category, its share."""
     for name, values in measurements(scores).items():
         if numbers := numbers_of(values):
-            mean = fmean(numbers.values())
+            mean = finite_mean(numbers.values())
             yield Metric(MEASURED + name, numbers, value=mean, clusters=scores.clusters)
             continue
         for category in sorted(set(map(str, values.values()))):
@@ -264,7 +272,9 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     numbers = numbers_of(values)
     if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
         return {n: v if isinstance(v, str) else f"{v:g}" for n, v in values.items()}
-    edges = np.quantile([*numbers.values()], (0, 0.25, 0.5, 0.75, 1))
+    scale = scale_of([*numbers.values()])
+    scaled = [number / scale for number in numbers.values()]
+    edges = scale * np.quantile(scaled, (0, 0.25, 0.5, 0.75, 1))
     names = [f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for n in range(4)]
     quarters = np.searchsorted(edges[1:-1], [*numbers.values()])
     return dict(zip(numbers, map(names.__getitem__, quarters), strict=True))

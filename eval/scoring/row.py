@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from math import nan
+from math import isfinite, nan
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from looktwice.eval.statistics.intervals import (
     mean_of_shares,
     share_interval,
 )
+from looktwice.eval.statistics.means import scale_of
 from looktwice.eval.statistics.paired import Values, correct
 
 Arm = TypeVar("Arm", bound=Hashable)
@@ -301,7 +302,7 @@ def units_of(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str
     clusters = dict[tuple[int, str], str]()
     for task, metric in enumerate(next(iter(arms.values()))):
         clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
-    return Values.of(values, clusters)
+    return Values.of(values, clusters, lambda unit: unit[0])
 
 
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
@@ -313,15 +314,16 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     """
     mine, theirs = zip(*pairs, strict=True)
     matrix = units_of({"mine": mine, "theirs": theirs})
-    paired = matrix.pair("mine", "theirs")
+    scale = scale_of([value for side in (*mine, *theirs) for value in side.units.values()])
+    paired = replace(matrix, value=matrix.value / scale).pair("mine", "theirs")
     row = replace(row, baseline=baseline, excluded=len(matrix.units) - (paired.n if paired else 0))
     if paired is None:
         return row
     row = replace(
         row,
-        delta=paired.value,
-        delta_low=paired.low,
-        delta_high=paired.high,
+        delta=_finite(scale * paired.value),
+        delta_low=_finite(scale * paired.low),
+        delta_high=_finite(scale * paired.high),
         p=paired.p,
         test=paired.test,
         discordant=paired.better + paired.worse,
@@ -334,7 +336,13 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     if len(pairs) > 1 or row.excluded or value is None or against is None:
         return row
     # a metric that is not the mean of its units has no such interval
-    return replace(row, delta=value - against, delta_low=None, delta_high=None, detectable=None)
+    delta = _finite(value - against)
+    return replace(row, delta=delta, delta_low=None, delta_high=None, detectable=None)
+
+
+def _finite(number: float) -> float | None:
+    """The number; None where it is larger than a float can be."""
+    return number if isfinite(number) else None
 
 
 def correct_p_values(rows: Rows) -> list[Row]:

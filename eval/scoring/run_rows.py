@@ -34,7 +34,7 @@ from looktwice.eval.scoring.row import (
     micro_row,
 )
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
-from looktwice.eval.statistics.intervals import mean_interval
+from looktwice.eval.statistics.means import mean_interval
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.prompting.controls import PermuteChoices, PermuteLabels

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from looktwice.eval.records.records import Record
-from looktwice.eval.scoring.verdict import UNJUDGED, ReadResult, Verdict
+from looktwice.eval.scoring.verdict import ABSTAINED, UNJUDGED, ReadResult, Verdict
 
-REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
+REASONS = ("unread", "refused", "empty", "cut_off", "filtered", ABSTAINED, UNJUDGED)
 """Why an answer is UNREADABLE."""
 CUT_IN_REASONING = (
     "all words are in the reply's field `reasoning`, and it was cut off there; set `max_tokens`"

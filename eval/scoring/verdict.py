@@ -20,6 +20,8 @@ from looktwice.pipelines.config.paths import Scope
 
 UNJUDGED = "unjudged"
 """Only a judge's grade would be a score, and there is none: the reply counts in no accuracy."""
+ABSTAINED = "abstained"
+"""A stage gave no answer, because it found no evidence for one."""
 LETTERS = frozenset(ascii_uppercase)
 """Also those beyond a question's choices: they are wrong answers, and other texts are none."""
 

@@ -1,15 +1,15 @@
 """Intervals over clusters: samples that share a picture, a pair or a group count together.
 
 Of shares in closed form, Wilson's with as many units as clusters and spread leave
-(`share_interval`); of measured numbers Student's t (`mean_interval`, `mean_gap`); of all else by a
-bootstrap that draws whole clusters."""
+(`share_interval`); of measured numbers Student's t (`means.py`); of all else by a bootstrap that
+draws whole clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import fsum, hypot, nan, sqrt
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 RESAMPLES = 10_000
 MANY, FEW = 500, 1_000  # of more kinds of clusters than this, so many resamples must do
 LEVEL = 0.95
+PRIOR = 12  # clusters of equal values that a design effect is estimated with
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 Floats = NDArray[np.float64]
@@ -156,31 +157,36 @@ def bootstrap_mean(
     *,
     floor: float = 0.0,
     resamples: int = RESAMPLES,
+    strata: Clusters | None = None,
 ) -> Estimate:
     """The mean of values in `floor`..1 with its cluster bootstrap interval, always the same.
 
     Before resampling, half a value at `floor`, half a one at 1 and one in the middle are added,
     each a cluster of its own: without them values that are all alike would have an interval
     without width, and few unlike ones a narrow one. For paired right or wrong answers this is half
-    an item in each cell of their table (Agresti and Min 2005). Where all values are alike, the
-    interval reaches at least as far as if the share of clusters that Wilson's limit still leaves
-    possible after none of them lay at a limit: 7.4 points after 48 pairs without any difference.
-    The mean is of the values alone, which may lie beyond the limits. Raises ValueError for no
-    values.
+    an item in each cell of their table (Agresti and Min 2005). Where clusters hold several values,
+    each added value counts as many of them as `_independent_weight` says. Where all values are
+    alike, the interval reaches at least as far as if the share of clusters that Wilson's limit
+    still leaves possible after none of them lay at a limit: 7.4 points after 48 pairs without any
+    difference. `strata` names the task of each value: values vary around the mean of their task, so
+    that tasks with different means do not widen the interval. The mean is of the values alone,
+    which may lie beyond the limits. Raises ValueError for no values.
     """
     data = np.asarray(values, float)
-    sums, sizes = cluster_sums(data, clusters)
     mean = fsum(data.tolist()) / len(data)
+    varying = data if strata is None else _around_one_mean(data, mean, clusters, strata)
+    sums, sizes = cluster_sums(varying, clusters)
+    weight = _independent_weight(varying - mean, sums - sizes * mean, sizes)
     sums = np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
     shift = mean - fsum(sums.tolist()) / len(data)
     means = resampled_means(
-        np.append(sums, [floor, (floor + 1) / 2, 1.0]),
-        np.append(sizes, np.ones(3)),
+        np.append(sums, weight * np.array([floor, (floor + 1) / 2, 1.0])),
+        np.append(sizes, np.full(3, weight)),
         np.append(np.ones(len(sizes)), [0.5, 1.0, 0.5]),
         resamples=resamples,
     )
     low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2)
-    if float(np.ptp(data)) == 0:
+    if float(np.ptp(varying)) < 1e-12:
         unseen = Z * Z / (len(sizes) + Z * Z)  # Wilson's upper limit for none of so many
         low = min(low, mean - unseen * (mean - floor))
         high = max(high, mean + unseen * (1.0 - mean))
@@ -188,6 +194,54 @@ def bootstrap_mean(
     low = max(min(floor, float(data.min())), min(low, mean))
     high = min(max(1.0, float(data.max())), max(high, mean))
     return Estimate(mean, low, high, len(data), len(sizes))
+
+
+def _independent_weight(off: Floats, sums: Floats, sizes: Floats) -> float:
+    """How many values of a cluster weigh as much as one independent value: the design effect.
+
+    `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
+    effect is 1 where each value is its own cluster. It is estimated with as many degrees of freedom
+    as the fourth moments of the sums leave; to these, `PRIOR` clusters are added whose values are
+    all alike. Otherwise, where few clusters differ, the estimate and the interval would both be too
+    small when the clusters that vary most happen to be missing.
+    """
+    whole = square_sum(sizes) / float(sizes.sum())
+    squares = square_sum(off)
+    if whole < 1 + 1e-9 or squares < 1e-12:
+        return whole
+    effect = min(whole, max(1.0, square_sum(sums) / squares))
+    freedom = _degrees_of_freedom(np.square(sums), len(sizes) - 1.0)
+    return float((freedom * effect + PRIOR * whole) / (freedom + PRIOR))
+
+
+def _degrees_of_freedom(squares: Floats, most: float) -> float:
+    """The degrees of freedom of a variance that is the sum of these squares, by their own spread;
+    at most `most`."""
+    total = float(squares.sum())
+    if total < 1e-12:
+        return most
+    uneven = square_sum(squares) - total * total / len(squares)
+    return min(most, 2 * total * total / max(uneven, 1e-12 * total * total))
+
+
+def _around_one_mean(
+    data: Floats, mean: float, clusters: Clusters | None, strata: Clusters
+) -> Floats:
+    """The values moved so that each stratum has the mean of all of them.
+
+    Deviations are scaled up by what the estimated mean of their stratum takes from them. The values
+    of a stratum with a single cluster say nothing about its own spread and stay as they are.
+    """
+    codes, tasks = cluster_codes(clusters, len(data)), cluster_codes(strata, len(data))
+    moved = data.copy()
+    count = int(tasks.max()) + 1
+    for task in range(count) if count > 1 else ():
+        here = tasks == task
+        held = len(np.unique(codes[here]))
+        if held > 1:
+            off = data[here] - data[here].mean()
+            moved[here] = (mean + sqrt(held / (held - 1)) * off).round(12)
+    return moved
 
 
 class Stratum(NamedTuple):
@@ -282,55 +336,6 @@ def share_interval(
     return Estimate(mean, min(low, mean), max(high, mean), len(data), len(sizes))
 
 
-def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
-    """The 95 % t interval of a mean over clusters; none where there is no spread to tell it from.
-
-    It stays within 0..1 where all values lie there, as shares do.
-    """
-    mean = fmean(values)
-    off, sizes = cluster_sums(np.array(values) - mean, clusters)
-    spread = square_sum(off)
-    if len(sizes) < 2 or spread < 1e-24:
-        return None, None
-    freedom = max(1.0, len(values) ** 2 / square_sum(sizes) - 1)
-    error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
-    half = student(freedom) * error
-    if min(values) >= 0 and max(values) <= 1:
-        return max(0.0, mean - half), min(1.0, mean + half)
-    return mean - half, mean + half
-
-
-def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | None:
-    """The difference of the means of two groups with its 95 % t interval and p; None for fewer than
-    two values of either, and without any spread.
-
-    `clusters` are those of the values and then of the others. Where units stand alone it is Welch's
-    (1947); else its variance is that between clusters, which may have units of both groups.
-    """
-    sides = values, others
-    counts = np.array([*map(len, sides)])
-    if counts.min() < 2:
-        return None
-    from scipy.special import stdtr
-
-    n = int(counts.sum())
-    off = [(side - fmean(side)) / len(side) for side in sides]
-    sums, sizes = cluster_sums(np.concatenate([off[0], -off[1]]), clusters)
-    m = len(sizes)
-    parts = np.array([side.var(ddof=1) for side in sides]) / counts
-    variance = parts.sum() if m == n else square_sum(sums) * m / max(1, m - 1)
-    error = sqrt(variance)
-    if error < 1e-12 or m < 2:
-        return None
-    if m == n:
-        freedom = error**4 / float((parts**2 / (counts - 1)).sum())
-    else:
-        freedom = max(1.0, n**2 / square_sum(sizes) - 1)
-    gap = fmean(values) - fmean(others)
-    half, p = student(freedom) * error, 2 * stdtr(freedom, -abs(gap) / error)
-    return Estimate(gap, gap - half, gap + half, n, m, float(p))
-
-
 def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:
     """The weighted mean of the means of strata with its interval, by their limits and correlations
     (MOVER).
@@ -379,8 +384,7 @@ def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -
     room, total = n * n * mean * (1 - mean), float(off.sum())
     if total < 1e-12 or room / squares < fewest + 1e-9:
         return fewest
-    uneven = square_sum(off) - total * total / len(sizes)
-    freedom = min(fewest - 1, 2 * total * total / max(uneven, 1e-12 * total * total))
+    freedom = _degrees_of_freedom(off, fewest - 1)
     quantiles = Z / student(max(1.0, freedom))
     variance = float((off / np.square(1 - sizes / n)).sum())
     return max(fewest, min(room / squares, room / variance * quantiles**2))

@@ -61,17 +61,21 @@ def mcnemar_p(better: int, worse: int) -> float:
     return min(1.0, float(2 * tail / 2**n))
 
 
-def mean_difference(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
+def mean_difference(
+    gaps: ArrayLike, clusters: Clusters | None = None, strata: Clusters | None = None
+) -> Estimate:
     """The mean of differences that have no two sides, such as contrasts of a sweep; else take
     `compare_paired`.
 
     The interval is that of every paired difference, a bootstrap over clusters; p is that of the
-    two-sided sign-flip test, which flips whole clusters. Differences may lie beyond -1..1, as
-    interactions do. Raises ValueError for none.
+    two-sided sign-flip test, which flips whole clusters. `strata` names the task of each
+    difference, as for `bootstrap_mean`. Differences may lie beyond -1..1, as interactions do.
+    Raises ValueError for none.
     """
     data = np.asarray(gaps, float)
     sums, _ = cluster_sums(data, clusters)
-    return replace(bootstrap_mean(data, clusters, floor=-1.0), p=sign_flip_p(sums.tolist()))
+    mean = bootstrap_mean(data, clusters, floor=-1.0, strata=strata)
+    return replace(mean, p=sign_flip_p(sums.tolist()))
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:
@@ -176,14 +180,18 @@ def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def compare_paired(
-    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
+    values: ArrayLike,
+    others: ArrayLike,
+    clusters: Clusters | None = None,
+    strata: Clusters | None = None,
 ) -> Estimate:
     """The mean of `values - others`, each in 0..1: two contestants on the same units, in one order.
 
     `clusters` names the cluster of each unit: units that share a picture, a pair or a group are not
-    independent. The interval is the cluster bootstrap's. Where each unit is its own cluster and
-    right or wrong the test is McNemar's exact one; else Fisher's randomisation test, which flips
-    the signs of whole clusters. Raises ValueError for no units and unequal lengths.
+    independent. `strata` names the task of each unit: in the interval, the cluster bootstrap's,
+    differences vary around the mean of their task. Where each unit is its own cluster and right or
+    wrong the test is McNemar's exact one; else Fisher's randomisation test, which flips the signs
+    of whole clusters. Raises ValueError for no units and unequal lengths.
     """
     mine, theirs = np.asarray(values, float), np.asarray(others, float)
     if not len(mine) or len(mine) != len(theirs):
@@ -193,7 +201,7 @@ def compare_paired(
         )
     gaps = mine - theirs
     better, worse = (int(np.count_nonzero(sign * gaps > 1e-9)) for sign in (1, -1))
-    mean = bootstrap_mean(gaps, clusters, floor=-1.0)
+    mean = bootstrap_mean(gaps, clusters, floor=-1.0, strata=strata)
     sums, _ = cluster_sums(gaps, clusters)
     exact = mean.clusters == mean.n and set(np.unique([mine, theirs])) <= {0.0, 1.0}
     return replace(
@@ -213,27 +221,34 @@ class Values(Generic[Arm, Unit]):
 
     `units` are samples, or pairs (task, sample) where several tasks have samples of one name.
     `clusters` is a number for each of them, the same for units that share a picture or a group.
+    `strata` is a number for the task of each of them, None for units of one task.
     """
 
     value: Floats
     arms: tuple[Arm, ...]
     units: tuple[Unit, ...]
     clusters: Codes
+    strata: Codes | None = None
 
     @classmethod
     def of(
-        cls, arms: Mapping[Arm, Mapping[Unit, float]], clusters: Mapping[Unit, Hashable]
+        cls,
+        arms: Mapping[Arm, Mapping[Unit, float]],
+        clusters: Mapping[Unit, Hashable],
+        task: Callable[[Unit], Hashable] | None = None,
     ) -> Values[Arm, Unit]:
         """The matrix of the values by unit of each arm; units stand in the order of the first arm
         that has them.
 
-        A unit that `clusters` does not name is a cluster of its own.
+        A unit that `clusters` does not name is a cluster of its own. `task` gives the task of a
+        unit, where units of several tasks are pooled.
         """
         units = tuple(dict.fromkeys(chain(*arms.values())))
         value = np.array([[values.get(unit, np.nan) for unit in units] for values in arms.values()])
         names = [clusters.get(unit, (unit,)) for unit in units]
         codes = cluster_codes(names, len(units)) if units else np.zeros(0, np.int64)
-        return cls(value.reshape(len(arms), len(units)), tuple(arms), units, codes)
+        strata = cluster_codes([*map(task, units)], len(units)) if task and units else None
+        return cls(value.reshape(len(arms), len(units)), tuple(arms), units, codes, strata)
 
     def __getitem__(self, arm: Arm) -> Floats:
         """The values of an arm, (units,)."""
@@ -248,7 +263,11 @@ class Values(Generic[Arm, Unit]):
         """The same of some units alone; `wanted` is (units,)."""
         units = tuple(compress(self.units, wanted))
         return replace(
-            self, value=self.value[:, wanted], units=units, clusters=self.clusters[wanted]
+            self,
+            value=self.value[:, wanted],
+            units=units,
+            clusters=self.clusters[wanted],
+            strata=None if self.strata is None else self.strata[wanted],
         )
 
     def by(self, part: Callable[[Unit], Part]) -> dict[Part, Values[Arm, Unit]]:
@@ -266,7 +285,9 @@ class Values(Generic[Arm, Unit]):
         """An arm less another on the units that both have (`compare_paired`); None where there is
         none."""
         both = self.where(self.has(arm, other))
-        return compare_paired(both[arm], both[other], both.clusters) if both.units else None
+        if not both.units:
+            return None
+        return compare_paired(both[arm], both[other], both.clusters, both.strata)
 
     def left_out(self, arm: Arm, other: Arm) -> int:
         """On how many units one of the two has a value and the other has none."""

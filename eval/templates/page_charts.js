@@ -20,12 +20,12 @@ function fill(id, ...children) {
   document.getElementById(id).replaceChildren(...children.filter(Boolean));
 }
 
-// ---- rows of one change at a time
+// ---- rows of contestants
 
 /** What was found: the first table beside its flips, those of other tasks below. */
 function drawFinding() {
-  const tables = data.finding.map((part) => changesTable(`${part.title}, one change at a time`, part.task, part.baseline, part.chance,
-    part.changes.map(({ contestant, difference, ...change }) => ({ ...change, who: contestant, pair: difference })), " after Holm's correction"));
+  const tables = data.finding.map((part) => changesTable(part.title, part.task, part.baseline, part.chance,
+    part.changes.map(({ contestant, difference, ...change }) => ({ ...change, who: contestant, pair: difference })), part.is_one_change ? "change" : "contestant"));
   fill("found", tables[0]);
   fill("found-more", ...tables.slice(1));
 }
@@ -37,22 +37,19 @@ function drawRivals() {
   const task = chosen.task !== ALL || data.tasks.length === 1 || !hasAllTasks(rival) ? Math.max(chosen.task, first) : ALL, rows = [];
   for (const [who, label] of data.contestants.entries()) {
     const arm = arms.get(`${who},${task}`), pair = who === rivalOf(who) ? null : pairOf(who, rivalOf(who), task);
-    if (arm && arm.value !== null && (task !== ALL || hasAllTasks(who)) && (pair || who === rivalOf(who))) rows.push({ label, who, accuracy: arm, pair, sure: isSure(pair) });
+    if (arm && arm.value !== null && (task !== ALL || hasAllTasks(who)) && (pair || who === rivalOf(who))) rows.push({ label, who, accuracy: arm, pair, sure: pair !== null && pair.is_significant });
   }
   rows.sort((one, two) => two.accuracy.value - one.accuracy.value);
-  return fill("rivals", rows.length > 1 ? changesTable(task === ALL ? "all samples" : data.tasks[task], task, chosen.base, null, rows) : null);
-}
-
-function isSure(pair) {
-  return pair !== null && pair.p !== null && (pair.p_holm === null ? pair.p : pair.p_holm) < 0.05;
+  return fill("rivals", rows.length > 1 ? changesTable(task === ALL ? "all samples" : data.tasks[task], task, chosen.base, null, rows, "contestant") : null);
 }
 
 /** A row for each change: its accuracy with interval as a bar, the difference in points, and links to what flipped. */
-function changesTable(title, task, base, chance, rows, corrected = "") {
-  const against = base === null ? "" : `; * surely different from ${rows.find((row) => row.who === base)?.label || data.contestants[base]} at 5 %${corrected}`;
+function changesTable(title, task, base, chance, rows, kind) {
+  const name = base === null ? "" : rows.find((row) => row.who === base)?.label || data.contestants[base];
+  const against = rows.some((row) => row.pair) ? `; * significantly different from ${name || "the baseline"} at 5 % after correction for all comparisons` : "";
   const caption = make("figcaption", {}, make("b", {}, title), `: % right with 95 % interval${against}`,
     chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
-  const head = ["change", "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
+  const head = [kind, "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
   const scale = [0, 50, 100].map((tick) => placed(make("span", {}, String(tick)), { left: tick / 100 }));
   head[1].append(make("span", { class: "unseen" }, "interval"), make("div", { class: "scale", "aria-hidden": "true" }, ...scale));
   const table = make("table", { class: "changes" }, make("thead", {}, make("tr", {}, ...head)),
@@ -60,10 +57,10 @@ function changesTable(title, task, base, chance, rows, corrected = "") {
   return make("figure", { class: "chart" }, caption, table);
 }
 
-function changeRow({ label, who, accuracy, pair, sure, failure }, task, base, chance) {
+function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstained }, task, base, chance) {
   const rival = base === null ? data.baselines[who] : base;
   const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[who] }), "data-open": "samples" }, label));
-  const row = make("tr", { class: who === rival ? "base" : sure ? "sure" : null }, name);
+  const row = make("tr", { class: who === rival ? "base" : sure ? (pair.value > 0 ? "better" : "worse") : null }, name);
   if (!accuracy) {
     row.append(make("td", { colspan: "4", class: "soft" }, failure ? `every answer failed: ${failure}` : "no score"));
     return row;
@@ -74,8 +71,8 @@ function changeRow({ label, who, accuracy, pair, sure, failure }, task, base, ch
     placed(make("i", { class: "range" }), { left: accuracy.low, width: accuracy.high - accuracy.low }), placed(make("i", { class: "value" }), { left: accuracy.value }));
   const flips = make("td", { class: "n flips" });
   if (pair) flips.append(...flipLinks(who, rival, task, pair));
-  row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value)), failedNote(who, task)),
-    make("td", { class: "n" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
+  row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value)), failedNote(who, task), answeredNote(answered, abstained)),
+    make("td", { class: "n points" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
   return row;
 }
 
@@ -84,6 +81,13 @@ function failedNote(who, task) {
   const there = answers[who].flatMap((draws, number) => (task === ALL || samples[number].task === task ? draws : []));
   const count = there.filter((draw) => draw.verdict === "f").length;
   return count ? make("small", { class: "soft" }, ` ${count} failed`) : null;
+}
+
+/** How much of what a contestant answered at all is right, where it abstained on the rest; null where it did not. */
+function answeredNote(answered, abstained) {
+  if (!answered) return null;
+  const interval = `${percent(answered.value)} % [${percent(answered.low)}, ${percent(answered.high)}] of ${answered.n} answered; abstained on ${percent(abstained)} %`;
+  return make("small", { class: "soft", title: interval }, `${(100 * answered.value).toFixed(0)} % of ${(100 * (1 - abstained)).toFixed(0)} % answered`);
 }
 
 /** Put an element at shares of its frame's width. */
@@ -132,7 +136,7 @@ function matrixCell(who, task) {
   cell.style.setProperty("--shade", `${Math.min(60, Math.abs(pair.value) * 200).toFixed(0)}%`);
   cell.classList.add(pair.value >= 0 ? "up" : "down");
   cell.title += `\n${tellPair(pair)}`;
-  cell.append(make("small", {}, `${signed(pair.value)}${isSure(pair) ? "*" : ""} `, ...flipLinks(who, rival, task, pair)));
+  cell.append(make("small", {}, `${signed(pair.value)}${pair.is_significant ? "*" : ""} `, ...flipLinks(who, rival, task, pair)));
   return cell;
 }
 
@@ -152,7 +156,8 @@ function flipLinks(who, rival, task, pair) {
 
 function tellPair(pair) {
   const p = pair.p === null ? "no test in this file" : `${pair.test} ${pair.p < 0.0001 ? "p < 0.0001" : `p = ${pair.p.toFixed(4)}`}`;
-  const holm = typeof pair.p_holm === "number" ? `, ${pair.p_holm.toFixed(4)} after Holm` : "";
+  const holm = typeof pair.p_holm === "number" ? `, ${pair.p_holm.toFixed(4)} after Holm's correction`
+    : typeof pair.p_bonferroni === "number" ? `, ${pair.p_bonferroni.toFixed(4)} after Bonferroni's correction` : "";
   const interval = pair.low === null ? " (its interval is not in this file)" : ` [${signed(pair.low)}, ${signed(pair.high)}]`;
   const out = typeof pair.out === "number" ? ` (${pair.out} left out)` : "";
   return `${signed(pair.value)} points${interval}, n = ${pair.n}${out}, ${pair.better} gained, ${pair.worse} lost, ${p}${holm}`;

@@ -79,7 +79,7 @@ async function contact(number, who, rival) {
   return button;
 }
 
-/** Four flips of the largest sure change, the baseline's picture beside the change's. */
+/** Four flips of the largest significant change, the baseline's picture beside the change's. */
 async function drawEvidence() {
   if (!data.evidence) return;
   const { contestant, rival, samples: flipped, told, is_gained: isGained } = data.evidence;

@@ -48,7 +48,8 @@ function pairOf(who, rival, task) {
   };
 }
 
-/** A pair that this file has no interval of: its flips, and McNemar's exact test where samples are right or wrong alone. */
+/** A pair without an interval in this file: its flips, and McNemar's exact test where samples are right or wrong alone.
+ * Its p is corrected by Bonferroni for all pairs that can be chosen, whose other p are not in this file. */
 function countPair(who, rival, task) {
   const place = `${who},${rival},${task}`, arm = arms.get(`${who},${task}`);
   if (!arm || !arms.has(`${rival},${task}`)) return null;
@@ -61,9 +62,10 @@ function countPair(who, rival, task) {
     binary &&= values.every((value) => value === 0 || value === 1);
   }
   const better = gaps.filter((gap) => gap > 1e-9).length, worse = gaps.filter((gap) => gap < -1e-9).length;
+  const p = binary ? mcnemar(better, worse) : null, corrected = p === null ? null : Math.min(1, p * data.comparisons);
   const pair = gaps.length ? {
     value: gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length, low: null, high: null, n: gaps.length, out: null,
-    better, worse, test: "exact McNemar", p: binary ? mcnemar(better, worse) : null, p_holm: null,
+    better, worse, test: "exact McNemar", p, p_bonferroni: corrected, is_significant: corrected !== null && corrected < 0.05,
   } : null;
   pairs.set(place, pair);
   return pair;

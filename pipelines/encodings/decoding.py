@@ -221,7 +221,7 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
             hidden = hidden.transpose(TRANSPOSED[orientation])
         return ImageChops.invert(hidden.convert("L"))
     if depth < 8 and image.mode == "L":  # Pillow scales the pixels alone
-        key = int(key) * 255 // (2**depth - 1)
+        key = int(key or 0) * 255 // (2**depth - 1)
     hidden_pixels = values == np.asarray(key)
     shown = ~(hidden_pixels.all(-1) if values.ndim == 3 else hidden_pixels)
     return Image.fromarray(shown.astype(np.uint8) * np.uint8(255))

@@ -30,14 +30,8 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.scoring.metrics import measured_parts, measurements, numbers_of
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.intervals import (
-    Estimate,
-    Floats,
-    cluster_codes,
-    mean_gap,
-    mean_interval,
-    share_interval,
-)
+from looktwice.eval.statistics.intervals import Estimate, Floats, cluster_codes, share_interval
+from looktwice.eval.statistics.means import finite_mean, mean_gap, mean_interval
 from looktwice.eval.statistics.paired import Values, mean_difference
 
 
@@ -66,7 +60,7 @@ class Measured:
             return None
         low, high = mean_interval(self.numbers.tolist(), self.clusters)
         interval = "" if low is None else f"\n{low:.3g} to {high:.3g}"
-        return f"{fmean(self.numbers):.3g}{interval}"
+        return f"{finite_mean(self.numbers):.3g}{interval}"
 
     def of(self, right: bool) -> Floats:
         """The numbers of samples that are right, or not."""
@@ -76,7 +70,7 @@ class Measured:
     def mean_of(self, right: bool) -> float | None:
         """The mean of these."""
         numbers = self.of(right)
-        return fmean(numbers) if len(numbers) else None
+        return finite_mean(numbers) if len(numbers) else None
 
     @property
     def gap(self) -> Estimate | None:
@@ -158,7 +152,7 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
             measured = matrix.where(np.array([unit in numbers for unit in matrix.units], bool))
             for part in measured.by(parts.__getitem__).values():
                 if share := part.mean(0):
-                    x = fmean(map(numbers.__getitem__, part.units))
+                    x = finite_mean(map(numbers.__getitem__, part.units))
                     points.append((x, share.value, share.low, share.high))
             if len(points) > 1:
                 lines[name][scores.contestant] = sorted(points)
@@ -178,7 +172,7 @@ def part_curves(run: RunScores, task: str) -> list[PageLines]:
         for line in _lines(scores) if scores.point.task == task else ():
             if (part := PART.fullmatch(line.name)) and line.numbers is not None:
                 name, kind, place = part.groups()
-                mean = fmean(line.numbers)
+                mean = finite_mean(line.numbers)
                 low, high = mean_interval(line.numbers.tolist(), line.clusters)
                 if low is None or high is None:
                     low = high = mean

@@ -17,6 +17,7 @@ from looktwice.eval.analysis.ending import Ending
 from looktwice.eval.analysis.factors import sweep_effects
 from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
 from looktwice.eval.display.table import score_table
+from looktwice.eval.report import Report
 from tests.made_run import MadeRun, facts
 
 ASK = {"use": "prompting.turns.Ask"}
@@ -87,7 +88,7 @@ def test_a_main_effect(study: Study) -> None:
     finding = study.finding(sweep={"stages.mark.radius": [28, 9]})
     assert finding.sentences == (
         "On shape, plain (radius 28) brings Pocket from 25 % (unmarked) to 100 % [91, 100].",
-        "Of 2 variants 2 are surely worse: unmarked -75, radius 9 -50 points.",
+        "Of 2 variants 2 are significantly worse: unmarked \u221275, radius 9 \u221250 points.",
     )
     assert labels(finding) == ["plain", "radius 9", "unmarked"]
     assert [facts(row, "sure is_baseline") for row in finding.rows] == [
@@ -117,9 +118,10 @@ def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Stu
     finding = study.finding(sweep=sweep)
     assert labels(finding) == ["plain", "style Crosshairs", "radius 9"]
     assert finding.sentences[1:] == (
-        "Of 2 variants 2 are surely worse: style Crosshairs -50, radius 9 -50 points.",
-        "Radius and style interact (+50 points [31, 64]): radius 9 does -50 with style Circles, +0"
-        " with style Crosshairs.",
+        "Of 2 variants 2 are significantly worse: style Crosshairs \u221250, radius 9 \u221250"
+        " points.",
+        "Radius and style interact (+50 points [31, 64]): radius 9 does \u221250 with style"
+        " Circles, +0 with style Crosshairs.",
     )
     console = Console(width=80, file=StringIO())
     console.print(Ending(replace(finding, notes=("Nothing. " * 100,))))
@@ -141,7 +143,9 @@ def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) 
             "stages.mark.use": ["Circles", "Crosshairs"],
         }
     )
-    assert "): over every color, radius 9 does -50 with style Circles, +0" in finding.sentences[2]
+    assert (
+        "): over every color, radius 9 does \u221250 with style Circles, +0" in finding.sentences[2]
+    )
 
 
 def test_nothing(study: Study) -> None:
@@ -154,7 +158,10 @@ def test_nothing(study: Study) -> None:
         headline
         == "On shape, plain (radius 28) is right on 75 % [60, 86] of 40 samples; chance is 50 %."
     )
-    assert count == "Of 2 variants none makes a sure difference; the least p is 1.000 (Holm)."
+    assert count == (
+        "None of 2 contestants differs significantly from the baseline; the smallest p is 1.000"
+        " (Holm)."
+    )
     assert not finding.claims
     assert finding.flips == ()
 
@@ -164,7 +171,7 @@ def test_a_manipulation_that_does_nothing_is_said_beside_its_zero(study: Study) 
     zoomed = {"mark": {"use": "prompting.markers.Circles"}, "zoom": ZOOM, "ask": ASK}
     study.arm("zoomed", HALF, kept=36, stages=zoomed)
     same, *said = study.finding().sentences[1:]
-    assert same.startswith("zoomed makes no sure difference to the baseline: +0 points [")
+    assert same.startswith("zoomed does not differ significantly from the baseline: +0 points [")
     assert said == [
         "changed little: zoom: the request of zoomed equals that of plain on 36 of 40 samples of"
         f" shape; nothing found on 36: {KEPT}",
@@ -285,8 +292,8 @@ def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(stu
     (baseline,) = [line for line in lines if line.startswith(" ▸ plain")]
     assert baseline.endswith("baseline") and " 97.5 " in baseline
     (sure,) = [line for line in lines if line.startswith("   radius 12")]
-    assert sure.endswith("-47.5*")
-    assert " * sure at 5 % (Holm)   ┊ chance 50 %   4 more rows: --table full" in lines
+    assert sure.endswith("\u221247.5*")
+    assert " * significant at 5 % (Holm)   ┊ chance 50 %   4 more rows: --table full" in lines
     assert not any("failed" in line for line in lines if line.startswith("   radius"))
     only = Finding((replace(finding.tasks[0], rows=finding.rows[-1:]),))
     console = Console(width=80, file=StringIO())
@@ -305,7 +312,7 @@ def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> 
     assert "failed: 0 in the %, in no difference" in signs and len(signs) <= 80
     assert "| failed |" in changes(finding.tasks[0]).markdown
     whole = replace(finding.tasks[0], rows=finding.rows[:1])
-    assert "| sure |" in changes(whole).markdown and "failed" not in changes(whole).markdown
+    assert "| significant |" in changes(whole).markdown and "failed" not in changes(whole).markdown
 
 
 def test_the_headline_tells_how_many_failures_score_0(study: Study) -> None:
@@ -326,3 +333,124 @@ def test_where_the_baseline_was_not_asked_yet_nothing_is_compared(study: Study) 
     )
     table = score_table(study.made.path)
     assert find(table.where(contestant="worse")).rows[0].label == "worse"
+
+
+@pytest.fixture
+def specialists(study: Study) -> Study:
+    """A model on three tasks, specialists on one each, and a guesser on all."""
+    for task in ("color", "count"):
+        study.made.task(task, ["A"] * N)
+    for task, model in (("shape", HALF), ("color", ALL), ("count", QUARTER)):
+        study.arm("plain", model, task)
+        guess = {"answer": {"use": "specialists.answers.Chance"}}
+        point = study.made.point("chance", task, spec={"stages": guess})
+        study.made.answers(point, list(HALF))
+    for name, task, answers in (
+        ("outlines", "shape", "A" * 17 + "B" * 3 + "-" * 20),
+        ("exact", "color", "A" * 40),
+        ("specialists.answers.Guess", "count", QUARTER),
+    ):
+        point = study.made.point(name[-8:], task, spec={"stages": {"answer": {"use": name}}})
+        for number, answer in enumerate(answers):
+            abstained = {"reason": "abstained: too few lines"}
+            given = abstained if answer == "-" else {"answer": answer}
+            study.made.record(point, f"s{number}", **given)
+    return study
+
+
+def ended(finding: Finding, width: int = 80) -> list[str]:
+    console = Console(width=width, file=StringIO())
+    console.print(Ending(finding))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_contestant_of_a_task_of_its_own_is_shown_at_the_end(
+    specialists: Study, width: int
+) -> None:
+    """With a guesser on all tasks one bar was shown, the model's, and of specialists a number of
+    points; who abstained on half of the questions looked as if wrong on them."""
+    finding = specialists.finding()
+    assert [(task.task, labels(task)) for task in finding.shown] == [
+        ("shape", ["plain", "outlines"]),
+        ("color", ["plain", "exact"]),
+        ("count", ["plain", "rs.Guess"]),
+    ]
+    lines = ended(finding, width)
+    assert max(map(len, lines)) <= width
+    rows = [line.split() for line in lines if "\u25cf" in line]
+    assert [row[: 2 + (row[0] == "\u25b8")] for row in rows] == [
+        ["\u25b8", "plain", "50.0"],
+        ["outlines", "42.5"],
+        ["\u25b8", "plain", "100.0"],
+        ["exact", "100.0"],
+        ["\u25b8", "plain", "25.0"],
+        ["rs.Guess", "25.0"],
+    ]
+    (abstained,) = [line for line in lines if line.startswith("   outlines")]
+    assert abstained.endswith("85 % of 50 % answered")
+    told = [sentence for sentence in finding.sentences if sentence.startswith("outlines abst")]
+    assert told == [
+        "outlines abstained on 50 % of shape; of what it answered, 85 % [64, 95] is right."
+    ]
+
+
+@pytest.mark.parametrize(("shape", "color", "count"), [(ALL, "B" * N, 3), (ALL, ALL, 1)])
+def test_a_mean_over_tasks_hides_no_difference(
+    study: Study, shape: str, color: str, count: int
+) -> None:
+    """Gained on one task and lost on the other is +0.0 on all tasks."""
+    study.made.task("color", ["A"] * N)
+    for task, answers in (("shape", shape), ("color", color)):
+        study.arm("plain", HALF, task)
+        study.arm("other", answers, task)
+    assert len(study.finding().shown) == count
+
+
+def test_the_table_of_a_task_says_what_was_answered_and_abstained_on(specialists: Study) -> None:
+    shape, color, _ = specialists.finding().shown
+    header, *_ = changes(shape).markdown.splitlines()
+    assert "% of<br>answered" in header and "abstained<br>%" in header
+    (row,) = [row for row in shape.rows if row.label == "outlines"]
+    assert row.answered and facts(row.answered, "value n") == (0.85, 20) and row.abstained == 0.5
+    assert "abstained" not in changes(color).markdown
+    markdown = Report(score_table(specialists.made.path)).markdown
+    assert all(f"**{task}**" in markdown for task in ("color", "shape", "count"))
+
+
+CIRCLES = {"use": "prompting.markers.Circles"}
+CHANGED: dict[str, tuple[dict[str, Any], str, bool]] = {
+    "a stage more": ({"mark": CIRCLES, "zoom": ZOOM, "ask": ASK}, "Pocket", True),
+    "a stage in another slot": ({"ring": CIRCLES, "ask": ASK}, "Pocket", True),
+    "a stage less": ({"ask": ASK}, "Pocket", True),
+    "another model": ({"mark": CIRCLES, "ask": ASK}, "Other", True),
+    "another stage and one more": ({"mark": ZOOM, "crop": ZOOM, "ask": ASK}, "Pocket", False),
+    "a stage and the model": ({"ask": ASK}, "Other", False),
+    "a specialist": ({"answer": {"use": "specialists.answers.NearerPoint"}}, "", False),
+}
+
+
+@pytest.mark.parametrize(("stages", "model", "is_one"), CHANGED.values(), ids=CHANGED)
+def test_one_change_at_a_time_is_said_where_one_thing_changed(
+    study: Study, stages: dict[str, Any], model: str, is_one: bool
+) -> None:
+    study.arm("plain", ALL)
+    study.arm("other", HALF, stages=stages)
+    spec = {"model": {"use": model}, "stages": stages}
+    study.made.points[-1] = replace(study.made.points[-1], spec=spec)
+    (task,) = study.finding().tasks
+    assert task.caption == ("shape, one change at a time" if is_one else "shape")
+    assert changes(task).header[0] == ("change" if is_one else "contestant")
+    markdown = Report(score_table(study.made.path)).markdown
+    assert ("one change at a time" in markdown) is is_one
+
+
+def test_better_is_blue_and_worse_orange_in_a_terminal(study: Study) -> None:
+    study.arm("plain", HALF)
+    study.arm("better", ALL)
+    study.arm("worse", "B" * N)
+    study.arm("same", HALF)
+    console = Console(width=80, file=StringIO())
+    lines = [*Ending(study.finding()).__rich_console__(console, console.options)]
+    styles = {line.plain.split()[0]: line.style for line in lines if "\u25cf" in line.plain}
+    assert styles == {"better": "bright_blue", "worse": "dark_orange", "same": "", "\u25b8": "bold"}

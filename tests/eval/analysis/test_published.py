@@ -105,6 +105,21 @@ def test_a_run_is_compared_with_rows_that_say_of_how_many(tmp_path: Path) -> Non
     assert table.rows == [("plain", "weak", f"+70.0*\n{interval}")]
 
 
+def test_a_star_is_after_correction_over_the_table(tmp_path: Path) -> None:
+    """Nine of ten against 6 of 12 is p = 0.07, against 4 of 12 p = 0.01: of one row a star, of
+    twenty none, where one in three tables without any difference had one."""
+    of = {"source": "x", "n": {"cups": 12}, "accuracy": {"cups": 100 / 3}}
+    stars = []
+    for count in (1, 20):
+        published = {f"row {number}": of for number in range(count)}
+        folder = tmp_path / str(count)
+        shown = published_gaps(score_table(run(folder, 9, published, "val").path))
+        assert len(shown.rows) == count
+        stars.append({"*" in row[2] for row in shown.rows})
+    assert two_shares(9, 10, 4, 12).p == pytest.approx(0.0115, abs=0.001)
+    assert stars == [{True}, {False}]
+
+
 def test_finding_three_of_vlm2_is_the_difference_of_its_columns() -> None:
     published = yaml.safe_load((CONFIGS / "vlm2_bench.yaml").read_text())["published"]
     best = [published[name]["accuracy"] for name in published if re.search("2.5-VL|VL2.5", name)]

@@ -155,3 +155,42 @@ def test_a_sweep_of_one_factor_needs_no_table(made: MadeRun) -> None:
         yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}})
     )
     assert sweep_effects(score_run(made.write())) == []
+
+
+def test_no_pooled_effect_hides_that_it_differs_between_tasks(made: MadeRun) -> None:
+    """Radius 10 gains 16 of 20 samples on one task and loses as many on the other: the terminal
+    said +0.0 on all tasks, and nothing else."""
+    for task, key in (("t", "A"), ("u", "B")):
+        made.task(task, [key] * 20)
+        ask(made, task, m10_think="B" * 16 + "A" * 4, m10_bare="B" * 16 + "A" * 4)
+    shown = sweep_table(score_table(made.write().path), whole=False)
+    lines = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
+    told = {(line["task"], line["level"]): line["effect"].split()[0] for line in lines}
+    assert told == {
+        ("t", "radius=10"): "-80.0",
+        ("u", "radius=10"): "+80.0",
+        (ALL_TASKS, "radius=10"): "+0.0",
+        (ALL_TASKS, "none"): "+0.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("n", "is_pooled", "is_crossed"), [(2, True, False), (3, True, True), (8, False, True)]
+)
+def test_no_pooled_effect_is_shown_without_an_interaction(
+    made: MadeRun, n: int, is_pooled: bool, is_crossed: bool
+) -> None:
+    """Radius 10 loses n samples with the thought and gains n others without it: +0.0 on average.
+    The interaction has its line from p = 0.05 on, and is given in parts after correction."""
+    made.task("t", ["A"] * 20 + ["B"] * 20)
+    base = "A" * 20 + "A" * 20
+    lost, gained = "B" * n + "A" * (40 - n), "A" * 20 + "B" * n + "A" * (20 - n)
+    names = {name: base for name in ("m5_think", "m5_bare", "mnone_think", "mnone_bare")}
+    ask(made, m10_think=lost, m10_bare=gained, **names)
+    shown = sweep_table(score_table(made.write().path), whole=False)
+    lines = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
+    of_ten = [line for line in lines if line["level"].startswith("radius=10")]
+    pooled = [line for line in of_ten if line["factor"] == "mark" and not line.get("where")]
+    assert [line["effect"].split()[0] for line in pooled] == (["+0.0"] if is_pooled else [])
+    crossed = [line["factor"] for line in of_ten if line["factor"] == "mark x think"]
+    assert crossed == (["mark x think"] if is_crossed else [])

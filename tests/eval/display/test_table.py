@@ -389,3 +389,18 @@ def test_a_long_name_stands_whole_where_a_terminal_has_room_for_it() -> None:
         shown = printed(columns, 2, blocks, 2)
         assert name in shown.split() and max(map(len, shown.splitlines())) <= 80
         assert {"57", "[48.0", "98.3", "[94.0–100.0]"} <= set(shown.split())
+
+
+def test_a_table_is_not_displayed_by_its_repr_in_a_notebook(
+    made: MadeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """IPython asks a value at a cell's end for its text as well as its HTML: Rich, which finds
+    itself in Jupyter, displayed the first."""
+    shown = given(made, "t", ["A", "B"], plain="AB")
+    plain = [repr(shown), str(task_table(shown.rows))]
+    displayed = list[object]()
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *args: displayed.append(args))
+    assert [repr(shown), str(task_table(shown.rows))] == plain and "100.0" in plain[0]
+    assert not displayed and capsys.readouterr().out == ""
+    assert "<table>" in shown._repr_html_()

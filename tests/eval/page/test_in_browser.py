@@ -113,7 +113,7 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
     assert fetched[0] == page
     assert all(url.startswith(page) for url in fetched) and (len(fetched) > 1) == ("http" in page)
     assert browser.complaints == []
-    assert "none makes a sure difference" in browser.text("#summary .lead")
+    assert "None of 2 contestants differs significantly" in browser.text("#summary .lead")
     assert browser.run("document.querySelectorAll('#found tbody tr').length") == 3
     assert shown(browser) == "6"
 
@@ -157,6 +157,7 @@ def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
     assert "other" in card and "lost" in card and "wrong" in card and "Which of 1?" in card
     assert HOSTILE in card
     assert browser.run("window.evil") is None
+    browser.wait("document.querySelector('#sample .card img').naturalWidth > 0")
     assert abs(browser.run(f"({SHADE})()") - 121) <= 3  # the picture of this contestant and sample
     assert browser.complaints == []
 
@@ -260,7 +261,7 @@ def test_another_rival_and_the_dark(browser: Browser, page: str) -> None:
     browser.open(f"{page}#base=third&theme=dark")
     assert "+75.0" in browser.text(".matrix tbody tr:nth-child(1)")
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
-    assert "surely different from third" in browser.text("#rivals")
+    assert "significantly different from third" in browser.text("#rivals")
 
 
 SEEN = """[...document.querySelectorAll('#evidence img')].filter((image) => image.naturalWidth > 0
@@ -314,7 +315,7 @@ def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> 
     resize(browser, 1440, 900)
     browser.open(study)
     lead = browser.text("#summary .lead")
-    assert "95 %" in lead and "radius 9 -60" in lead
+    assert "95 %" in lead and "radius 9 \u221260" in lead
     labels = "[...document.querySelectorAll('#found tbody th')].map((label) => label.innerText)"
     assert browser.run(labels) == ["agent", "marked", "radius 18", "radius 9"]
     assert browser.run(SEEN) == 8, "four flips, each beside its baseline"
@@ -529,3 +530,70 @@ def test_a_rival_of_which_the_file_has_no_interval_is_counted(
     told = browser.run("document.querySelector('.matrix tbody tr:nth-child(2) td').title")
     assert f"+{100 * paired.value:.1f} points (its interval is not in this file), n = 12" in told
     assert f"3 gained, 1 lost, exact McNemar p = {paired.p:.4f}" in told
+
+
+STARS = """[...document.querySelectorAll('.matrix tbody tr, #rivals tbody tr')]
+  .filter((row) => row.innerText.includes('*')).map((row) => row.querySelector('th').innerText)"""
+CELL = "document.querySelector('#found tr.%s .%s')"
+
+
+@pytest.mark.parametrize("most", [0, 400], ids=["counted", "with intervals"])
+def test_every_star_is_after_correction(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """`worse` differs from `better` by p = 0.03, which is a star of two and none of six."""
+    monkeypatch.setattr(pairs, "MOST_INTERVALS", most)
+    base, better, worse = ("A" * n + "B" * (40 - n) for n in (20, 23, 17))
+    said = {"plain": base, "better": better, "worse": worse, "third": base, "all": "A" * 40}
+    made = MadeRun(tmp_path)
+    made.task("pick", ["A"] * 40)
+    for name, letters in said.items():
+        made.answers(made.point(name, "pick", baseline=name == "plain"), list(letters))
+    page = write_report([made.write().path], tmp_path).resolve().as_uri()
+    browser.open(page)
+    assert browser.run(STARS) == ["all"]
+    browser.open(f"{page}#base=better")
+    assert set(browser.run(STARS)) == {"all"}
+    browser.open(f"{page}#base=all")
+    assert set(browser.run(STARS)) == {"plain", "better", "worse", "third"}
+    told = browser.run("document.querySelector('.matrix tbody tr:nth-child(3) td').title")
+    assert ("Bonferroni" if most == 0 else "Holm") in told
+
+
+def test_better_is_blue_worse_orange_and_neither_the_rust_of_wrong(
+    browser: Browser, tmp_path: Path
+) -> None:
+    made = MadeRun(tmp_path)
+    made.task("pick", ["A"] * 40)
+    said = {"plain": "A" * 20 + "B" * 20, "better": "A" * 40, "worse": "B" * 40}
+    for name, letters in said.items():
+        made.answers(made.point(name, "pick", baseline=name == "plain"), list(letters))
+    browser.open(f"{write_report([made.write().path], tmp_path).resolve().as_uri()}#theme=light")
+    color = "getComputedStyle(%s)"
+    bars = [browser.run(f"{color % CELL % (kind, 'value')}.color") for kind in ("better", "worse")]
+    assert bars == ["rgb(0, 114, 178)", "rgb(213, 94, 0)"]
+    cells = [
+        browser.run(f"{color % CELL % (kind, 'points')}.backgroundColor")
+        for kind in ("better", "worse")
+    ]
+    assert cells == ["rgb(124, 199, 232)", "rgb(242, 166, 108)"]
+    assert browser.complaints == []
+
+
+def test_what_a_specialist_abstained_on_stands_beside_its_number(
+    browser: Browser, tmp_path: Path
+) -> None:
+    made = MadeRun(tmp_path)
+    for task in ("pick", "count"):
+        made.task(task, ["A"] * 8)
+        made.answers(made.point("plain", task, baseline=True), "AAAABBBB")
+    point = made.point("lines", "count")
+    for number in range(8):
+        given = {"answer": "A" if number else "B"} if number < 6 else {"reason": "abstained: few"}
+        made.record(point, f"s{number}", **given)
+    browser.open(write_report([made.write().path], tmp_path))
+    rows = "[...document.querySelectorAll('#summary .changes tbody tr')].map((r) => r.innerText)"
+    (told,) = [row for row in browser.run(rows) if row.startswith("lines")]
+    assert "62.5" in told and "83 % of 75 % answered" in told
+    captions = "[...document.querySelectorAll('#summary figcaption b')].map((b) => b.innerText)"
+    assert sorted(browser.run(captions)) == ["count", "pick"]

@@ -23,6 +23,7 @@ from looktwice.eval.statistics.paired import (
     minimum_detectable,
     sign_flip_p,
 )
+from tests.tables import table
 
 RANDOM = np.random.default_rng(7)
 
@@ -212,6 +213,57 @@ def test_intervals_hold_the_truth_as_often_as_they_say(
     n: int, up: float, down: float, size: int
 ) -> None:
     assert 0.93 <= covered(n, up, down, size) <= 0.97
+
+
+@pytest.mark.dear
+@table
+def test_intervals_of_few_clusters_that_differ(
+    n: int, up: float, down: float, size: int, least: float, most: float
+) -> None:
+    """Where clusters gain or lose to one side alone, too few seen gains made both the difference
+    and its interval too small."""
+    assert least <= covered(n, up, down, size, 1000) <= most
+
+
+@table
+def test_the_weight_of_added_values(values: list[list[float]], low: float, high: float) -> None:
+    """Of clusters that stand alone the interval is as before; of others it is wider, the less is
+    known of how alike their values are."""
+    names = np.repeat(np.arange(len(values)), [len(cluster) for cluster in values])
+    estimate = bootstrap_mean(np.concatenate(values), names, floor=-1.0)
+    assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.002)
+
+
+@table
+def test_differences_over_several_tasks(
+    tasks: list[list[float]], pictures: int, shared: float, size: int
+) -> None:
+    """Each task gains and loses so much on its pictures, of which others show a share. Differences
+    between tasks are no uncertainty of their mean: 99.7 % of intervals held it."""
+    truth, hits = float(np.mean([up - down for up, down in tasks])), 0
+    places = np.arange(pictures)
+    for seed in range(400):
+        random, gaps, names = np.random.default_rng(seed), list[float](), list[int]()
+        for number, (up, down) in enumerate(tasks):
+            own = random.choice([1.0, -1.0, 0.0], p=[up, down, 1 - up - down], size=pictures * size)
+            gaps += own.tolist()
+            picture = np.where(places < shared * pictures, places, places + 1000 * (number + 1))
+            names += np.repeat(picture, size).tolist()
+        strata = np.repeat(np.arange(len(tasks)), pictures * size)
+        estimate = bootstrap_mean(gaps, names, floor=-1.0, resamples=500, strata=strata)
+        hits += estimate.low <= truth <= estimate.high
+    assert 0.925 <= hits / 400 <= 0.975
+
+
+def test_tasks_alike_in_every_sample_have_an_interval_with_a_width() -> None:
+    """One task is won throughout and the other lost; a task with one sample stays as it is."""
+    gaps, strata = [1.0] * 20 + [-1.0] * 20, [0] * 20 + [1] * 20
+    comparison = compare_paired([1.0] * 20 + [0.0] * 20, [0.0] * 20 + [1.0] * 20, None, strata)
+    assert comparison.value == 0 and comparison.high == pytest.approx(wilson(0, 40)[1])
+    pooled = bootstrap_mean(gaps, floor=-1.0)
+    assert comparison.high < pooled.high / 2
+    assert bootstrap_mean(gaps, floor=-1.0, strata=[*range(40)]) == pooled
+    assert bootstrap_mean(gaps, floor=-1.0, strata=[3] * 40) == pooled
 
 
 def test_clusters_may_be_given_by_their_numbers() -> None:

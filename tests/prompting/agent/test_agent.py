@@ -254,7 +254,7 @@ def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
 
 def test_a_box_that_is_cut_to_its_image_is_told_to_the_model_and_noted() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM})
-    boxes = [{"box": [-20, 10, 40, 30]}, {"box": [0, 0, 40, 20], "image": 1}]
+    boxes: list[dict[str, Any]] = [{"box": [-20, 10, 40, 30]}, {"box": [0, 0, 40, 20], "image": 1}]
     state, asked = scripted(agent, *(call("zoom", **box) for box in boxes), "A cat.")
     told = [["reaches beyond image 1, which" in turn.text for turn in turns] for turns in asked]
     assert [sum(turns) for turns in told] == [0, 1, 1]

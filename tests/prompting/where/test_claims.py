@@ -9,8 +9,6 @@ import pytest
 from looktwice.prompting.where.claims import read_claims
 from tests.tables import table
 
-Place = tuple[int, list[float], str | None]
-
 
 def read(reply: str, points: bool) -> list[list[Any]]:
     return [
@@ -20,6 +18,6 @@ def read(reply: str, points: bool) -> list[list[Any]]:
 
 
 @table
-def test_claims_of_replies(reply: str, boxes: list[Place], points: list[Place]) -> None:
+def test_claims_of_replies(reply: str, boxes: list[list[Any]], points: list[list[Any]]) -> None:
     assert boxes == read(reply, points=False)
     assert points == read(reply, points=True)
