@@ -216,7 +216,7 @@ def reply_fault(reply: object) -> str:
         if not is_text(text):
             return "a text of it holds half a surrogate pair"
         read_as(ReplyNode, text)
-    except (TypeError, ValueError, RecursionError) as exc:
+    except (TypeError, ValueError, AttributeError, RecursionError) as exc:
         return str(exc)
     return ""
 
