@@ -13,7 +13,7 @@ from typing import Any
 from yarl import URL
 
 from looktwice.pipelines.json_input import read_json, with_texts
-from looktwice.pipelines.model import ModelError, Reply
+from looktwice.pipelines.model import ModelError, Reply, Usage
 from looktwice.pipelines.models.chat_template import CALLS_AS_TEXT
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import (
@@ -99,7 +99,8 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     engine = response.headers.get("server", "")
     if error and is_filter(error, response.status):
         served_by = {"engine": engine} if engine else {}
-        return Reply("", finish="filter", seconds=seconds, served_by=served_by)
+        usage = billed(data) or Usage()
+        return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
     if error or not 200 <= response.status < 300:
         fault = refusal(response, endpoint, error or {})
         fault.usage = billed(data)
