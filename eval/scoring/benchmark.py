@@ -2,7 +2,7 @@
 replies, groups that are right as a whole, means of means, and boxes.
 
 The rules by which they compare whole replies with keys are read from the code of their authors and
-of VLMEvalKit (2026-08); what each of them misreads is part of the rule."""
+of VLMEvalKit (e8e78f05, 2026-08-18); what each of them misreads is part of the rule."""
 
 from __future__ import annotations
 
