@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.logs.log import Log, letter_or_text, name_apart
+from looktwice.eval.logs.scorers import agree_on_scorers, own_scorer, say_scored_apart
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, correct
 from looktwice.eval.tasks.base import TaskError
@@ -214,8 +215,21 @@ class LogComparison:
     @cached_property
     def values(self) -> NDArray[np.float64]:
         """What each of n samples of the baseline is worth, (n, logs); NaN for no partner, a
-        failure, or no key."""
-        return np.column_stack([units["value"] for units in self.units]).astype(float)
+        failure, no key, or another scorer than the baseline's."""
+        values = np.column_stack([units["value"] for units in self.units]).astype(float)
+        return np.where(self.scored_apart, np.nan, values)
+
+    @cached_property
+    def scored_apart(self) -> NDArray[np.bool_]:
+        """Which samples of each log another scorer of the same harness graded than the
+        baseline's, (n, logs): their values cannot be compared."""
+        columns = [own_scorer(units) for units in self.units]
+        apart = []
+        for log, scorers in zip(self.logs, columns, strict=True):
+            is_alike = log.harness == self.logs[0].harness
+            both = (columns[0] != "") & (scorers != "") if is_alike else False
+            apart.append(both & (columns[0] != scorers))
+        return np.column_stack([np.broadcast_to(part, len(columns[0])) for part in apart])
 
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
@@ -240,6 +254,8 @@ class LogComparison:
         for number, log in enumerate(self.logs):
             frame[f"{log.name}: value"] = self.values[:, number]
             frame[f"{log.name}: answer"] = self.units[number]["answer"].fillna("")
+            if (scorers := self.units[number]["scorer"].fillna("")).any():
+                frame[f"{log.name}: scorer"] = scorers
             for place in self._flipped(number):
                 flips[place] += f"; {log.name}" if flips[place] else log.name
         return frame.assign(flipped=flips)
@@ -303,8 +319,9 @@ def compare_logs(
 ) -> LogComparison:
     """Compare logs with the first, or with the one that is named; `only` those of these names.
 
-    A log that shares no sample with it has no contrast, and is told. Raises TaskError for fewer
-    than two logs, for an unknown name, and where no log shares a sample with it.
+    A log that shares no sample with it has no contrast, and is told. Logs of one harness are
+    compared by a scorer that they share. Raises TaskError for fewer than two logs, for an unknown
+    name, and where no log shares a sample with it, or no scorer.
     """
     named = name_apart(logs)
     names = [log.name for log in named]
@@ -321,7 +338,13 @@ def compare_logs(
             matchings.append(Matching({}, Counter(), *alone, refused=()))
     if others and len(refusals) == len(others):
         raise refusals[0]
-    return LogComparison((base, *others), tuple(matchings))
+    agreed = agree_on_scorers((base, *others), matchings)
+    compared = LogComparison(agreed, tuple(matchings))
+    apart = compared.scored_apart
+    matched = np.column_stack([units["sample"].notna() for units in compared.units])
+    if (apart.any(axis=0) & (apart == matched).all(axis=0))[1:].all():
+        raise TaskError(say_scored_apart(agreed[0], agreed[1]))
+    return compared
 
 
 def chosen_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:

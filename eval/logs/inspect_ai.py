@@ -22,6 +22,7 @@ from looktwice.eval.logs.log import (
     UNSCORED,
     Cells,
     Fields,
+    Grade,
     Log,
     Named,
     join_pictures,
@@ -56,6 +57,9 @@ IN_SUMMARY = (
     "error",
     "total_time",
 )
+UNMADE = ("grader_failed", "scoring_failed")
+UNANSWERED = ("no_response", "invalid_response_format", "refusal")
+"""The reasons of inspect_ai's scores that are not the model's, and those that are."""
 LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
@@ -74,6 +78,8 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
                 " samples?"
             )
         log = Log(str(about["model"]), rows, path.name, str(about["task"]))
+        written_by = str(told(about, "metadata", "written_by"))  # as we write it
+        log = replace(log, harness=written_by or "inspect_ai")
     if path.suffix != ".eval":
         return [log]
 
@@ -152,13 +158,9 @@ def _member(archive: ZipFile, name: str) -> Any:
 
 
 def _row(sample: Cells, task: str, scorer: str) -> Fields:
-    scores = sample.get("scores") or {}
-    if scorer and scores and scorer not in scores:
-        raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(scores)}")
-    score: Cells = told(scores, scorer) or next(iter(scores.values()), {})
-    grade, failed = score.get("value"), bool(sample.get("error"))
-    if isinstance(grade, Mapping) and grade:  # a scorer that grades by several names
-        grade = next(iter(grade.values()))
+    failed = bool(sample.get("error"))
+    grades = {} if failed else _grades(sample.get("scores") or {}, scorer)
+    named, grade = next(iter(grades.items()), ("", Grade(NOTHING, "" if failed else UNSCORED)))
     words, pictures = _read_input(told(sample, "input"), sample.get("attachments") or {})
     kept, target = (sample.get("metadata") or {}).get("pictures"), told(sample, "target")
     usage = list((sample.get("model_usage") or {}).values())
@@ -170,15 +172,46 @@ def _row(sample: Cells, task: str, scorer: str) -> Fields:
         "pictures": kept if isinstance(kept, str) else pictures,  # of the sources, where we wrote
         "choices": tuple(map(str, told(sample, "choices"))),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
-        "answer": str(told(score, "answer")),
-        "value": NOTHING if failed else parse_value(grade),
-        "verdict": "unreadable" if grade == "N" else "" if scores or failed else UNSCORED,
+        **grade._asdict(),
+        "scorer": named,
+        "scores": grades,
         "group": str(told(sample, "metadata", "group")),
         "seconds": parse_value(sample.get("total_time")),
         "reply": str(told(sample, "output", "completion")),
         "tokens": _total(usage, "total_tokens") if usage else NOTHING,
         "cost": _total(usage, "total_cost") or NOTHING,
     }
+
+
+def _grades(scores: Mapping[str, Cells], scorer: str) -> dict[str, Grade]:
+    """The grade of each scorer, in the order of the log, or of the one that the user named.
+
+    One that grades by several names gives `scorer/name`. A score without a value, or that inspect
+    could not make, is a failure; an answer that the scorer looked for and did not find is unread.
+    Raises TaskError for a name that is not there.
+    """
+    grades = dict[str, Grade]()
+    for name, score in scores.items():
+        value, answer = score.get("value"), score.get("answer")
+        reason = score.get("reason") or told(score, "metadata", "unscored_reason")
+        parts = (
+            {f"{name}/{part}": each for part, each in value.items()}
+            if isinstance(value, Mapping)
+            else {}
+        )
+        for own, each in (parts or {name: value}).items():
+            grade = Grade.of(parse_value(each), answer)
+            if reason in UNMADE or grade.value != grade.value:
+                grade = Grade(NOTHING, "failed", grade.answer)
+            elif each == "N" or (reason in UNANSWERED and not grade.value):
+                grade = grade._replace(verdict="unreadable")
+            grades[own] = grade
+    if not scorer or not grades:
+        return grades
+    chosen = [name for name in grades if scorer in (name, name.partition("/")[0])]
+    if not chosen:
+        raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(grades)}")
+    return {chosen[0]: grades[chosen[0]]}
 
 
 def _total(usage: Sequence[Cells], name: str) -> float:

@@ -276,16 +276,16 @@ def read_with(log: Log, reader: Stage | None) -> Log:
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
     rows, doubt = list(with_known_choices(rows)), doubt_keys(rows)
     stage = reader or Robust() if column == "reply" else None
-    read_by, read = type(stage).__name__, row_reader(stage)
+    name, read = type(stage).__name__, row_reader(stage)
     if stage is None:
-        read_by = "the recorded official labels"
-    unscored = [row["verdict"] == UNSCORED for row in rows]
-    if reader is None and not all(unscored):
-        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {read_by}"
+        name = "the recorded official labels"
+    unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
+    if reader is None and any(row["verdict"] not in (UNSCORED, "failed") for row in rows):
+        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {name}"
     for number, row in enumerate(rows):
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
-            rows[number] = read(row)
+            rows[number] = {**read(row), "scorer": name, "scores": {}}
     return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
 
 

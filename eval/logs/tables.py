@@ -138,6 +138,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
     else:
         cells = data["value"]
         data["value"] = _values(cells, columns["value"], path)
+        data["scorer"] = columns["value"]
         if "reply" in columns and "verdict" not in columns:
             unscored = data["value"].isna() & (data["reply"].str.strip() != "")
             unscored &= cells.str.strip().str.casefold() != "failed"
@@ -157,12 +158,20 @@ def read_table(path: Path, named: Named) -> list[Log]:
             data["pictures"] = [
                 sha_of_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
             ]
-    rows = make_rows(data.to_dict("records"))
+    rows = _mark_unread(make_rows(data.to_dict("records")))
     names = [columns[name] for name in ("contestant", "variant") if name in columns]
     if not names:
         return [Log(path.name.removesuffix(".gz").removesuffix(path.suffix), rows, path.name)]
     parts = rows.groupby(frame[names].agg(", ".join, axis=1).to_numpy(), sort=False)
     return [Log(str(name), part.reset_index(drop=True), path.name) for name, part in parts]
+
+
+def _mark_unread(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """The rows, with a wrong one unreadable where others have an answer and it has none."""
+    unread = (rows["answer"].str.strip() == "") & (rows["verdict"] == "wrong")
+    if unread.any() and (rows["answer"] != "").any():
+        return rows.assign(verdict=rows["verdict"].mask(unread, "unreadable"))
+    return rows
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:

@@ -27,6 +27,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, reasons_alone
 from looktwice.eval.logs.log import Cells, Log, doubts
+from looktwice.eval.logs.scorers import name_scorers, say_scored_apart
 from looktwice.eval.page.conversations import THUMBNAIL
 from looktwice.eval.page.data import (
     PageAnswer,
@@ -142,8 +143,8 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     did not."""
     base = comparison.logs[0]
     for log in comparison.logs:
-        if log.read_by:
-            yield f"{log.name}: right and wrong by {log.read_by}"
+        if by := log.read_by or name_scorers(log):
+            yield f"{log.name}: right and wrong by {by}"
         yield from doubts(log)
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
@@ -151,10 +152,7 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     for number, matching in enumerate(comparison.matchings, 1):
         log = comparison.logs[number]
         if log.name not in overall:
-            shares = "no sample has a value in both logs"
-            if not matching.places:
-                shares = f"it shares no sample with {base.name}, and is not compared with it"
-            yield f"{log.name}: {shares}"
+            yield f"{log.name}: {_say_no_contrast(comparison, number)}"
         else:
             yield _sentence(overall[log.name])
         if matching.places:
@@ -174,11 +172,24 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
                 yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
 
 
+def _say_no_contrast(comparison: LogComparison, number: int) -> str:
+    base, log = comparison.logs[0], comparison.logs[number]
+    if comparison.scored_apart[:, number].any():
+        return say_scored_apart(base, log)
+    if comparison.matchings[number - 1].places:
+        return "no sample has a value in both logs"
+    return f"it shares no sample with {base.name}, and is not compared with it"
+
+
 def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
     """The samples that match the baseline's and have no value here or there, and how often what
     lacks."""
     base, log = comparison.logs[0], comparison.logs[number]
     matched = comparison.units[number]["sample"].notna().to_numpy()
+    apart = comparison.scored_apart[:, number]
+    if count := int(apart.sum()):
+        yield f"  not compared: {counted(count, 'sample')} that another scorer graded there"
+    matched = matched & ~apart
     lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
     if places := np.flatnonzero(lacking.any(axis=1)).tolist():
         counts = zip((base, log), lacking.sum(axis=0), strict=True)
