@@ -151,17 +151,21 @@ def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     """The rows of recorded replies with BLINK's choices where they bring none of their own, and
     BLINK's idx where a toolkit numbers the questions of a subtask.
 
-    Raises TaskError for an idx that comes twice, and for a reply with nothing to score it by: no
-    key, no value and no choices.
+    Raises TaskError for an idx that comes twice in one draw, and for a reply with nothing to score
+    it by: no key, no value and no choices.
     """
-    seen = set[str]()
+    seen = set[tuple[str, float]]()
     for row in with_known_choices(rows):
         idx, task = row["sample"], row["task"].strip().replace(" ", "_")
         if task in CHOICES and not IDX.fullmatch(idx):
             idx = f"{row.get('split') or 'val'}_{task}_{idx.removesuffix('.0')}"
-        if idx in seen:
-            raise TaskError(f"{path}: the idx {idx!r} comes twice; keep one reply per item")
-        seen.add(idx)
+        place = idx, row.get("draw", 0)
+        if place in seen:
+            raise TaskError(
+                f"{path}: the idx {idx!r} comes twice; keep one reply per item, or number the draws"
+                " in a column draw"
+            )
+        seen.add(place)
         subtask = subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
         key = row["key"].removeprefix(HIDDEN).strip("() ")
         choices = row["choices"] or CHOICES.get(subtask, ())
