@@ -280,6 +280,18 @@ class LogComparison:
         names = [log.name for log in self.logs]
         return self.items.iloc[self._flipped(place_of(contestant, names, "log"))]
 
+    def count_same_replies(self, number: int) -> int:
+        """How many of the samples on which this log and the baseline are worth unlike have one and
+        the same reply in both: there the scorers differ, not the models."""
+        replies = [_replies(self.logs[0]), _replies(self.logs[number])]
+        units = [self.units[0], self.units[number]]
+        same = 0
+        for place in self._flipped(number):
+            keys = [tuple(each.loc[place, ["task", "sample"]]) for each in units]
+            mine, theirs = (each.get(key, "") for each, key in zip(replies, keys, strict=True))
+            same += mine != "" and mine == theirs
+        return same
+
     def _flipped(self, number: int) -> NDArray[np.int64]:
         gap = self.values[:, number] - self.values[:, 0]
         return np.flatnonzero(np.nan_to_num(gap))
@@ -312,6 +324,16 @@ class LogComparison:
         """What people reach on the task of each sample, (n,); NaN where nothing is published."""
         levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
         return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
+
+
+def _replies(log: Log) -> dict[tuple[str, str], str]:
+    """The reply of each task and sample; of several draws all that differ, joined."""
+    replies = dict[tuple[str, str], str]()
+    for task, sample, reply in log.whole.rows[["task", "sample", "reply"]].itertuples(index=False):
+        known = replies.setdefault((task, sample), reply)
+        if known != reply:
+            replies[task, sample] = f"{known}\0{reply}"
+    return replies
 
 
 def compare_logs(

@@ -41,11 +41,11 @@ def mark_failures(log: Log) -> Log:
     kinds = log.rows["reply"].map(replacement_of)
     if not (kinds != "").any():
         return log
-    rows = list[Fields]()
+    without, rows = {"answer": "", "scorer": "", "scores": {}}, list[Fields]()
     for row, kind in zip(log.rows.to_dict("records"), kinds, strict=True):
         if kind == "failed":
-            row |= {"value": NOTHING, "verdict": "failed", "answer": "", "scores": {}}
+            row |= without | {"value": NOTHING, "verdict": "failed"}
         elif kind and row["verdict"] != "hidden":
-            row |= {"value": 0.0, "verdict": "unreadable", "answer": "", "scores": {}}
+            row |= without | {"value": 0.0, "verdict": "unreadable"}
         rows.append(row)
     return replace(log, rows=make_rows(rows))

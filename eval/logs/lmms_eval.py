@@ -48,6 +48,7 @@ NO_METRIC = {
 }
 """The fields of a sample that are no metric's own record."""
 NO_FILTER = ("", "none")
+EMPTY = ([[""]], [""], [[None]], [None])
 INVALID = "[invalid]"  # what a filter of lm-eval gives where it finds nothing
 CORRECT = ("is_correct", "correct", "hit", "score", "acc", "accuracy")
 PAIRS = (
@@ -203,7 +204,7 @@ def _grade_of(record: Cells, line: Cells) -> Grade | None:
     pairs = ((record[a], record[k]) for a, k in PAIRS if a in record and k in record)
     parsed, key = next(pairs, (None, None))
     answer = None if parsed is None else str(parsed)
-    if line.get("resps") in ([[""]], [""]) or line.get("filtered_resps") == [INVALID]:
+    if line.get("resps") in EMPTY or line.get("filtered_resps") == [INVALID]:
         answer = ""
     for name in CORRECT:
         if (value := parse_value(record.get(name))) == value:

@@ -154,7 +154,7 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
         if log.name not in overall:
             yield f"{log.name}: {_say_no_contrast(comparison, number)}"
         else:
-            yield _sentence(overall[log.name])
+            yield _sentence(overall[log.name], comparison.count_same_replies(number))
         if matching.places:
             ways = ", ".join(f"{count} by {by}" for by, count in matching.counts.items())
             yield f"  matched: {ways}"
@@ -201,7 +201,9 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
         )
 
 
-def _sentence(contrast: Contrast) -> str:
+def _sentence(contrast: Contrast, same: int) -> str:
+    """The result in a sentence; no claim about the contestants where most flips, `same` of them,
+    are on identical replies."""
     paired = contrast.paired
     result = "as good as"
     if abs(paired.value) > 1e-9:
@@ -211,10 +213,12 @@ def _sentence(contrast: Contrast) -> str:
     if paired.clusters == 1 < paired.n:
         samples += " of one picture or group, from which no interval can be told"
     sure = "a clear difference" if contrast.p_holm < 0.05 else "no clear difference"
+    sure += f" (p {format_p(contrast.p_holm)} after Holm)"
+    if 2 * same > (flips := paired.better + paired.worse):
+        sure = f"no claim: {same} of {flips} flips are on identical replies, so the scoring differs"
     return (
-        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure}"
-        f" (p {format_p(contrast.p_holm)} after Holm) on {samples};"
-        f" {paired.better} better, {paired.worse} worse"
+        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure} on"
+        f" {samples}; {paired.better} better, {paired.worse} worse"
     )
 
 
