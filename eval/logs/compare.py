@@ -175,7 +175,8 @@ class Contrast:
     `value` and `other` are the means over the shared samples, `fell_out` counts the matched ones
     that failed on either side or have no value; `p_holm` and `p_bh` are corrected over the
     contrasts of single tasks, or over those of ALL. `people` is what people reach on these tasks,
-    weighted by their samples, where it is published of each.
+    weighted by their samples, where it is published of each. `scorer` names what graded both, or
+    of logs that are scored unlike the contestant's and then the baseline's.
     """
 
     task: str
@@ -188,6 +189,7 @@ class Contrast:
     p_holm: float = 1.0
     p_bh: float = 1.0
     people: float | None = None
+    scorer: str = ""
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,17 @@ class LogComparison:
                 mine, theirs = (float(values[name][both].mean()) for name in (who, against))
                 fell_out = int((matched[part]).sum() - both.sum())
                 people = None if np.isnan(level) else level
-                yield Contrast(task, who, against, mine, theirs, paired, fell_out, people=people)
+                by = self._scorers(number, base, part)
+                about = mine, theirs, paired, fell_out
+                yield Contrast(task, who, against, *about, people=people, scorer=by)
+
+    def _scorers(self, number: int, base: int, part: NDArray[np.bool_]) -> str:
+        """The scorers of these samples in two logs, once where they are the same."""
+        sides = []
+        for place in (number, base):
+            names = self.units[place]["scorer"][part].fillna("")
+            sides.append(", ".join(filter(None, dict.fromkeys(names))))
+        return " | ".join(dict.fromkeys(sides))
 
     @cached_property
     def _matrix(self) -> Values[str, int]:

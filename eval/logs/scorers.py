@@ -28,7 +28,7 @@ def own_scorer(units: pandas.DataFrame) -> NDArray[np.str_]:
     """The scorer of the harness that graded each sample; empty where looktwice read the reply, and
     where there is none."""
     names = units["scorer"].where(units["scores"].map(bool).fillna(False).astype(bool), "")
-    return names.fillna("").to_numpy(dtype=str)
+    return np.array(names.fillna("").tolist(), dtype=np.str_)
 
 
 def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[Matched]) -> tuple[Log, ...]:

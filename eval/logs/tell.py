@@ -79,6 +79,7 @@ CSV = (
     "detectable",
     "test",
     "people",
+    "scorer",
 )
 """The columns of compare.csv; shares and differences lie in -1..1."""
 

@@ -154,7 +154,7 @@ def test_logs_of_one_harness_are_compared_by_a_scorer_that_they_share(
     assert done.exit_code == 0, done.output
     assert f"right and wrong by {by}" in done.output
     (contrast,) = pandas.read_csv(tmp_path / "out" / "compare.csv").to_dict("records")
-    assert (contrast["difference"], contrast["n"]) == (difference, 12)
+    assert (contrast["difference"], contrast["n"], contrast["scorer"]) == (difference, 12, by)
     items = pandas.read_csv(tmp_path / "out" / "items.csv")
     assert [set(items[name]) for name in items if name.endswith(": scorer")] == [{by}] * 2
     assert f"right and wrong by {by}" in (tmp_path / "out" / "compare.md").read_text()
