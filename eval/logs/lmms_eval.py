@@ -59,7 +59,9 @@ PAIRS = (
 )
 """The fields of a metric's record that hold the answer and the key, where it has no field of
 CORRECT."""
-SAMPLES = "*_samples_*.jsonl"
+SAMPLES = "*samples_*.jsonl"
+"""lmms-eval's DATE_samples_TASK.jsonl, and lm-eval's samples_TASK_DATE.jsonl."""
+TASK = re.compile(r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?")
 
 
 def read_lmms_eval(path: Path, named: Named) -> list[Log]:
@@ -72,7 +74,8 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     """
     files, rows, task = sorted(path.glob(SAMPLES)) if path.is_dir() else [path], list[Fields](), ""
     for file in files:
-        task = re.sub(r"^.*_samples_", "", file.name.removesuffix(".gz").removesuffix(".jsonl"))
+        named_so = TASK.fullmatch(file.name)
+        task = named_so[1] if named_so else file.name.removesuffix(".gz").removesuffix(".jsonl")
         samples = dict[str, list[_Sample]]()
         for number, line in read_objects(file):
             try:
@@ -89,7 +92,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
                 rows.append(sample.row | {"draw": draw} | _grade(sample, counts_tokens))
     if not rows:
         raise TaskError(f"{files[0]} holds no sample")
-    name = files[0].resolve().parent.name if "_samples_" in files[0].name else task
+    name = files[0].resolve().parent.name if TASK.fullmatch(files[0].name) else task
     log = Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")
     return [replace(log, harness=LMMS_EVAL)]
 

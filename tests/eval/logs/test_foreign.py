@@ -270,3 +270,15 @@ def test_an_empty_answer_of_a_table_is_unreadable_where_others_were_read(tmp_pat
     assert read_logs(path)[0].rows["verdict"].tolist() == ["right", "unreadable", "wrong"]
     path.write_text("id,correct,answer\nq,1,\nr,0,\n")
     assert read_logs(path)[0].rows["verdict"].tolist() == ["right", "wrong"]
+
+
+@table
+def test_the_name_of_a_file_of_samples_tells_task_and_model(
+    tmp_path: Path, file: str, task: str, model: str
+) -> None:
+    folder = tmp_path / "org__model"
+    folder.mkdir()
+    path = write_lines(folder / file, [{"doc_id": 0, "target": "A", "resps": [["A"]], "acc": 1}])
+    for source in (path, folder) if model != task else (path,):
+        (log,) = read_logs(source)
+        assert (log.name, log.rows["task"].tolist()) == (model, [task])
