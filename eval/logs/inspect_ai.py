@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 from looktwice.eval.display.printable import file_names
+from looktwice.eval.logs.inspect_scores import read_grades, scorer_labels
 from looktwice.eval.logs.log import (
     NOTHING,
     UNSCORED,
@@ -57,9 +58,6 @@ IN_SUMMARY = (
     "error",
     "total_time",
 )
-UNMADE = ("grader_failed", "scoring_failed")
-UNANSWERED = ("no_response", "invalid_response_format", "refusal")
-"""The reasons of inspect_ai's scores that are not the model's, and those that are."""
 LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
@@ -116,8 +114,8 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
             if not samples:
                 samples = [_member(archive, name) for name in names if name.startswith("samples/")]
     about = data["eval"]
-    task, scorer = str(about["task"]), named.get("value", "")
-    rows = [_row(sample, task, scorer) | named_fields(sample, named) for sample in samples]
+    task, scorer, labels = str(about["task"]), named.get("value", ""), scorer_labels(data)
+    rows = [_row(sample, task, scorer, labels) | named_fields(sample, named) for sample in samples]
     return about, make_rows(rows)
 
 
@@ -157,9 +155,9 @@ def _member(archive: ZipFile, name: str) -> Any:
     return json.loads(data)
 
 
-def _row(sample: Cells, task: str, scorer: str) -> Fields:
+def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
     failed = bool(sample.get("error"))
-    grades = {} if failed else _grades(sample.get("scores") or {}, scorer)
+    grades = {} if failed else read_grades(sample.get("scores") or {}, scorer, labels)
     named, grade = next(iter(grades.items()), ("", Grade(NOTHING, "" if failed else UNSCORED)))
     words, pictures = _read_input(told(sample, "input"), sample.get("attachments") or {})
     kept, target = (sample.get("metadata") or {}).get("pictures"), told(sample, "target")
@@ -181,37 +179,6 @@ def _row(sample: Cells, task: str, scorer: str) -> Fields:
         "tokens": _total(usage, "total_tokens") if usage else NOTHING,
         "cost": _total(usage, "total_cost") or NOTHING,
     }
-
-
-def _grades(scores: Mapping[str, Cells], scorer: str) -> dict[str, Grade]:
-    """The grade of each scorer, in the order of the log, or of the one that the user named.
-
-    One that grades by several names gives `scorer/name`. A score without a value, or that inspect
-    could not make, is a failure; an answer that the scorer looked for and did not find is unread.
-    Raises TaskError for a name that is not there.
-    """
-    grades = dict[str, Grade]()
-    for name, score in scores.items():
-        value, answer = score.get("value"), score.get("answer")
-        reason = score.get("reason") or told(score, "metadata", "unscored_reason")
-        parts = (
-            {f"{name}/{part}": each for part, each in value.items()}
-            if isinstance(value, Mapping)
-            else {}
-        )
-        for own, each in (parts or {name: value}).items():
-            grade = Grade.of(parse_value(each), answer)
-            if reason in UNMADE or grade.value != grade.value:
-                grade = Grade(NOTHING, "failed", grade.answer)
-            elif each == "N" or (reason in UNANSWERED and not grade.value):
-                grade = grade._replace(verdict="unreadable")
-            grades[own] = grade
-    if not scorer or not grades:
-        return grades
-    chosen = [name for name in grades if scorer in (name, name.partition("/")[0])]
-    if not chosen:
-        raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(grades)}")
-    return {chosen[0]: grades[chosen[0]]}
 
 
 def _total(usage: Sequence[Cells], name: str) -> float:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.logs import compare_logs, read_logs
 from looktwice.eval.logs.failures import replacement_of
+from looktwice.eval.logs.log import Log
 from looktwice.eval.logs.replies import replies_lines
 from looktwice.eval.logs.tell import summary_lines
 from looktwice.eval.readers import Robust
@@ -158,6 +159,26 @@ def test_logs_of_one_harness_are_compared_by_a_scorer_that_they_share(
     items = pandas.read_csv(tmp_path / "out" / "items.csv")
     assert [set(items[name]) for name in items if name.endswith(": scorer")] == [{by}] * 2
     assert f"right and wrong by {by}" in (tmp_path / "out" / "compare.md").read_text()
+
+
+@table
+def test_a_scorer_with_other_settings_is_another(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], by: str | None
+) -> None:
+    logs, named = list[Log](), list[Log]()
+    for name, options in (("a", first), ("b", second)):
+        path = scored_log(tmp_path, "inspect", name, ["match"])
+        data = json.loads(path.read_text())
+        data["eval"]["scorers"] = [{"name": "match", "options": options}]
+        path.write_text(json.dumps(data))
+        logs += read_logs(path)
+        named += read_logs(path, {"value": "match"})
+    assert {*compare_logs(named).units[1]["scorer"]} == {"match"}
+    if by is None:
+        with pytest.raises(TaskError, match="cannot be compared"):
+            compare_logs(logs)
+    else:
+        assert {*compare_logs(logs).units[1]["scorer"]} == {by}
 
 
 @table
