@@ -303,3 +303,17 @@ def test_the_name_of_a_file_of_samples_tells_task_and_model(
     for source in (path, folder) if model != task else (path,):
         (log,) = read_logs(source)
         assert (log.name, log.rows["task"].tolist()) == (model, [task])
+
+
+@table
+def test_an_answer_that_vlmevalkit_drew_at_random_is_none(
+    tmp_path: Path, log: str, hit: int, verdict: str
+) -> None:
+    path = vlmevalkit(tmp_path / "m.tsv", ["It is near.", "A"], [hit, 1])
+    lines = path.read_text().splitlines()
+    for number, text in enumerate(("log", log, "Match Log: A. ")):
+        lines[number] += f"\t{text}"
+    path.write_text("\n".join(lines))
+    (read,) = read_logs(path)
+    assert read.rows["verdict"].tolist() == [verdict, "right"]
+    assert read.rows["value"].tolist() == [float(verdict == "right"), 1.0]
