@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.logs.log import Log, letter_or_text, name_apart
-from looktwice.eval.logs.scorers import agree_on_scorers, own_scorer, say_scored_apart
+from looktwice.eval.logs.scorers import (
+    agree_on_scorers,
+    count_same_replies,
+    own_scorer,
+    say_scored_apart,
+)
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, correct
 from looktwice.eval.tasks.base import TaskError
@@ -283,16 +288,13 @@ class LogComparison:
         return self.items.iloc[self._flipped(place_of(contestant, names, "log"))]
 
     def count_same_replies(self, number: int) -> int:
-        """How many of the samples on which this log and the baseline are worth unlike have one and
-        the same reply in both: there the scorers differ, not the models."""
-        replies = [_replies(self.logs[0]), _replies(self.logs[number])]
-        units = [self.units[0], self.units[number]]
-        same = 0
-        for place in self._flipped(number):
-            keys = [tuple(each.loc[place, ["task", "sample"]]) for each in units]
-            mine, theirs = (each.get(key, "") for each, key in zip(replies, keys, strict=True))
-            same += mine != "" and mine == theirs
-        return same
+        """How many of the samples on which this log and the baseline are worth unlike are scored
+        unlike for one and the same reply."""
+        places = self._flipped(number)
+        pairs = [
+            units.loc[places, ["task", "sample"]] for units in (self.units[0], self.units[number])
+        ]
+        return count_same_replies(self.logs[0], self.logs[number], *pairs) if len(places) else 0
 
     def _flipped(self, number: int) -> NDArray[np.int64]:
         gap = self.values[:, number] - self.values[:, 0]
@@ -336,16 +338,6 @@ class LogComparison:
         """What people reach on the task of each sample, (n,); NaN where nothing is published."""
         levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
         return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
-
-
-def _replies(log: Log) -> dict[tuple[str, str], str]:
-    """The reply of each task and sample; of several draws all that differ, joined."""
-    replies = dict[tuple[str, str], str]()
-    for task, sample, reply in log.whole.rows[["task", "sample", "reply"]].itertuples(index=False):
-        known = replies.setdefault((task, sample), reply)
-        if known != reply:
-            replies[task, sample] = f"{known}\0{reply}"
-    return replies
 
 
 def compare_logs(

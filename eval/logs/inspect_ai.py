@@ -20,6 +20,7 @@ from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.inspect_scores import read_grades, scorer_labels
 from looktwice.eval.logs.log import (
     NOTHING,
+    OURS,
     UNSCORED,
     Cells,
     Fields,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     import pandas
 
 ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from 3.14 on
-SCORER = "looktwice"
+SCORER = OURS
 IN_SUMMARY = (
     "id",
     "epoch",
@@ -273,7 +274,7 @@ def _header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
             "dataset": {"name": task, "samples": len(ids), "sample_ids": ids},
             "model": log.name,
             "config": {"epochs": 1 + max(row["draw"] for row in rows)},
-            "metadata": {"log": log.source, "written_by": "looktwice"},
+            "metadata": {"log": log.source, "written_by": OURS},
         },
         "plan": {"name": "plan", "steps": []},
         "results": {

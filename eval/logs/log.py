@@ -54,7 +54,8 @@ TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "rep
 """The columns that a user may name in logs that are no tables."""
 DOUBTFUL = 5
 """Answers of a log of which not one is right before that is told."""
-LMMS_EVAL = "lmms-eval"
+LMMS_EVAL, OURS = "lmms-eval", "looktwice"
+"""Harnesses of logs."""
 UNSCORED = "unscored"
 """The verdict of a reply that nobody has scored yet."""
 WORDS: Mapping[str, float] = {

@@ -14,6 +14,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.logs.log import (
     NOTHING,
+    OURS,
     UNSCORED,
     Cells,
     Fields,
@@ -74,7 +75,7 @@ def read_run(
                 names[cells.get("sample", name)] = name
         ids = {scores.task: scores.point.recorded_as for scores in points}
         if rows:
-            log = Log(contestant, make_rows(rows), run.name, people=levels)
+            log = Log(contestant, make_rows(rows), run.name, people=levels, harness=OURS)
             settings = {scores.task: scores.point.spec.get("task") or {} for scores in points}
             conversation = partial(transcript, ids, names)
             logs.append(replace(log, settings=settings, transcript=conversation))

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.logs.log import Log
+from looktwice.eval.logs.log import OURS, Cells, Log
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["agree_on_scorers", "name_scorers", "own_scorer", "say_scored_apart"]
+__all__ = [
+    "agree_on_scorers",
+    "count_same_replies",
+    "name_scorers",
+    "own_scorer",
+    "say_scored_apart",
+]
 
 
 class Matched(Protocol):
@@ -77,3 +83,38 @@ def say_scored_apart(base: Log, log: Log) -> str:
         " that their values cannot be compared. Read the replies of both alike, with --reader"
         " robust for instance, or name a scorer that both hold with --column value=NAME"
     )
+
+
+def count_same_replies(
+    base: Log, log: Log, mine: pandas.DataFrame, theirs: pandas.DataFrame
+) -> int:
+    """Of pairs of samples, each named by task and sample in its log, how many have one and the same
+    reply in both that gives one and the same answer: what differs there is the scoring."""
+    rows = [_rows_of(side) for side in (base, log)]
+    ours, same = OURS in (base.harness, log.harness), 0
+    for first, second in zip(
+        mine.itertuples(index=False), theirs.itertuples(index=False), strict=True
+    ):
+        same += _is_same(rows[0][tuple(first)], rows[1][tuple(second)], ours)
+    return same
+
+
+def _rows_of(log: Log) -> dict[tuple[str, ...], Cells]:
+    """The row of each task and sample, with the replies of all its draws."""
+    rows = dict[tuple[str, ...], Cells]()
+    for row in log.whole.rows.to_dict("records"):
+        key = row["task"], row["sample"]
+        known = rows.get(key, {**row, "reply": []})
+        rows[key] = {**known, "reply": [*known["reply"], row["reply"]]}
+    return rows
+
+
+def _is_same(mine: Cells, theirs: Cells, ours: bool) -> bool:
+    """Whether two rows hold the same answer in the same words. A letter may stand for another
+    choice where these were dealt anew: then a scorer's answers, or the choices, tell."""
+    if mine["reply"] != theirs["reply"] or not any(mine["reply"]):
+        return False
+    if ours or (mine["scorer"] == theirs["scorer"] and mine["answer"] and theirs["answer"]):
+        return bool(mine["answer"]) and mine["answer"] == theirs["answer"]
+    known = mine["answer"] or theirs["answer"]
+    return bool(known or (mine["choices"] and mine["choices"] == theirs["choices"]))

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.logs import compare_logs, read_logs
 from looktwice.eval.logs.failures import replacement_of
-from looktwice.eval.logs.log import Log
+from looktwice.eval.logs.log import Log, make_rows
 from looktwice.eval.logs.replies import replies_lines
 from looktwice.eval.logs.tell import summary_lines
 from looktwice.eval.readers import Robust
@@ -215,13 +215,15 @@ def test_logs_of_two_harnesses_are_compared_and_their_scorers_named(tmp_path: Pa
     assert lines[:2] == ["m/one: right and wrong by choice", "b: right and wrong by hit"]
 
 
-@pytest.mark.parametrize(("replies", "claims"), [(("A", "B"), True), (("A", "A"), False)])
+@table
 def test_nothing_is_claimed_of_models_where_replies_are_identical(
-    tmp_path: Path, replies: tuple[str, str], claims: bool
+    first: dict[str, Any], second: dict[str, Any], harness: str, claims: bool
 ) -> None:
-    for name, reply, hit in zip("ab", replies, (1, 0), strict=True):
-        vlmevalkit(tmp_path / f"{name}.tsv", [reply] * 12, [hit] * 12)
-    logs = [log for name in "ab" for log in read_logs(tmp_path / f"{name}.tsv")]
+    """The same letter may name another choice, where these were dealt anew: then answers tell."""
+    logs = []
+    for name, cells, value in (("a", first, 1.0), ("b", second, 0.0)):
+        rows = [{"sample": f"s{n}", "value": value, "reply": "", **cells} for n in range(12)]
+        logs.append(Log(name, make_rows(rows), harness=harness))
     compared = compare_logs(logs)
     assert compared.contrasts[0].p_holm < 0.05
     said = "\n".join(summary_lines(compared))
