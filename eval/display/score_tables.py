@@ -90,11 +90,12 @@ def place_of(row: Row) -> tuple[str, ...]:
     return row.run, row.contestant, row.task, row.slice
 
 
-def task_table(rows: Rows, full: bool = False) -> TextTable:
+def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextTable:
     """The rows of one task (all its metrics): a line per arm, with counts and the comparison to the
     baseline.
 
     `full` is for the rows of several tasks: it shows the task's name and not only its variant.
+    `own` names metrics of the benchmark, which have a column each after accuracy.
     """
     by_name = {(*place_of(row), row.metric): row for row in rows}
     with_run = _run_namer(rows)
@@ -117,6 +118,7 @@ def task_table(rows: Rows, full: bool = False) -> TextTable:
         Column("contestant", lambda row: with_run(contestant_of(row), row.run), text),
         Column("task" if full else "variant", variant, text),
         Column("accuracy %", _value_cell),
+        *map(metric, own),
         Column("n", "n"),
         Column("clusters", clusters_of),
         *(Column(name, name) for name in ("right", "wrong", "unreadable", "failed")),
@@ -139,10 +141,11 @@ def _value_cell(row: Row) -> str:
     return f"{value}\n{interval(row)}" if row.low is not None else value
 
 
-def notebook_table(rows: Rows) -> TextTable:
+def notebook_table(rows: Rows, own: Rows = ()) -> TextTable:
     """All rows in blocks of a task, which the block's first line names; of a single task without
-    its means."""
-    grid = task_table(sort_rows(drop_means_of_one(rows)), full=True)
+    its means. The metrics of `own`, the rows by which a benchmark is quoted, have a column each."""
+    quoted = dict.fromkeys(row.metric for row in own)
+    grid = task_table(sort_rows(drop_means_of_one(rows)), full=True, own=tuple(quoted))
     header, *turned = ((task, who, *cells) for who, task, *cells in (grid.header, *grid.rows))
     return TextTable(header, turned, 2).without_repeats("task")
 

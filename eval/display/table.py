@@ -36,6 +36,7 @@ from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     ConsoleTable,
+    TextTable,
     escaped,
     format_cost,
     format_p,
@@ -193,12 +194,14 @@ class Table:
         return str(console_table(self))
 
     def _repr_html_(self) -> str:
-        return notebook_table(self.rows).html + "".join(
-            f"<p>{html.escape(line)}</p>" for line in self.notes
-        )
+        return self._notebook.html + "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
 
     def _repr_markdown_(self) -> str:
-        return "\n\n".join((notebook_table(self.rows).markdown, *map(escaped, self.notes)))
+        return "\n\n".join((self._notebook.markdown, *map(escaped, self.notes)))
+
+    @property
+    def _notebook(self) -> TextTable:
+        return notebook_table(self.rows, headline_rows(self.scores, self.rows))
 
 
 def score_table(

@@ -14,6 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.logs.log import Log, letter_or_text, name_apart
+from looktwice.eval.logs.scorers import (
+    agree_on_scorers,
+    count_same_replies,
+    own_scorer,
+    say_scored_apart,
+)
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, correct
 from looktwice.eval.tasks.base import TaskError
@@ -174,7 +180,8 @@ class Contrast:
     `value` and `other` are the means over the shared samples, `fell_out` counts the matched ones
     that failed on either side or have no value; `p_holm` and `p_bh` are corrected over the
     contrasts of single tasks, or over those of ALL. `people` is what people reach on these tasks,
-    weighted by their samples, where it is published of each.
+    weighted by their samples, where it is published of each. `scorer` names what graded both, or
+    of logs that are scored unlike the contestant's and then the baseline's.
     """
 
     task: str
@@ -187,6 +194,7 @@ class Contrast:
     p_holm: float = 1.0
     p_bh: float = 1.0
     people: float | None = None
+    scorer: str = ""
 
 
 @dataclass(frozen=True)
@@ -214,8 +222,21 @@ class LogComparison:
     @cached_property
     def values(self) -> NDArray[np.float64]:
         """What each of n samples of the baseline is worth, (n, logs); NaN for no partner, a
-        failure, or no key."""
-        return np.column_stack([units["value"] for units in self.units]).astype(float)
+        failure, no key, or another scorer than the baseline's."""
+        values = np.column_stack([units["value"] for units in self.units]).astype(float)
+        return np.where(self.scored_apart, np.nan, values)
+
+    @cached_property
+    def scored_apart(self) -> NDArray[np.bool_]:
+        """Which samples of each log another scorer of the same harness graded than the
+        baseline's, (n, logs): their values cannot be compared."""
+        columns = [own_scorer(units) for units in self.units]
+        apart = []
+        for log, scorers in zip(self.logs, columns, strict=True):
+            is_alike = log.harness == self.logs[0].harness
+            both = (columns[0] != "") & (scorers != "") if is_alike else False
+            apart.append(both & (columns[0] != scorers))
+        return np.column_stack([np.broadcast_to(part, len(columns[0])) for part in apart])
 
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
@@ -240,6 +261,8 @@ class LogComparison:
         for number, log in enumerate(self.logs):
             frame[f"{log.name}: value"] = self.values[:, number]
             frame[f"{log.name}: answer"] = self.units[number]["answer"].fillna("")
+            if (scorers := self.units[number]["scorer"].fillna("")).any():
+                frame[f"{log.name}: scorer"] = scorers
             for place in self._flipped(number):
                 flips[place] += f"; {log.name}" if flips[place] else log.name
         return frame.assign(flipped=flips)
@@ -264,6 +287,15 @@ class LogComparison:
         names = [log.name for log in self.logs]
         return self.items.iloc[self._flipped(place_of(contestant, names, "log"))]
 
+    def count_same_replies(self, number: int) -> int:
+        """How many of the samples on which this log and the baseline are worth unlike are scored
+        unlike for one and the same reply."""
+        places = self._flipped(number)
+        pairs = [
+            units.loc[places, ["task", "sample"]] for units in (self.units[0], self.units[number])
+        ]
+        return count_same_replies(self.logs[0], self.logs[number], *pairs) if len(places) else 0
+
     def _flipped(self, number: int) -> NDArray[np.int64]:
         gap = self.values[:, number] - self.values[:, 0]
         return np.flatnonzero(np.nan_to_num(gap))
@@ -282,7 +314,17 @@ class LogComparison:
                 mine, theirs = (float(values[name][both].mean()) for name in (who, against))
                 fell_out = int((matched[part]).sum() - both.sum())
                 people = None if np.isnan(level) else level
-                yield Contrast(task, who, against, mine, theirs, paired, fell_out, people=people)
+                by = self._scorers(number, base, part)
+                about = mine, theirs, paired, fell_out
+                yield Contrast(task, who, against, *about, people=people, scorer=by)
+
+    def _scorers(self, number: int, base: int, part: NDArray[np.bool_]) -> str:
+        """The scorers of these samples in two logs, once where they are the same."""
+        sides = []
+        for place in (number, base):
+            names = self.units[place]["scorer"][part].fillna("")
+            sides.append(", ".join(filter(None, dict.fromkeys(names))))
+        return " | ".join(dict.fromkeys(sides))
 
     @cached_property
     def _matrix(self) -> Values[str, int]:
@@ -304,8 +346,9 @@ def compare_logs(
 ) -> LogComparison:
     """Compare logs with the first, or with the one that is named; `only` those of these names.
 
-    A log that shares no sample with it has no contrast, and is told. Raises TaskError for fewer
-    than two logs, for an unknown name, and where no log shares a sample with it.
+    A log that shares no sample with it has no contrast, and is told. Logs of one harness are
+    compared by a scorer that they share. Raises TaskError for fewer than two logs, for an unknown
+    name, and where no log shares a sample with it, or no scorer.
     """
     named = name_apart(logs)
     names = [log.name for log in named]
@@ -322,7 +365,13 @@ def compare_logs(
             matchings.append(Matching({}, Counter(), *alone, refused=()))
     if others and len(refusals) == len(others):
         raise refusals[0]
-    return LogComparison((base, *others), tuple(matchings))
+    agreed = agree_on_scorers((base, *others), matchings)
+    compared = LogComparison(agreed, tuple(matchings))
+    apart = compared.scored_apart
+    matched = np.column_stack([units["sample"].notna() for units in compared.units])
+    if (apart.any(axis=0) & (apart == matched).all(axis=0))[1:].all():
+        raise TaskError(say_scored_apart(agreed[0], agreed[1]))
+    return compared
 
 
 def chosen_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:

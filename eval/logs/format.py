@@ -17,6 +17,7 @@ from looktwice.eval.logs.every_eval import (
     write_eval_results,
     write_every_eval_ever,
 )
+from looktwice.eval.logs.failures import mark_failures
 from looktwice.eval.logs.inspect_ai import read_inspect, write_inspect
 from looktwice.eval.logs.lmms_eval import SAMPLES, read_lmms_eval, write_lmms_eval
 from looktwice.eval.logs.log import UNSCORED, Log, Named, in_brackets, name_apart
@@ -135,7 +136,7 @@ def load_log(path: Path, columns: Named) -> list[Log]:
     fields = _first_fields(path)
     for form in FORMATS:
         if form.read is not None and form.suits(path, fields):
-            return form.read(path, columns)
+            return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(
             f"{path} is no run folder and holds no {SAMPLES} of lmms-eval; name the files"

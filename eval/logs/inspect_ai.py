@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 from looktwice.eval.display.printable import file_names
+from looktwice.eval.logs.inspect_scores import read_grades, scorer_labels
 from looktwice.eval.logs.log import (
     NOTHING,
+    OURS,
     UNSCORED,
     Cells,
     Fields,
+    Grade,
     Log,
     Named,
     join_pictures,
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     import pandas
 
 ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from 3.14 on
-SCORER = "looktwice"
+SCORER = OURS
 IN_SUMMARY = (
     "id",
     "epoch",
@@ -74,6 +77,8 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
                 " samples?"
             )
         log = Log(str(about["model"]), rows, path.name, str(about["task"]))
+        written_by = str(told(about, "metadata", "written_by"))  # as we write it
+        log = replace(log, harness=written_by or "inspect_ai")
     if path.suffix != ".eval":
         return [log]
 
@@ -110,8 +115,8 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
             if not samples:
                 samples = [_member(archive, name) for name in names if name.startswith("samples/")]
     about = data["eval"]
-    task, scorer = str(about["task"]), named.get("value", "")
-    rows = [_row(sample, task, scorer) | named_fields(sample, named) for sample in samples]
+    task, scorer, labels = str(about["task"]), named.get("value", ""), scorer_labels(data)
+    rows = [_row(sample, task, scorer, labels) | named_fields(sample, named) for sample in samples]
     return about, make_rows(rows)
 
 
@@ -151,14 +156,10 @@ def _member(archive: ZipFile, name: str) -> Any:
     return json.loads(data)
 
 
-def _row(sample: Cells, task: str, scorer: str) -> Fields:
-    scores = sample.get("scores") or {}
-    if scorer and scores and scorer not in scores:
-        raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(scores)}")
-    score: Cells = told(scores, scorer) or next(iter(scores.values()), {})
-    grade, failed = score.get("value"), bool(sample.get("error"))
-    if isinstance(grade, Mapping) and grade:  # a scorer that grades by several names
-        grade = next(iter(grade.values()))
+def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
+    failed = bool(sample.get("error"))
+    grades = {} if failed else read_grades(sample.get("scores") or {}, scorer, labels)
+    named, grade = next(iter(grades.items()), ("", Grade(NOTHING, "" if failed else UNSCORED)))
     words, pictures = _read_input(told(sample, "input"), sample.get("attachments") or {})
     kept, target = (sample.get("metadata") or {}).get("pictures"), told(sample, "target")
     usage = list((sample.get("model_usage") or {}).values())
@@ -170,9 +171,9 @@ def _row(sample: Cells, task: str, scorer: str) -> Fields:
         "pictures": kept if isinstance(kept, str) else pictures,  # of the sources, where we wrote
         "choices": tuple(map(str, told(sample, "choices"))),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
-        "answer": str(told(score, "answer")),
-        "value": NOTHING if failed else parse_value(grade),
-        "verdict": "unreadable" if grade == "N" else "" if scores or failed else UNSCORED,
+        **grade._asdict(),
+        "scorer": named,
+        "scores": grades,
         "group": str(told(sample, "metadata", "group")),
         "seconds": parse_value(sample.get("total_time")),
         "reply": str(told(sample, "output", "completion")),
@@ -273,7 +274,7 @@ def _header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
             "dataset": {"name": task, "samples": len(ids), "sample_ids": ids},
             "model": log.name,
             "config": {"epochs": 1 + max(row["draw"] for row in rows)},
-            "metadata": {"log": log.source, "written_by": "looktwice"},
+            "metadata": {"log": log.source, "written_by": OURS},
         },
         "plan": {"name": "plan", "steps": []},
         "results": {

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.model import Messages
@@ -42,6 +42,8 @@ COLUMNS: Cells = {
     "seconds": NOTHING,  # of the sample, all its calls and stages
     "label": "",  # what the benchmark's own code read in a recorded reply
     "split": "",
+    "scorer": "",  # the scorer, metric or column whose value counts
+    "scores": {},  # a Grade by the name of each scorer that the harness recorded
 }
 """The columns of a log and what stands where a program says nothing.
 
@@ -52,6 +54,8 @@ TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "rep
 """The columns that a user may name in logs that are no tables."""
 DOUBTFUL = 5
 """Answers of a log of which not one is right before that is told."""
+LMMS_EVAL, OURS = "lmms-eval", "looktwice"
+"""Harnesses of logs."""
 UNSCORED = "unscored"
 """The verdict of a reply that nobody has scored yet."""
 WORDS: Mapping[str, float] = {
@@ -61,6 +65,21 @@ WORDS: Mapping[str, float] = {
 }
 """Values that are told in words: inspect_ai's Correct, Incorrect, Partial and No answer, and plain
 ones."""
+
+
+class Grade(NamedTuple):
+    """What one scorer of a harness made of a reply."""
+
+    value: float
+    verdict: str = ""
+    answer: str = ""
+
+    @classmethod
+    def of(cls, value: float, answer: str | None) -> Grade:
+        """The grade of a value; without a readable answer where the scorer says that it found none,
+        which is another thing than to say nothing of answers (None)."""
+        unread = answer is not None and not answer.strip() and value == 0
+        return cls(value, "unreadable" if unread else "", answer or "")
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,8 @@ class Log:
     sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
     `published:` of a run says; `settings` what each task was built of, where a log knows it.
     `read_by` says who read the replies, where looktwice scored them. `doubt` is a warning of what
-    lets none of them be scored.
+    lets none of them be scored. `harness` is the program that wrote the log, where scorers of one
+    name are one scorer in all of its logs.
     """
 
     name: str
@@ -87,6 +107,7 @@ class Log:
     path: str = ""
     read_by: str = ""
     doubt: str = ""
+    harness: str = ""
 
     def __repr__(self) -> str:
         return f"Log({self.name!r}, {len(self.rows)} rows)"
@@ -120,6 +141,35 @@ class Log:
         if self.read_whole is None:
             return self
         return replace(self, rows=self.read_whole(), read_whole=None)
+
+    @cached_property
+    def scorers(self) -> Mapping[str, tuple[str, ...]]:
+        """The scorers of each task that graded all of its samples, the one that counts first."""
+        by_task = dict[str, tuple[str, ...]]()
+        for row in self.units[["task", "scorer", "scores"]].to_dict("records"):
+            if grades := row["scores"]:
+                first = sorted(grades, key=lambda name: name != row["scorer"])
+                known = by_task.get(row["task"], first)
+                by_task[row["task"]] = tuple(name for name in known if name in grades)
+        return by_task
+
+    def scored_by(self, scorers: Mapping[str, str]) -> Log:
+        """The log with the grades of these scorers, by task, where it holds any."""
+        wanted = self.rows["task"].map(dict(scorers))
+        if ((wanted == self.rows["scorer"]) | wanted.isna()).all():
+            return self
+
+        def choose(frame: pandas.DataFrame) -> pandas.DataFrame:
+            rows = list[Fields]()
+            for row in frame.to_dict("records"):
+                name = scorers.get(row["task"], "")
+                grade = row["scores"].get(name)
+                rows.append(row | grade._asdict() | {"scorer": name} if grade else row)
+            return make_rows(rows)
+
+        whole = self.read_whole
+        lazy = None if whole is None else lambda: choose(whole())
+        return replace(self, rows=choose(self.rows), read_whole=lazy)
 
     def messages(self, row: Cells) -> Messages:
         """The conversation behind a row; none where the log keeps none."""
@@ -213,6 +263,13 @@ def doubts(log: Log) -> Iterator[str]:
             f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
             f" the first is {shorten(unreadable['reply'].iloc[0], 60)!r}, its choices are"
             f" {list(unreadable['choices'].iloc[0])}"
+        )
+    empty = unreadable[unreadable["reply"].str.strip() == ""]
+    if log.harness == LMMS_EVAL and len(empty):
+        yield (
+            f"warning: {len(empty)} of {len(log.rows)} replies of {log.name} are empty and count as"
+            " 0; lmms-eval also writes an empty reply for a request that failed, so look at its"
+            f" log for {empty['sample'].iloc[0]!r}"
         )
     scored = log.units[log.units["value"].notna() & (log.units["key"] != "")]
     if len(scored) >= DOUBTFUL and not scored["value"].any():

@@ -14,6 +14,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.logs.log import (
     NOTHING,
+    OURS,
     UNSCORED,
     Cells,
     Fields,
@@ -74,7 +75,7 @@ def read_run(
                 names[cells.get("sample", name)] = name
         ids = {scores.task: scores.point.recorded_as for scores in points}
         if rows:
-            log = Log(contestant, make_rows(rows), run.name, people=levels)
+            log = Log(contestant, make_rows(rows), run.name, people=levels, harness=OURS)
             settings = {scores.task: scores.point.spec.get("task") or {} for scores in points}
             conversation = partial(transcript, ids, names)
             logs.append(replace(log, settings=settings, transcript=conversation))
@@ -151,17 +152,21 @@ def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     """The rows of recorded replies with BLINK's choices where they bring none of their own, and
     BLINK's idx where a toolkit numbers the questions of a subtask.
 
-    Raises TaskError for an idx that comes twice, and for a reply with nothing to score it by: no
-    key, no value and no choices.
+    Raises TaskError for an idx that comes twice in one draw, and for a reply with nothing to score
+    it by: no key, no value and no choices.
     """
-    seen = set[str]()
+    seen = set[tuple[str, float]]()
     for row in with_known_choices(rows):
         idx, task = row["sample"], row["task"].strip().replace(" ", "_")
         if task in CHOICES and not IDX.fullmatch(idx):
             idx = f"{row.get('split') or 'val'}_{task}_{idx.removesuffix('.0')}"
-        if idx in seen:
-            raise TaskError(f"{path}: the idx {idx!r} comes twice; keep one reply per item")
-        seen.add(idx)
+        place = idx, row.get("draw", 0)
+        if place in seen:
+            raise TaskError(
+                f"{path}: the idx {idx!r} comes twice; keep one reply per item, or number the draws"
+                " in a column draw"
+            )
+        seen.add(place)
         subtask = subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
         key = row["key"].removeprefix(HIDDEN).strip("() ")
         choices = row["choices"] or CHOICES.get(subtask, ())
@@ -276,16 +281,16 @@ def read_with(log: Log, reader: Stage | None) -> Log:
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
     rows, doubt = list(with_known_choices(rows)), doubt_keys(rows)
     stage = reader or Robust() if column == "reply" else None
-    read_by, read = type(stage).__name__, row_reader(stage)
+    name, read = type(stage).__name__, row_reader(stage)
     if stage is None:
-        read_by = "the recorded official labels"
-    unscored = [row["verdict"] == UNSCORED for row in rows]
-    if reader is None and not all(unscored):
-        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {read_by}"
+        name = "the recorded official labels"
+    unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
+    if reader is None and any(row["verdict"] not in (UNSCORED, "failed") for row in rows):
+        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {name}"
     for number, row in enumerate(rows):
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
-            rows[number] = read(row)
+            rows[number] = {**read(row), "scorer": name, "scores": {}}
     return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
 
 

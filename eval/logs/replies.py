@@ -77,31 +77,49 @@ class ScoredReplies:
         return sum(row["verdict"] in (ABSENT, NOT_ASKED) for row in self.rows)
 
     @property
+    def scorers(self) -> str:
+        """The scorers, metrics or columns by which the file says what rows are worth."""
+        return ", ".join(filter(None, dict.fromkeys(row.get("scorer", "") for row in self.rows)))
+
+    @property
     def labelled(self) -> list[Cells]:
         """The rows that hold a recorded label."""
         return [row for row in self.rows if row.get("label")]
 
     @cached_property
     def right(self) -> Mapping[str, list[float]]:
-        """What the answers with a key are worth, by subtask; none where all of one failed."""
-        by_subtask = defaultdict[str, list[Cells]](list)
+        """What the answers with a key are worth, by subtask, the mean over the draws of a sample
+        that did not fail; none where all of one failed."""
+        by_subtask = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
         for row in self.rows:
             has_value = row["key"] or row["verdict"] in VALUED
             if has_value and row["verdict"] != NOT_ASKED and row["reason"] != UNJUDGED:
-                by_subtask[row["task"]].append(row)
-        right = {}
-        for subtask, rows in by_subtask.items():
-            values = [None if row["verdict"] == Verdict.FAILED else row["value"] for row in rows]
-            if values.count(None) < len(values):
-                right[subtask] = [value or 0.0 for value in values]
-        return right
+                draws = by_subtask[row["task"]][row["sample"]]
+                draws += [] if row["verdict"] == Verdict.FAILED else [row["value"] or 0.0]
+        return {
+            subtask: [fmean(draws or [0.0]) for draws in samples.values()]
+            for subtask, samples in by_subtask.items()
+            if any(samples.values())
+        }
 
     @property
-    def readable(self) -> list[bool]:
-        """Whether each reply gives an answer; where labels are scored, so do those that lack."""
+    def readable(self) -> list[float]:
+        """The share of the draws of each sample that give an answer; where labels are scored, so do
+        those that lack."""
         without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
-        answered = (*ANSWERED, *VALUED)
-        return [row["verdict"] in answered for row in self.rows if row["verdict"] not in without]
+        answered, draws = (*ANSWERED, *VALUED), defaultdict[tuple[str, str], list[bool]](list)
+        for row in self.rows:
+            if row["verdict"] not in without:
+                draws[row["task"], row["sample"]].append(row["verdict"] in answered)
+        return [fmean(each) for each in draws.values()]
+
+    @property
+    def failed(self) -> int:
+        """How many samples have no draw that did not fail."""
+        kinds = defaultdict[tuple[str, str], set[str]](set)
+        for row in self.rows:
+            kinds[row["task"], row["sample"]].add(row["verdict"])
+        return sum(each == {Verdict.FAILED} for each in kinds.values())
 
 
 def label_of(row: Cells) -> str:
@@ -151,12 +169,13 @@ def score_replies(
         reader = Robust()
     read, replies, recorded = row_reader(reader), list[Fields](), 0
     for row in rows if reader else with_key:
-        if as_recorded and row["verdict"] != UNSCORED:
+        failed = row["verdict"] == Verdict.FAILED and not (labelled and reader is None)
+        if failed or (as_recorded and row["verdict"] != UNSCORED):
             replies.append({**row, "reason": "", "detail": ""})
-            recorded += 1
+            recorded += not failed
             continue
         row["key"] = keys.get(row["sample"], "").strip("()")
-        replies.append(read(row))
+        replies.append({**read(row), "scorer": ""})
         if replies[-1]["verdict"] == Verdict.FAILED:
             why = replies[-1]["detail"].strip().splitlines()[-1]
             raise TaskError(f"{log.name}: {row['sample']} cannot be scored: {why}")
@@ -272,11 +291,16 @@ def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
         parts.append(f"subtasks={len(subtasks)}/{len(CHOICES)}")
     if scored.recorded:
         parts.append(f"as_recorded={scored.recorded}")
+    if named := scored.scorers:
+        parts.append(f"scorer={named}")
+    if scored.failed:
+        parts.append(f"failed={scored.failed}")
     if scored.missing:
         parts.append(f"missing={scored.missing}")
     yield f"{scored.name}: {', '.join(parts)}"
     rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
-    yield from doubts(log := Log(scored.name, rows, doubt=scored.doubt))
+    yield from doubts(Log(scored.name, rows, doubt=scored.doubt))
+    log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # of several draws the first
     for path in exports:
         out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
         yield f"exported: {export_file(log, out)} in {out}"
@@ -289,7 +313,7 @@ def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
     Macro is over subtasks, as BLINK's total is; the accuracy over all items is called micro where
     labels are scored.
     """
-    readable, values = list[bool](), list[float]()
+    readable, values = list[float](), list[float]()
     agreed, macros = list[bool](), list[float]()
     for scored in files:
         readable += scored.readable

@@ -52,6 +52,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """The names under which a column is looked for; `--column NAME=COLUMN` names another."""
 _VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
+_UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
+"""What VLMEvalKit's column `log` says where no answer was found: it draws one, or counts a miss."""
 _LONGEST = 32_767  # characters that a cell of Excel holds
 
 
@@ -138,6 +140,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
     else:
         cells = data["value"]
         data["value"] = _values(cells, columns["value"], path)
+        data["scorer"] = columns["value"]
         if "reply" in columns and "verdict" not in columns:
             unscored = data["value"].isna() & (data["reply"].str.strip() != "")
             unscored &= cells.str.strip().str.casefold() != "failed"
@@ -158,11 +161,25 @@ def read_table(path: Path, named: Named) -> list[Log]:
                 sha_of_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
             ]
     rows = make_rows(data.to_dict("records"))
+    no_answer = frame["log"].str.contains(_UNREAD_LOGS) if "log" in frame.columns else None
+    rows = _mark_unread(rows, no_answer if vlmevalkit else None)
     names = [columns[name] for name in ("contestant", "variant") if name in columns]
     if not names:
         return [Log(path.name.removesuffix(".gz").removesuffix(path.suffix), rows, path.name)]
     parts = rows.groupby(frame[names].agg(", ".join, axis=1).to_numpy(), sort=False)
     return [Log(str(name), part.reset_index(drop=True), path.name) for name, part in parts]
+
+
+def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pandas.DataFrame:
+    """The rows, with a wrong one unreadable where others have an answer and it has none; so is one
+    of `no_answer`, and worth 0 even where a draw at random was right."""
+    scored = rows["verdict"].isin(("right", "wrong"))
+    unread = (rows["answer"].str.strip() == "") & (rows["verdict"] == "wrong")
+    unread &= bool((rows["answer"] != "").any())
+    if no_answer is not None:
+        unread |= no_answer & scored
+    verdicts, values = rows["verdict"].mask(unread, "unreadable"), rows["value"].mask(unread, 0.0)
+    return rows.assign(verdict=verdicts, value=values)
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:

@@ -27,6 +27,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, reasons_alone
 from looktwice.eval.logs.log import Cells, Log, doubts
+from looktwice.eval.logs.scorers import name_scorers, say_scored_apart
 from looktwice.eval.page.conversations import THUMBNAIL
 from looktwice.eval.page.data import (
     PageAnswer,
@@ -78,6 +79,7 @@ CSV = (
     "detectable",
     "test",
     "people",
+    "scorer",
 )
 """The columns of compare.csv; shares and differences lie in -1..1."""
 
@@ -142,8 +144,8 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     did not."""
     base = comparison.logs[0]
     for log in comparison.logs:
-        if log.read_by:
-            yield f"{log.name}: right and wrong by {log.read_by}"
+        if by := log.read_by or name_scorers(log):
+            yield f"{log.name}: right and wrong by {by}"
         yield from doubts(log)
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
@@ -151,12 +153,9 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     for number, matching in enumerate(comparison.matchings, 1):
         log = comparison.logs[number]
         if log.name not in overall:
-            shares = "no sample has a value in both logs"
-            if not matching.places:
-                shares = f"it shares no sample with {base.name}, and is not compared with it"
-            yield f"{log.name}: {shares}"
+            yield f"{log.name}: {_say_no_contrast(comparison, number)}"
         else:
-            yield _sentence(overall[log.name])
+            yield _sentence(overall[log.name], comparison.count_same_replies(number))
         if matching.places:
             ways = ", ".join(f"{count} by {by}" for by, count in matching.counts.items())
             yield f"  matched: {ways}"
@@ -174,11 +173,24 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
                 yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
 
 
+def _say_no_contrast(comparison: LogComparison, number: int) -> str:
+    base, log = comparison.logs[0], comparison.logs[number]
+    if comparison.scored_apart[:, number].any():
+        return say_scored_apart(base, log)
+    if comparison.matchings[number - 1].places:
+        return "no sample has a value in both logs"
+    return f"it shares no sample with {base.name}, and is not compared with it"
+
+
 def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
     """The samples that match the baseline's and have no value here or there, and how often what
     lacks."""
     base, log = comparison.logs[0], comparison.logs[number]
     matched = comparison.units[number]["sample"].notna().to_numpy()
+    apart = comparison.scored_apart[:, number]
+    if count := int(apart.sum()):
+        yield f"  not compared: {counted(count, 'sample')} that another scorer graded there"
+    matched = matched & ~apart
     lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
     if places := np.flatnonzero(lacking.any(axis=1)).tolist():
         counts = zip((base, log), lacking.sum(axis=0), strict=True)
@@ -190,7 +202,9 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
         )
 
 
-def _sentence(contrast: Contrast) -> str:
+def _sentence(contrast: Contrast, same: int) -> str:
+    """The result in a sentence; no claim about the contestants where most flips, `same` of them,
+    are on identical replies."""
     paired = contrast.paired
     result = "as good as"
     if abs(paired.value) > 1e-9:
@@ -200,10 +214,12 @@ def _sentence(contrast: Contrast) -> str:
     if paired.clusters == 1 < paired.n:
         samples += " of one picture or group, from which no interval can be told"
     sure = "a clear difference" if contrast.p_holm < 0.05 else "no clear difference"
+    sure += f" (p {format_p(contrast.p_holm)} after Holm)"
+    if 2 * same > (flips := paired.better + paired.worse):
+        sure = f"no claim: {same} of {flips} flips are on identical replies, so the scoring differs"
     return (
-        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure}"
-        f" (p {format_p(contrast.p_holm)} after Holm) on {samples};"
-        f" {paired.better} better, {paired.worse} worse"
+        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure} on"
+        f" {samples}; {paired.better} better, {paired.worse} worse"
     )
 
 

@@ -1,13 +1,14 @@
 """Readers without rules of our own: of replies in an agreed form, and those that follow the code of
 others, BLINK's own, VLMEvalKit's, lmms-eval's and VLM2-Bench's.
 
-Read from their code: VLMEvalKit (`can_infer`, 2026-08) and lmms-eval (`tasks/blink`, 2026-08).
-Where they go on to ask a language model or to draw an answer at random, there is no answer here.
+Each docstring names the commit whose rules it follows. Where the original code goes on to ask a
+language model or to draw an answer at random, there is no answer here.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import ClassVar, Literal
@@ -82,7 +83,8 @@ class WholeReply(Reader):
 
 @dataclass(frozen=True)
 class BlinkOfficial(Reader):
-    """BLINK's own token rule (official `analyze_answer`, without its language model).
+    """BLINK's own token rule (`analyze_answer` of zeyofu/BLINK_Benchmark at 2d6a779, 2024-07-03,
+    without its language model).
 
     A reply that is exactly a letter A-E, bare or in brackets, counts as it is, also beyond the
     choices. Else the tokens between white space that are exactly "(A)", "(B)" ... are looked at:
@@ -116,41 +118,61 @@ _REFUSALS = (
     "I can't process this file.",
     "I'm sorry, but without the image provided",
     "Cannot determine the answer",
-    "Failed to obtain answer via API",
 )
+_FAILURE = "Failed to obtain answer via API"
 _PUNCTUATION = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_BOLD = pattern(r"(?:correct )?answer is \*\*([A-D])\*\*")
+_CLAIM = pattern(r"answer\s+is\s+\**([A-D])")  # no word end: "the answer is difficult" is D
 _LAST = 4  # words among which VLMEvalKit looks for the letter
 
 
 @dataclass(frozen=True)
 class Vlmevalkit(Reader):
-    """VLMEvalKit's rules for multiple choice; where it would ask a judge or draw at random there is
-    no answer.
+    """VLMEvalKit's rules for multiple choice (`can_infer` in `vlmeval/utils/matching_util.py`);
+    where it would ask a judge or draw at random there is no answer.
 
-    Its steps: known refusals; the only choice letter among the words, if it is one of the last
-    four; "the answer is **X**"; the only choice whose text occurs in a reply that is at most twice
-    as long as all texts together.
+    `form` is the month of the commit that introduced the rules. "2026-06" (a67ace50, and still
+    e8e78f05 of 2026-08-18) has these steps: known refusals; the only choice letter among the words,
+    if it is one of the last four; the letter A to D after the first "answer is", with or without
+    stars, even where it begins a word; the only choice whose text occurs in a reply that is at most
+    twice as long as all texts together. "2025-08" (c3371551, and the package ms-vlmeval 0.0.20) has
+    no "answer is". "2024-02" (98e3733f, and the package nvidia-vlmeval 26.3) has neither that nor
+    the two limits: the letter may stand anywhere, and the reply may have any length.
+
+    Two things are not imitated: with the environment variable VERBOSE set, their code gives up on
+    an "A" among more than three words; and a choice whose text they do not have is no choice there.
     """
 
+    version: ClassVar[int] = 2
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
+    form: Literal["2026-06", "2025-08", "2024-02"] = "2026-06"
 
     def read(self, state: State) -> Reading:
         reply, choices = state.reply, choice_texts(state)
-        letters, words = ascii_uppercase[: len(choices)], reply.translate(_PUNCTUATION).split()
+        letters = ascii_uppercase[: len(choices)]
+        found = None if _FAILURE in reply else self._letter(reply, letters)
+        if found is None:
+            found = self._by_text(reply, dict(zip(letters, choices, strict=False)))
+        return Reading.of(found)
+
+    def _letter(self, reply: str, letters: str) -> str | None:
+        """The letter that the reply gives; empty where it gives none and its words do not count."""
+        words = reply.translate(_PUNCTUATION).split()
         mentioned = [*filter(words.__contains__, letters)]
-        asks = any(refusal in reply for refusal in _REFUSALS) or (not mentioned and "Z" in words)
-        if asks:
-            return Reading.of(None)
-        if len(mentioned) == 1 and words.index(mentioned[0]) >= len(words) - _LAST:
-            return Reading.of(mentioned[0])
-        bold = _BOLD.search(reply)
-        if bold and bold[1].upper() in letters:
-            return Reading.of(bold[1].upper())
-        pairs = zip(letters, choices, strict=False)
-        named = [letter for letter, text in pairs if text.lower() in reply.lower()]
-        short = len(reply) <= 2 * sum(map(len, choices))
-        return Reading.of(named[0] if short and len(named) == 1 else None)
+        if any(refusal in reply for refusal in _REFUSALS) or (not mentioned and "Z" in words):
+            return ""
+        nearest = 0 if self.form == "2024-02" else len(words) - _LAST
+        if len(mentioned) == 1 and words.index(mentioned[0]) >= nearest:
+            return mentioned[0]
+        claim = _CLAIM.search(reply) if self.form == "2026-06" else None
+        return claim[1].upper() if claim and claim[1].upper() in letters else None
+
+    def _by_text(self, reply: str, choices: Mapping[str, str]) -> str | None:
+        """The only choice whose text occurs in the reply."""
+        text = reply.lower()
+        if self.form != "2024-02" and len(text) > 2 * sum(map(len, choices.values())):
+            return None
+        named = [letter for letter, words in choices.items() if words.lower() in text]
+        return named[0] if len(named) == 1 else None
 
 
 _FIRST_LETTER = pattern(r"[(\s]*([A-Z])[).\s]*")
@@ -158,7 +180,8 @@ _FIRST_LETTER = pattern(r"[(\s]*([A-Z])[).\s]*")
 
 @dataclass(frozen=True)
 class LmmsEval(Reader):
-    """lmms-eval's rule for BLINK in 2026-08: the first letter of the reply, whichever it is.
+    """lmms-eval's rule for BLINK (`_extract_answer_letter` of `tasks/blink` at 75571cfe,
+    2026-08-06): the first letter of the reply, whichever it is.
 
     "The answer is B" gives T, "answer: C" gives A.
     """
@@ -176,13 +199,14 @@ _NUMBER_WORDS = pattern(rf"\b({'|'.join((*_COUNTING, 'hundred', 'thousand'))})\b
 
 @dataclass(frozen=True)
 class Vlm2(Reader):
-    """VLM2-Bench's readings. `form` "official": GC "exact", Cpr "true_false", Cnt "count", Grp
-    "grouping"; a video's reply is the description or a judge's words ("Score: 1"), which the
-    benchmark's scorer reads.
+    """VLM2-Bench's readings. `form` "official" (vlm2-bench/VLM2-Bench at 7624b77, 2025-05-24): GC
+    "exact", Cpr "true_false", Cnt "count", Grp "grouping"; a video's reply is the description or a
+    judge's words ("Score: 1"), which the benchmark's scorer reads.
 
-    "vlmevalkit" is "true_false" on GC, else official; its other difference, what counts in the
-    denominators, is in the metrics named `..._vlmevalkit`. Of these two the subtask stands in
-    `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it; a ValueError is raised for any other.
+    "vlmevalkit" (VLMEvalKit at 09874c7a, 2026-08-03) is "true_false" on GC, else official; its
+    other difference, what counts in the denominators, is in the metrics named `..._vlmevalkit`. Of
+    these two the subtask stands in `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it; a
+    ValueError is raised for any other.
 
     "exact": exactly T or F; "T." and "True" are no answer. "true_false": the only word that is t,
     f, true or false; the t of "don't" is such a word. "count": the only number, where all number

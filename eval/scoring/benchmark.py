@@ -2,7 +2,7 @@
 replies, groups that are right as a whole, means of means, and boxes.
 
 The rules by which they compare whole replies with keys are read from the code of their authors and
-of VLMEvalKit (2026-08); what each of them misreads is part of the rule."""
+of VLMEvalKit (e8e78f05, 2026-08-18); what each of them misreads is part of the rule."""
 
 from __future__ import annotations
 
@@ -160,15 +160,15 @@ class BenchmarkScorer(Scorer):
     "yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench", "tree_bench_vlmevalkit",
     "vlms_are_blind" or "vp_bench"; where it is empty answers are compared as everywhere. `boxes` is
     the truth field of target boxes, as text, for `box_iou`, the mean of the best IoU of each with
-    the boxes in the whole reply. `headlines` are the metrics that tables show first. Raises
-    ValueError for another rule.
+    the boxes in the whole reply. `headlines` are the metrics that tables show first; null shows
+    every metric over a whole task. Raises ValueError for another rule.
     """
 
     all_right: Mapping[str, Sequence[str]] = field(default_factory=dict)
     mean_of: tuple[str, ...] = ()
     rule: str = ""
     boxes: str = ""
-    headlines: tuple[str, ...] = ()
+    headlines: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.rule and self.rule not in RULES:

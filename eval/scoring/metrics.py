@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -49,6 +49,7 @@ MOST_TURNS = 12
 """Later turns are those of a single long record, and the last one is shown in any case."""
 CHAIN = public_path(ChainOfThought)
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
+CIRCULAR = "circular_accuracy"
 Groups = Mapping[str, Sequence[str]]
 Measured = dict[str, float | str]
 """By sample: a number, or a category; all of one kind."""
@@ -159,7 +160,7 @@ class AllRight(Scorer):
     """
 
     by: str = "circle"
-    metric: str = "circular_accuracy"
+    metric: str = CIRCULAR
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The share of groups that are right as a whole."""
@@ -189,6 +190,7 @@ class AlongControls(Scorer):
     """What the scorers share whose tasks have `controls`, the meta fields of their levels."""
 
     controls: tuple[str, ...]
+    headlines: ClassVar[tuple[str, ...]] = ()  # accuracy says it all
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """For every control that has several levels its test, and the accuracy at each of its

@@ -12,6 +12,7 @@ from typing import Any
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.metrics import (
+    CIRCULAR,
     MEASURED,
     METRICS,
     TURNS,
@@ -294,9 +295,15 @@ def headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
     names = defaultdict[tuple[str, str], set[str]](set)
     for run in runs:
         for scores in run.points:
-            if scores.scorer is not None:
-                for task in (scores.task, scores.scorer.suite):
-                    names[run.name, task] |= {*scores.scorer.headlines}
+            names[run.name, scores.task].add(CIRCULAR)
+            if (scorer := scores.scorer) is not None:
+                quoted = scorer.headlines
+                if quoted is None:
+                    quoted = tuple(
+                        metric.name for metric in own_metrics(scores) if not metric.slice
+                    )
+                for task in (scores.task, scorer.suite):
+                    names[run.name, task] |= {*quoted}
     own = [row for row in rows if row.metric in names[row.run, row.task] and row.value is not None]
     return sorted(own, key=lambda row: row.unit != "")  # a total is over units of several kinds
 
@@ -328,7 +335,7 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
         if units and len(rotations) > 1:
             name = f"{first.point.contestant} [{len(rotations)} rotations]"
             plain = replace(empty_row(run, first), point="", contestant=name)
-            row = fill(plain, Metric("circular_accuracy", units, clusters=first.clusters))
+            row = fill(plain, Metric(CIRCULAR, units, clusters=first.clusters))
             yield replace(row, n_groups=len(rotations))
 
 

@@ -346,9 +346,10 @@ class Scorer(Protocol):
     `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over
     them. `key_is_answer` is False if the key is not an answer to the question but, for example, a
     maximum number of points. `headlines` are the metrics and totals by which the benchmark itself
-    is quoted: tables show them first. `needs_judge` is True if only a judge's grade is a score:
-    without one a reply is neither right nor wrong. `Samples` are rows (`SampleRow`) by the id of
-    the sample, `Levels` numbers in 0..1 by metric.
+    is quoted: tables show them first. None stands for every metric over a whole task.
+    `needs_judge` is True if only a judge's grade is a score: without one a reply is neither right
+    nor wrong. `Samples` are rows (`SampleRow`) by the id of the sample, `Levels` numbers in 0..1 by
+    metric.
     """
 
     suite: ClassVar[str] = ""
@@ -357,9 +358,9 @@ class Scorer(Protocol):
     needs_judge: ClassVar[bool] = False
 
     @property
-    def headlines(self) -> tuple[str, ...]:
-        """None, where accuracy says it all."""
-        return ()
+    def headlines(self) -> tuple[str, ...] | None:
+        """Every metric over a whole task."""
+        return None
 
     @property
     def part(self) -> str:

@@ -3,19 +3,21 @@ reply at once.
 
 A row of the table names the reader, what is asked, the answer and the reply. What is asked is a
 subtask of BLINK, choices parted by `|`, nothing for four points, or `-` for an open question; the
-answer `-` is none.
+answer `-` is none. A reader's setting follows its name.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from looktwice.eval.readers import BlinkOfficial, Marked, Robust, Strict, Vlm2
+from looktwice.eval.readers import BlinkOfficial, Marked, Robust, Strict, Vlm2, Vlmevalkit
 from looktwice.eval.readers.reader import (
     Reader,
     Reading,
@@ -46,6 +48,8 @@ def read(name: str, asked: str, reply: str) -> Reading:
     if asked == "-":
         stage = Robust(kind) if kind else build_reader(reader)  # type: ignore[arg-type]
         return stage.read(state_of(reply))  # type: ignore[attr-defined, no-any-return]
+    if reader == "vlmevalkit" and kind:
+        return Vlmevalkit(kind).read(state_of(reply, choices))  # type: ignore[arg-type]
     if reader == "robust":
         counted = "Counting" if choices[0].isdigit() else ""
         return read_choice(reply, choices, asked if subtask in CHOICES else counted)
@@ -114,6 +118,30 @@ def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(
                 decided += found is not None
                 assert found is None or f"({found})" == row["official_label"], row["idx"]
     assert decided > 19_000
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(
+    ("form", "decided", "digest"),
+    [
+        ("2026-06", 14_156, "40439ac33eb92735"),
+        ("2025-08", 14_149, "ab18797ff58af76a"),
+        ("2024-02", 25_065, "d881f6d55beca285"),
+    ],
+)
+def test_every_recorded_reply_is_read_as_by_the_commit_of_vlmevalkit(
+    shared_data: Path, form: Literal["2026-06", "2025-08", "2024-02"], decided: int, digest: str
+) -> None:
+    """The digests are of the answers that the code of a67ace50, c3371551 and 98e3733f gives."""
+    reader, answers = Vlmevalkit(form), list[str]()
+    for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                subtask = row["idx"].partition("_")[2].rpartition("_")[0]
+                reading = reader.read(state_of(row["reply"], CHOICES[subtask]))
+                answers.append(reading.answer or "-")
+    assert len(answers) == 30_456 and len(answers) - answers.count("-") == decided
+    assert hashlib.sha256("".join(answers).encode()).hexdigest().startswith(digest)
 
 
 CAT = "the cat is closer than the dog and there are two "

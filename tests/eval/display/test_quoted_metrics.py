@@ -1,0 +1,82 @@
+"""The metrics by which a benchmark is quoted, in the tables for terminal and notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from looktwice.eval.display.table import score_table
+from looktwice.eval.scoring import AllRight, BenchmarkScorer, Metric, Scorer
+from looktwice.eval.scoring.verdict import PointScores
+from tests.made_run import MadeRun
+
+
+@dataclass(frozen=True)
+class FirstHalf(Scorer):
+    """A scorer as users write it, without `headlines`."""
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """The share of right answers among the first two samples, and one of a slice."""
+        units = {name: first.score.value for name, first in list(scores.firsts.items())[:2]}
+        return [Metric("first_half", units), Metric("part", units, slice="x=1")]
+
+
+@dataclass(frozen=True)
+class Unquoted(FirstHalf):
+    """A scorer whose metrics stand in report.csv and report.md alone."""
+
+    headlines: ClassVar[tuple[str, ...]] = ()
+
+
+PAIRS = {"pair": ("circle",)}
+
+
+@pytest.mark.parametrize(
+    ("scorer", "metric", "values"),
+    [
+        (AllRight(), "circular_accuracy", ["0.0", "50.0"]),
+        (AllRight(metric="all"), "all", ["0.0", "50.0"]),
+        (BenchmarkScorer(PAIRS), "pair", ["0.0", "50.0"]),
+        (BenchmarkScorer(mean_of=("circle",)), "mean_accuracy", ["50.0", "75.0"]),
+        (FirstHalf(), "first_half", ["50.0", "100.0"]),
+        (FirstHalf(), "part", []),
+        (Unquoted(), "first_half", []),
+        (BenchmarkScorer(PAIRS, headlines=()), "pair", []),
+        (BenchmarkScorer(PAIRS, ("circle",), headlines=("mean_accuracy",)), "pair", []),
+    ],
+)
+def test_every_metric_of_a_scorer_that_hides_none_is_shown(
+    tmp_path: Path, scorer: Scorer, metric: str, values: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Always A is right in no circle, and the terminal said 50 % alone."""
+    monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda *given: scorer)
+    made = MadeRun(tmp_path / "run")
+    made.task("t", "ABAB", meta=[{"circle": name} for name in "1122"])
+    for name, answers in (("constant", "AAAA"), ("sees", "ABAA")):
+        made.answers(made.point(name, "t", facts={"scorer": {"use": "any"}}), answers)
+    table = score_table(made.write().path)
+    lines = [line.strip() for line in repr(table).splitlines()]
+    starts = [number for number, line in enumerate(lines) if line == f"t: {metric}"]
+    assert [lines[start + n].split()[1] for start in starts for n in (1, 2)] == values
+    header, _, *rows = (line.split(" | ") for line in table._repr_markdown_().splitlines()[:4])
+    names = [re.sub("<br>| ", "_", cell).removesuffix("_%") for cell in header]
+    assert [row[number] for row in rows for number, name in enumerate(names) if name == metric] == (
+        values
+    )
+
+
+def test_a_sweep_of_rotations_shows_its_circular_accuracy(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", "AB")
+    for by in (0, 1):
+        stage = {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}
+        changes, node = {"stages.turn.by": by}, {"stages": {"turn": stage}}
+        made.answers(made.point("plain", "t", changes=changes, spec=node), "AA")
+    lines = [line.split() for line in repr(score_table(made.write().path)).splitlines()]
+    start = lines.index(["t:", "circular_accuracy"])
+    assert lines[start + 1][:4] == ["plain", "[2", "rotations]", "50.0"]
