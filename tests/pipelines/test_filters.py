@@ -63,15 +63,14 @@ def test_a_filtered_reply_keeps_what_was_billed_and_who_served_it() -> None:
     body = {"model": "m-1", "choices": [verdict], "usage": {"prompt_tokens": 9}}
     reply = read_response(response(200, body), URL, 0.0)
     assert reply == Reply("", "filter", usage=Usage(9, 0), served_by={"model": "m-1"})
+    billed = {"prompt_tokens": 9, "completion_tokens": 3}
     broken = {"error": {"code": "content_filter"}, "message": {"content": "The"}}
-    for body in (
-        {"choices": [broken], "usage": {"prompt_tokens": 9, "completion_tokens": 3}},
-        {
-            "error": {"code": "content_filter"},
-            "usage": {"prompt_tokens": 9, "completion_tokens": 3},
-        },
-    ):
-        reply = read_response(response(200, body), URL, 0.0)
+    bodies: list[dict[str, Any]] = [
+        {"choices": [broken], "usage": billed},
+        {"error": {"code": "content_filter"}, "usage": billed},
+    ]
+    for filtered in bodies:
+        reply = read_response(response(200, filtered), URL, 0.0)
         assert reply == Reply("", "filter", usage=Usage(9, 3))
 
 
