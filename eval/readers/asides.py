@@ -44,7 +44,7 @@ _RIVALS = pattern(
     rf"{_FIRST}\b{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-]"
     rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKS}\b)"
     rf"{GAP}{{0,20}}?{_TAGS}",
-    rf"\bif i had (?:to (?:choose|pick|name) )?(?:a|another) (?:second|third|other)\b"
+    rf"\bif i had (?:to (?:choose|pick|name) )?(?:another|an? (?:second|third|other))\b"
     rf"{GAP}{{0,40}}?{_TAGS}",
     rf"\bif (?:not {_TAG}|(?:that|this|it) is (?:wrong|not (?:right|correct|it)|incorrect)"
     rf"|i am (?:wrong|mistaken)|i'm (?:wrong|mistaken)){NEAR}{{0,20}},?\s+{GAP}{{0,40}}?{_TAGS}",
@@ -132,6 +132,7 @@ _CORRECTS = pattern(
     r"\bapologi[sz]e\b|\bcorrect(?:ing)? myself\b",
     r"\bmake (?:that|it)\s+(?=\u27e6)",
     r"\b(?:strike|forget|ignore|disregard) that\b",
+    r"\bi should(?: have|'ve) (?:said|written|answered|chosen|picked)\b",
     r"\b(?:let me|i (?:need|have|want|ought) to|i (?:should|must))"
     r" (?:correct|fix|revise|amend|rectify)"
     r" (?:that|this|it|my (?:answer|mistake))\b",
@@ -149,7 +150,7 @@ _CORRECTING = (
     "miscount|mistook|misid|error|wrong|my mind|meant|it back|that back|make that|make it|"
     "strike|forget|ignore|disregard|fix|rectify|upon |on further|on closer|on second|"
     "on careful|on reflection|looking at|reconsider|recheck|recount|reexamin|re-|double|"
-    "not right|not correct|incorrect|no,|excuse|wait|nope|nah|rather|i mean"
+    "not right|not correct|incorrect|no,|should|excuse|wait|nope|nah|rather|i mean"
 )
 
 

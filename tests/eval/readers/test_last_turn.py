@@ -45,3 +45,10 @@ def test_every_reader_gets_the_same_words(reader: Stage, reply: str) -> None:
 def test_a_reader_of_the_whole_reply_gets_all_of_it() -> None:
     reply = "<think>A</think>B</s>"
     assert read(reply, WholeReply()).answer == reply
+
+
+@pytest.mark.parametrize("end", ["</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>"])
+def test_a_reader_of_its_own_words_stops_at_the_end_of_a_turn(end: str) -> None:
+    sample = Sample("s", "Which point is closer?", choices=CHOICES)
+    state = State.start(sample).replace(messages=(Message("assistant", (f"B{end}\nA",)),))
+    assert Robust().read(state).answer == "B"
