@@ -66,9 +66,8 @@ _PUNCTUATION = str.maketrans(
 
 
 def clean_text(reply: str) -> str:
-    r"""The words of a reply: no thoughts, tokens, Markdown, TeX;
-    nothing behind the end of the turn;
-    ASCII punctuation; \boxed{B} as "Answer: B"."""
+    r"""The words of a reply up to the end of its turn: no thoughts, tokens, Markdown, TeX; ASCII
+    punctuation; \boxed{B} as "Answer: B"."""
     text = cut_at_turn_end(strip_thoughts(reply))
     if len(text) > _HEAD + _TAIL:  # the time that rules take may grow with the square of a length
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
