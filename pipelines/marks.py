@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import (
+    TOLERANCE,
     Affine,
     PixelRect,
     Polygon,
@@ -27,7 +28,8 @@ from looktwice.pipelines.geometry import (
 __all__ = ["Box", "Mark", "Mask", "Point"]
 
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
-LOST = 0.5  # of the area that a mask should have in a view; below it thin parts are looked for
+NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
+"""What lies within 1 pixel, and within the 3 by which a thin part may be shorter in a view."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,7 @@ class Mask:
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
         warped = warp(self.pixels.astype(np.uint8), affine, (width, height), nearest=True)
         seen = warped.astype(bool)
-        scale = abs(np.linalg.det(affine.matrix[:, :2]))
-        if scale < 1 and seen.sum() < LOST * scale * self.pixels.sum():
-            seen |= _lost_parts(self.pixels, affine, seen)
+        seen |= _lost_parts(self.pixels, affine, seen)
         ys, xs = np.nonzero(seen)
         inside = contains(clip, xs + 0.5, ys + 0.5)
         seen[ys, xs] = inside
@@ -147,14 +147,28 @@ class Mask:
 def _lost_parts(
     pixels: NDArray[np.bool_], affine: Affine, seen: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The pixels on which those of a mask fall, of each connected part that has none in `seen`."""
-    ys, xs = np.nonzero(pixels)
+    """The pixels on which thin parts of a mask fall, of each that leads away from all in `seen`."""
+    linear = affine.matrix[:, :2]
+    least = float(np.linalg.svd(linear, compute_uv=False)[-1])  # how much it shrinks one way
+    is_upright = np.count_nonzero(np.abs(linear) > TOLERANCE) <= 2
+    if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # each pixel has one of the view
+        return np.zeros(seen.shape, bool)
+    side = min(math.ceil(1 / max(least, TOLERANCE)) + 1, max(pixels.shape) + 1)
+    whole = pixels.astype(np.uint8)
+    rims = (max(side, 2),) * 4
+    framed = cv2.copyMakeBorder(whole, *rims, cv2.BORDER_CONSTANT, value=0)
+    broad = cv2.morphologyEx(framed, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
+    ys, xs = np.nonzero(whole > broad[rims[0] : -rims[0], rims[0] : -rims[0]])
     columns, rows = (np.rint(a * xs + b * ys + c).astype(int) for a, b, c in affine.matrix)
     there = (columns >= 0) & (rows >= 0) & (columns < seen.shape[1]) & (rows < seen.shape[0])
     fallen = np.zeros(seen.shape, np.uint8)
     fallen[rows[there], columns[there]] = 1
-    _, parts = cv2.connectedComponents(fallen, connectivity=8)
-    return np.asarray((parts > 0) & ~np.isin(parts, parts[seen]))
+    near, far = (1 - cv2.dilate(seen.astype(np.uint8), reach) for reach in (NEAR, FAR))
+    if not (fallen & far).any():
+        return np.zeros(seen.shape, bool)
+    _, parts = cv2.connectedComponents(fallen & near, connectivity=8)
+    lost = (parts > 0) & np.isin(parts, parts[(fallen & far) > 0])
+    return np.asarray(fallen & cv2.dilate(lost.astype(np.uint8), NEAR), bool)
 
 
 Mark = Point | Box | Mask
