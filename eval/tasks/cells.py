@@ -262,7 +262,10 @@ def broken_picture(name: str, why: str) -> Picture:
 def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     """The choices of a row, from one column with a list or one column each; empty cells at the end
     are dropped. Raises ValueError."""
-    cells = [cell for name in columns for cell in as_options(row.get(name)) or [""]]
+    if len(columns) == 1:
+        cells = as_options(row.get(columns[0])) or [""]
+    else:  # "[0, 1]" is one choice there, an interval
+        cells = [row.get(name) for name in columns]
     if objects := [cell for cell in cells if isinstance(cell, Mapping)]:
         raise ValueError(f"a choice is a text or a number, found {objects[0]!r:.80}")
     texts = [*map(as_text, cells)]
@@ -305,7 +308,7 @@ def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> s
     both ("B. blue"), as a list of one of these, or, if `first` is 0 or 1, as a number that counts
     from there. Raises ValueError for anything else.
     """
-    answers = as_list(cell)
+    answers = [cell] if as_text(cell).strip() in choices else as_list(cell)
     if choices and len(answers) > 1:
         raise ValueError(f"a row has one answer, found {answers}")
     text = as_text((answers or [None])[0] if choices else cell).strip()

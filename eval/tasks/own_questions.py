@@ -210,17 +210,17 @@ class Columns(MappedTask):
 
     `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
     a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
-    looked for under the usual names, or these with numbers (`image_1`, `image_2`), and null says
-    that there is none. Only `question` and `images` must be found; without an id rows are numbered.
-    Images are embedded bytes, base64, or paths below `images` (a folder or a .zip; default: the
-    table's folder); `image_name` makes a path of a cell, "{}.jpg" of 7 being 7.jpg. Choices are a
-    list or {"A": red}, or stand lettered in one text, "(A) red (B) blue": where that is the
-    question's own column, the question ends before them. Answers are letters or choices' texts, or
-    numbers where `answers_from` says 0 or 1; an empty or hidden answer is no key. `meta` names
-    columns to keep for slices, `truth` others for scoring alone, `numbered` makes fields of a row's
-    number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file` is the table's
-    path below a folder `path` or a hub's data set. A row that cannot be used is left out and
-    counted in the facts; more than a tenth of them stops. Raises TaskError.
+    looked for under the usual names, or these with numbers or letters (`image_2`, `choice_a`), and
+    null says that there is none. Only `question` and `images` must be found; without an id rows are
+    numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
+    default: the table's folder); `image_name` makes a path of a cell, "{}.jpg" of 7 being 7.jpg.
+    Choices are a list or {"A": red}, or stand lettered in one text, "(A) red (B) blue": where that
+    is the question's own column, the question ends before them. Answers are letters or choices'
+    texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no key. `meta`
+    names columns to keep for slices, `truth` others for scoring alone, `numbered` makes fields of a
+    row's number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file` is the
+    table's path below a folder `path` or a hub's data set. A row that cannot be used is left out
+    and counted in the facts; more than a tenth of them stops. Raises TaskError.
     """
 
     path: Path | None = None

@@ -201,6 +201,15 @@ def test_maps_and_binary_texts_of_parquet_are_read(tmp_path: Path) -> None:
     assert item.answer == "B"
 
 
+@pytest.mark.parametrize("cells", [("[0, 1]", "[1, 2]"), ("{1: 2}", "{1: 3}"), ("[1 2]", "('a',)")])
+def test_a_choice_with_a_column_of_its_own_is_one_text(
+    tmp_path: Path, cells: tuple[str, str]
+) -> None:
+    row = {"question": "Which?", "image": "a.jpg", "A": cells[0], "B": cells[1], "answer": cells[1]}
+    (item,) = Columns(jsonl(tmp_path, [row]))
+    assert (item.sample.choices, item.answer) == (cells, "B")
+
+
 def test_an_empty_choice_that_pandas_wrote_as_nan_is_none(tmp_path: Path) -> None:
     row = {"question": "Which?", "image": "a.jpg", "A": "red", "B": "blue", "C": "nan", "X": 3}
     (item,) = Columns(jsonl(tmp_path, [{**row, "answer": "B"}]))
