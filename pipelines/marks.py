@@ -30,6 +30,8 @@ __all__ = ["Box", "Mark", "Mask", "Point"]
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
 NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
 """What lies within 1 pixel, and within the 3 by which a thin part may be shorter in a view."""
+FINE = 16  # parts of a view's pixel, as which a mask that shrinks further is looked at
+BROAD = 32  # pixels; a larger square takes longer to look for than it saves
 
 
 @dataclass(frozen=True)
@@ -149,26 +151,46 @@ def _lost_parts(
 ) -> NDArray[np.bool_]:
     """The pixels on which thin parts of a mask fall, of each that leads away from all in `seen`."""
     linear = affine.matrix[:, :2]
-    least = float(np.linalg.svd(linear, compute_uv=False)[-1])  # how much it shrinks one way
+    most, least = map(float, np.linalg.svd(linear, compute_uv=False))  # the two ways it stretches
     is_upright = np.count_nonzero(np.abs(linear) > TOLERANCE) <= 2
     if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # each pixel has one of the view
         return np.zeros(seen.shape, bool)
-    side = min(math.ceil(1 / max(least, TOLERANCE)) + 1, max(pixels.shape) + 1)
-    whole = pixels.astype(np.uint8)
-    rims = (max(side, 2),) * 4
-    framed = cv2.copyMakeBorder(whole, *rims, cv2.BORDER_CONSTANT, value=0)
-    broad = cv2.morphologyEx(framed, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
-    ys, xs = np.nonzero(whole > broad[rims[0] : -rims[0], rims[0] : -rims[0]])
+    step = max(1, int(1 / max(most, TOLERANCE)) // FINE)
+    thin = _thin_parts(_reduced(pixels, step), math.ceil(1 / max(least * step, TOLERANCE)) + 1)
+    ys, xs = ((place + 0.5) * step - 0.5 for place in np.nonzero(thin))
     columns, rows = (np.rint(a * xs + b * ys + c).astype(int) for a, b, c in affine.matrix)
     there = (columns >= 0) & (rows >= 0) & (columns < seen.shape[1]) & (rows < seen.shape[0])
-    fallen = np.zeros(seen.shape, np.uint8)
-    fallen[rows[there], columns[there]] = 1
-    near, far = (1 - cv2.dilate(seen.astype(np.uint8), reach) for reach in (NEAR, FAR))
-    if not (fallen & far).any():
-        return np.zeros(seen.shape, bool)
-    _, parts = cv2.connectedComponents(fallen & near, connectivity=8)
-    lost = (parts > 0) & np.isin(parts, parts[(fallen & far) > 0])
-    return np.asarray(fallen & cv2.dilate(lost.astype(np.uint8), NEAR), bool)
+    fallen = np.zeros(seen.shape, bool)
+    fallen[rows[there], columns[there]] = True
+    away = fallen & ~_grown(seen, FAR)
+    if not away.any():
+        return away
+    _, parts = cv2.connectedComponents((fallen & ~_grown(seen, NEAR)).astype(np.uint8))
+    lost = (parts > 0) & np.isin(parts, parts[away])
+    return fallen & _grown(lost, NEAR)
+
+
+def _reduced(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
+    """Whether any pixel of each square of `step` pixels is set."""
+    if step == 1:
+        return pixels
+    height, width = pixels.shape
+    framed = np.pad(pixels, ((0, -height % step), (0, -width % step)))
+    columns = framed.reshape(-1, step, framed.shape[1]).any(1)
+    return np.asarray(columns.reshape(len(columns), -1, step).any(2))
+
+
+def _thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
+    """The pixels of a mask on which no square of it with this side lies; all where few would."""
+    if side > BROAD:
+        return pixels
+    framed = cv2.copyMakeBorder(pixels.astype(np.uint8), *[side] * 4, cv2.BORDER_CONSTANT, value=0)
+    broad = cv2.morphologyEx(framed, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
+    return pixels & (broad[side:-side, side:-side] == 0)
+
+
+def _grown(pixels: NDArray[np.bool_], reach: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return np.asarray(cv2.dilate(pixels.astype(np.uint8), reach), np.bool_)
 
 
 Mark = Point | Box | Mask

@@ -197,7 +197,7 @@ USUAL: Mapping[str, str] = {
     "question": "question query text",
     "images": "images image image_path img file_name filename image_list img_path image_file",
     "choices": "choices options",
-    "answer": "answer gt_answer ground_truth label",
+    "answer": "answer gt_answer ground_truth label correct_answer",
     "prompt": "prompt",
 }
 """The column names that are tried for a field that `columns` does not name."""

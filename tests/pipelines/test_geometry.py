@@ -566,6 +566,17 @@ def test_thin_parts_of_a_region_stay(name: str, chain: str) -> None:
         assert apart.min(0).max() < 2
 
 
+def test_thin_parts_of_a_large_region_stay_in_a_tiny_view() -> None:
+    pixels = np.zeros((3000, 4000), bool)
+    pixels[500:1500, 500:1500] = pixels[1003:1005, 1500:3700] = pixels[2700:2703, 1203:1205] = True
+    view = View.of(Picture(np.zeros((3000, 4000, 3), np.uint8)))
+    (seen,) = transforms.resize(view, 80, 60).to_view(Mask("m", pixels))
+    assert isinstance(seen, Mask)
+    block, line = seen.pixels[10:30, 10:30], seen.pixels[20, 33:74]
+    assert block.all() and line.all() and seen.pixels[54, 24]
+    assert seen.pixels.sum() <= block.sum() + 45 + 1
+
+
 @pytest.mark.parametrize(("degrees", "side"), [(0, 50), (30, 90), (45, 70), (0, 131)])
 def test_a_large_region_has_no_other_pixels(degrees: float, side: int) -> None:
     view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
