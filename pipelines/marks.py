@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import (
+    TOLERANCE,
     Affine,
     PixelRect,
     Polygon,
@@ -27,7 +28,10 @@ from looktwice.pipelines.geometry import (
 __all__ = ["Box", "Mark", "Mask", "Point"]
 
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
-LOST = 0.5  # of the area that a mask should have in a view; below it thin parts are looked for
+NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
+"""What lies within 1 pixel, and within the 3 by which a thin part may be shorter in a view."""
+FINE = 16  # parts of a view's pixel, as which a mask that shrinks further is looked at
+BROAD = 32  # pixels; a larger square takes longer to look for than it saves
 
 
 @dataclass(frozen=True)
@@ -122,9 +126,7 @@ class Mask:
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
         warped = warp(self.pixels.astype(np.uint8), affine, (width, height), nearest=True)
         seen = warped.astype(bool)
-        scale = abs(np.linalg.det(affine.matrix[:, :2]))
-        if scale < 1 and seen.sum() < LOST * scale * self.pixels.sum():
-            seen |= _lost_parts(self.pixels, affine, seen)
+        seen |= _lost_parts(self.pixels, affine, seen)
         ys, xs = np.nonzero(seen)
         inside = contains(clip, xs + 0.5, ys + 0.5)
         seen[ys, xs] = inside
@@ -147,14 +149,48 @@ class Mask:
 def _lost_parts(
     pixels: NDArray[np.bool_], affine: Affine, seen: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The pixels on which those of a mask fall, of each connected part that has none in `seen`."""
-    ys, xs = np.nonzero(pixels)
+    """The pixels on which thin parts of a mask fall, of each that leads away from all in `seen`."""
+    linear = affine.matrix[:, :2]
+    most, least = map(float, np.linalg.svd(linear, compute_uv=False))  # the two ways it stretches
+    is_upright = np.count_nonzero(np.abs(linear) > TOLERANCE) <= 2
+    if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # each pixel has one of the view
+        return np.zeros(seen.shape, bool)
+    step = max(1, int(1 / max(most, TOLERANCE)) // FINE)
+    thin = _thin_parts(_reduced(pixels, step), math.ceil(1 / max(least * step, TOLERANCE)) + 1)
+    ys, xs = ((place + 0.5) * step - 0.5 for place in np.nonzero(thin))
     columns, rows = (np.rint(a * xs + b * ys + c).astype(int) for a, b, c in affine.matrix)
     there = (columns >= 0) & (rows >= 0) & (columns < seen.shape[1]) & (rows < seen.shape[0])
-    fallen = np.zeros(seen.shape, np.uint8)
-    fallen[rows[there], columns[there]] = 1
-    _, parts = cv2.connectedComponents(fallen, connectivity=8)
-    return np.asarray((parts > 0) & ~np.isin(parts, parts[seen]))
+    fallen = np.zeros(seen.shape, bool)
+    fallen[rows[there], columns[there]] = True
+    away = fallen & ~_grown(seen, FAR)
+    if not away.any():
+        return away
+    _, parts = cv2.connectedComponents((fallen & ~_grown(seen, NEAR)).astype(np.uint8))
+    lost = (parts > 0) & np.isin(parts, parts[away])
+    return fallen & _grown(lost, NEAR)
+
+
+def _reduced(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
+    """Whether any pixel of each square of `step` pixels is set."""
+    if step == 1:
+        return pixels
+    height, width = pixels.shape
+    framed = np.pad(pixels, ((0, -height % step), (0, -width % step)))
+    columns = framed.reshape(-1, step, framed.shape[1]).any(1)
+    return np.asarray(columns.reshape(len(columns), -1, step).any(2))
+
+
+def _thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
+    """The pixels of a mask on which no square of it with this side lies; all where few would."""
+    if side > BROAD:
+        return pixels
+    framed = cv2.copyMakeBorder(pixels.astype(np.uint8), *[side] * 4, cv2.BORDER_CONSTANT, value=0)
+    broad = cv2.morphologyEx(framed, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
+    return pixels & (broad[side:-side, side:-side] == 0)
+
+
+def _grown(pixels: NDArray[np.bool_], reach: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return np.asarray(cv2.dilate(pixels.astype(np.uint8), reach), np.bool_)
 
 
 Mark = Point | Box | Mask

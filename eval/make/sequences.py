@@ -207,6 +207,8 @@ class Sequences(MadeFromFiles):
         patterns = self.patterns or (GROUPED if self.ask == "group" else usual)
         if isinstance(self.each, Mapping):
             counts = [(p, self.each[p]) for p in patterns if p in self.each]
+            if not counts:
+                raise TaskError(f"each has none of the patterns {', '.join(patterns)}")
         else:
             counts = [(p, self.each) for p in patterns]
         return [item for pattern, count in counts for item in self._of(pattern, count)]

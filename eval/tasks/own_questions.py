@@ -19,6 +19,7 @@ from looktwice.eval.tasks.cells import (
     as_text,
     choice_texts,
     find_letter,
+    lettered_columns,
     numbered_columns,
     split_lettered,
 )
@@ -158,9 +159,7 @@ def _read_images(row: Row) -> tuple[str, ...]:
 def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
     if listed is None:
         return ()
-    if isinstance(listed, dict) or (
-        isinstance(listed, list) and all(isinstance(o, dict) and len(o) == 2 for o in listed)
-    ):
+    if isinstance(listed, dict | list) and listed:
         listed = as_options(listed)
     if not isinstance(listed, list) or not 2 <= len(listed) <= len(ascii_uppercase):
         raise ValueError(f"`choices` must be a list of 2 to 26, found {listed!r}")
@@ -196,9 +195,9 @@ def _read_marks(listed: Any, images: int) -> Marks:
 USUAL: Mapping[str, str] = {
     "id": "id index idx question_id qid uid",
     "question": "question query text",
-    "images": "images image image_path img file_name filename",
+    "images": "images image image_path img file_name filename image_list img_path image_file",
     "choices": "choices options",
-    "answer": "answer gt_answer ground_truth label",
+    "answer": "answer gt_answer ground_truth label correct_answer",
     "prompt": "prompt",
 }
 """The column names that are tried for a field that `columns` does not name."""
@@ -211,17 +210,17 @@ class Columns(MappedTask):
 
     `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
     a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
-    looked for under the usual names, or these with numbers (`image_1`, `image_2`), and null says
-    that there is none. Only `question` and `images` must be found; without an id rows are numbered.
-    Images are embedded bytes, base64, or paths below `images` (a folder or a .zip; default: the
-    table's folder); `image_name` makes a path of a cell, "{}.jpg" of 7 being 7.jpg. Choices are a
-    list or {"A": red}, or stand lettered in one text, "(A) red (B) blue": where that is the
-    question's own column, the question ends before them. Answers are letters or choices' texts, or
-    numbers where `answers_from` says 0 or 1; an empty or hidden answer is no key. `meta` names
-    columns to keep for slices, `truth` others for scoring alone, `numbered` makes fields of a row's
-    number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file` is the table's
-    path below a folder `path` or a hub's data set. A row that cannot be used is left out and
-    counted in the facts; more than a tenth of them stops. Raises TaskError.
+    looked for under the usual names, or these with numbers or letters (`image_2`, `choice_a`), and
+    null says that there is none. Only `question` and `images` must be found; without an id rows are
+    numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
+    default: the table's folder); `image_name` makes a path of a cell, "{}.jpg" of 7 being 7.jpg.
+    Choices are a list or {"A": red}, or stand lettered in one text, "(A) red (B) blue": where that
+    is the question's own column, the question ends before them. Answers are letters or choices'
+    texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no key. `meta`
+    names columns to keep for slices, `truth` others for scoring alone, `numbered` makes fields of a
+    row's number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file` is the
+    table's path below a folder `path` or a hub's data set. A row that cannot be used is left out
+    and counted in the facts; more than a tenth of them stops. Raises TaskError.
     """
 
     path: Path | None = None
@@ -258,10 +257,9 @@ class Columns(MappedTask):
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
         names = self.table.columns
         require_known([*self.meta, *self.truth, *self.where], names)
-        if not mapping["choices"] and "choices" not in self.columns and {"A", "B"} <= {*names}:
-            mapping["choices"] = tuple(letter for letter in ascii_uppercase if letter in names)
         if not mapping["choices"] and "choices" not in self.columns:
-            mapping["choices"] = numbered_columns("choice choices option options", names)
+            stems = "choice choices option options"
+            mapping["choices"] = lettered_columns(names) or numbered_columns(stems, names)
         if "images" not in self.columns:
             mapping["images"] = numbered_columns(USUAL["images"], names) or mapping["images"]
 
@@ -337,7 +335,8 @@ class Tsv(TableTask):
 
     @property
     def _image_columns(self) -> tuple[str, ...]:
-        return (*(name for name in IMAGES if name in self.table.columns), *self._numbered_images)
+        own = [name for name in IMAGES if name in self.table.columns]
+        return tuple(dict.fromkeys((*own, *self._numbered_images)))
 
     @cached_property
     def _numbered_images(self) -> tuple[str, ...]:

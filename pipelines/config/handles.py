@@ -22,7 +22,8 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
     """
     tasks = {f"tasks.{name}": task for name, task in (node.get("tasks") or {}).items()}
     tasks["task"] = node.get("task")
-    read = [name for name, task in tasks.items() if isinstance(task, Mapping) and "path" in task]
+    mapped = {name: task for name, task in tasks.items() if isinstance(task, Mapping)}
+    read = [name for name, task in mapped.items() if not task.keys().isdisjoint(("path", "hub"))]
     models = node.get("models") or {}
     if place in ("data", "split") and not read:
         made = ", ".join(name for name, task in tasks.items() if task) or "none"
@@ -41,8 +42,9 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
             yield f"{name}.hub", str(value).removeprefix("hub:")
     elif place == "data":
         # the others follow one of these
-        own = [name for name in read if not str(tasks[name]["path"]).startswith("${")]
+        own = [name for name in read if not str(mapped[name].get("path")).startswith("${")]
         yield from ((f"{name}.path", value) for name in own)
+        yield from ((f"{name}.hub", "") for name in own if mapped[name].get("hub"))
     elif place != "model" or not isinstance(value, str | Mapping):
         yield place, value
     elif isinstance(value, str) and did_you_mean(value, models):

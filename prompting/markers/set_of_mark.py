@@ -253,7 +253,7 @@ class SetOfMark(WithoutModel):
         low, high = self.min_area * width * height, self.max_area * width * height
         fitting = (c for c in self._candidates(sample, number) if low <= c.area <= high)
         best = sorted(fitting, key=lambda candidate: candidate.rank)[: self.most]
-        clear = [c for c in resolve_overlaps(best, self.overlap) if c.area >= max(1, low)]
+        clear = [c for c in resolve_overlaps(best, self.overlap) if c.area >= low]
         if not clear:
             raise NoEvidence(
                 f"no region of {low:.0f} to {high:.0f} pixels was found in image {number}"

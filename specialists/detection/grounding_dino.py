@@ -132,9 +132,13 @@ class GroundingDINO(WordDetector):
     def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
         scores, xyxy = to_numbers(detection["scores"]), to_numbers(detection["boxes"])
         # a tokenizer may give a label with other spaces and without accents
-        words = {_plain(part): word for word in asked for part in (*word.split("."), word)}
+        words = {_plain(part): word for word in asked for part in word.split(".") if _plain(part)}
+        words |= {_plain(word): word for word in asked if _plain(word)}
+        words |= {word: word for word in asked}
         labels = [
-            words.get(_plain(label), label) if score > self.text_threshold else ""
+            words.get(label) or words.get(_plain(label), label)
+            if score > self.text_threshold
+            else ""
             for label, score in zip(detection["text_labels"] or (), scores, strict=True)
         ]
         return surest_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most)
@@ -153,6 +157,8 @@ def group_words(network: Any, words: Words) -> list[Words]:
     for word in words:
         spoken = f"{word}." if most else word
         tokens = len(tokenizer(spoken, add_special_tokens=False)["input_ids"])
+        if tokens < (2 if most else 1):  # a full stop is one
+            raise NoEvidence(f"{word[:40]!r} has no token of the network; leave it out")
         if tokens > own - AROUND:
             raise NoEvidence(
                 f"{word[:40]!r} has {tokens} tokens, and the network takes {own - AROUND} of a word"

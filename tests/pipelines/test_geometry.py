@@ -520,6 +520,74 @@ def test_what_covers_something_is_never_nothing_in_a_smaller_view(name: str, sid
         assert np.ptp(xs) <= width * scale + 1 and np.ptp(ys) <= height * scale + 1
 
 
+def fine_mask(name: str) -> Mask:
+    """A mask of 300 x 400 pixels with thin parts."""
+    pixels, steps = np.zeros((300, 400), bool), np.arange(180)
+    match name:
+        case "diagonal":
+            pixels[60 + steps, 100 + steps] = True
+        case "corner":
+            pixels[60:200, 131] = pixels[199, 131:300] = True
+        case "block and line":
+            pixels[100:160, 100:160] = pixels[133, 160:330] = True
+        case "block and spot":
+            pixels[100:160, 100:160] = pixels[100:102, 300:302] = True
+    return Mask("m", pixels)
+
+
+CHAINS: dict[str, Callable[[View], View]] = {
+    "tenth": lambda view: transforms.resize(view, 40, 30),
+    "narrower and taller": lambda view: transforms.resize(view, 57, 600),
+    "turned, a third": lambda view: transforms.resize(transforms.rotate(view, 45), 166, 166),
+    "turned twice": lambda view: transforms.rotate(transforms.rotate(view, 30), 30),
+    "cut, turned, beside, a third": lambda view: transforms.resize(
+        transforms.beside([transforms.rotate(transforms.crop(view, 40, 30, 360, 270), 45), view]),
+        267,
+        133,
+    ),
+    "eighth in three": lambda view: transforms.resize(
+        transforms.resize(transforms.resize(view, 200, 150), 100, 75), 50, 37
+    ),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("name", ["diagonal", "corner", "block and line", "block and spot"])
+def test_thin_parts_of_a_region_stay(name: str, chain: str) -> None:
+    mask = fine_mask(name)
+    view = CHAINS[chain](View.of(Picture(np.zeros((300, 400, 3), np.uint8))))
+    for part, seen in zip(view.parts, view.to_view(mask), strict=True):
+        assert isinstance(seen, Mask)
+        ys, xs = np.nonzero(mask.pixels)
+        fallen = part.affine(np.stack([xs, ys], 1))
+        shown = np.argwhere(seen.pixels)[:, ::-1]
+        apart = np.hypot(*(fallen[:, None] - shown[None]).transpose(2, 0, 1))
+        assert apart.min(1).max() < 4.5  # the end of a part may be 3 pixels shorter each way
+        assert apart.min(0).max() < 2
+
+
+def test_thin_parts_of_a_large_region_stay_in_a_tiny_view() -> None:
+    pixels = np.zeros((3000, 4000), bool)
+    pixels[500:1500, 500:1500] = pixels[1003:1005, 1500:3700] = pixels[2700:2703, 1203:1205] = True
+    view = View.of(Picture(np.zeros((3000, 4000, 3), np.uint8)))
+    (seen,) = transforms.resize(view, 80, 60).to_view(Mask("m", pixels))
+    assert isinstance(seen, Mask)
+    block, line = seen.pixels[10:30, 10:30], seen.pixels[20, 33:74]
+    assert block.all() and line.all() and seen.pixels[54, 24]
+    assert seen.pixels.sum() <= block.sum() + 45 + 1
+
+
+@pytest.mark.parametrize(("degrees", "side"), [(0, 50), (30, 90), (45, 70), (0, 131)])
+def test_a_large_region_has_no_other_pixels(degrees: float, side: int) -> None:
+    view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
+    view = transforms.resize(transforms.rotate(view, degrees), side, side)
+    disc = np.hypot(*(np.mgrid[:200, :200] - 100)) < 60
+    (seen,) = view.to_view(Mask("m", disc))
+    assert isinstance(seen, Mask)
+    plain = warp(disc.astype(np.uint8), view.parts[0].affine, view.size, nearest=True)
+    assert np.array_equal(seen.pixels, plain)
+
+
 def test_a_large_region_is_as_it_was_in_a_smaller_view() -> None:
     view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
     disc = np.hypot(*(np.mgrid[:200, :200] - 100)) < 60

@@ -95,6 +95,10 @@ def test_a_shipped_configuration_takes_them(path: Path) -> None:
             {f"tasks.{name}.{key}": value for name in "ab" for key, value in HUB.items()},
         ),
         ({"task": {"path": "p"}}, ("split", "test"), {"task.split": "test"}),
+        ({"task": {"hub": "A/B"}}, ("split", "test"), {"task.split": "test"}),
+        ({"task": {"hub": "A/B"}}, ("data", "x"), {"task.path": "x", "task.hub": ""}),
+        ({"task": {"hub": "A/B"}}, ("data", "hub:X/Y"), {"task.path": None, "task.hub": "X/Y"}),
+        ({"task": {"hub": "", "path": "p"}}, ("data", "x"), {"task.path": "x"}),
         ({"task": {"path": "p"}}, ("task.path", "q"), {"task.path": "q"}),
     ],
 )

@@ -464,6 +464,8 @@ def test_each_pattern_may_have_a_number_of_its_own(sources: Sources) -> None:
     assert grouped == {"AAB": 3, "ABCD": 2}
     some = made(Sequences(sources[objects], "count", each=counts, patterns=("AB", "AA")))
     assert some == {"AB": 1, "AA": 5}
+    with pytest.raises(TaskError, match="each has none of the patterns AAB, ABC"):
+        made(Sequences(sources[objects], "group", each={"AA": 5}))
     every = list(Sequences(sources[objects], "count", each=5))
     twos = [item.sample.id for item in every if item.sample.meta["pattern"] == "AA"]
     same = list(Sequences(sources[objects], "count", each=counts))

@@ -29,6 +29,8 @@ from looktwice.eval.tasks.cells import (
     answer_key,
     as_list,
     choice_texts,
+    image_cells,
+    lettered_columns,
     numbered_columns,
     split_lettered,
 )
@@ -94,6 +96,16 @@ def test_options_whose_labels_are_none(cell: Any) -> None:
 @table
 def test_columns_with_numbers(stems: str, names: list[str], found: list[str]) -> None:
     assert numbered_columns(stems, names) == tuple(found)
+
+
+@table
+def test_columns_with_letters(names: list[str], found: list[str]) -> None:
+    assert lettered_columns(names) == tuple(found)
+
+
+@table
+def test_images_in_a_cell(cell: Any, images: list[Any]) -> None:
+    assert image_cells({"image": cell}, ["image"]) == images
 
 
 @table
@@ -167,6 +179,41 @@ def test_a_tsv_sends_images_in_numbered_columns_by_number(tmp_path: Path) -> Non
     wanted = [jpeg(20 * number) for number in range(1, 12)]
     assert [image.payload.data for image in item.sample.images] == wanted
     assert not item.sample.meta.keys() & {*TEN}
+
+
+def test_an_image_before_number_two_is_sent_once(tmp_path: Path) -> None:
+    cells = [base64.b64encode(jpeg(value)).decode() for value in (20, 40)]
+    path = tmp_path / "set.tsv"
+    head = "index\tquestion\tanswer\timage\timage_2"
+    path.write_text("\n".join([head, "\t".join(["1", "Which?", "cat", *cells])]))
+    (item,) = Tsv(path)
+    assert [image.payload.data for image in item.sample.images] == [jpeg(20), jpeg(40)]
+
+
+def test_maps_and_binary_texts_of_parquet_are_read(tmp_path: Path) -> None:
+    kinds = {"question": pa.binary(), "image": pa.binary(), "answer": pa.binary()}
+    schema = pa.schema([*kinds.items(), ("choices", pa.map_(pa.string(), pa.string()))])
+    row = {"question": b"Which?", "image": jpeg(), "answer": b"B"}
+    row |= {"choices": [("A", "red"), ("B", "blue")]}
+    pq.write_table(pa.Table.from_pylist([row], schema), tmp_path / "set.parquet")
+    (item,) = Columns(tmp_path / "set.parquet")
+    assert (item.sample.question, item.sample.choices) == ("Which?", ("red", "blue"))
+    assert item.answer == "B"
+
+
+@pytest.mark.parametrize("cells", [("[0, 1]", "[1, 2]"), ("{1: 2}", "{1: 3}"), ("[1 2]", "('a',)")])
+def test_a_choice_with_a_column_of_its_own_is_one_text(
+    tmp_path: Path, cells: tuple[str, str]
+) -> None:
+    row = {"question": "Which?", "image": "a.jpg", "A": cells[0], "B": cells[1], "answer": cells[1]}
+    (item,) = Columns(jsonl(tmp_path, [row]))
+    assert (item.sample.choices, item.answer) == (cells, "B")
+
+
+def test_an_empty_choice_that_pandas_wrote_as_nan_is_none(tmp_path: Path) -> None:
+    row = {"question": "Which?", "image": "a.jpg", "A": "red", "B": "blue", "C": "nan", "X": 3}
+    (item,) = Columns(jsonl(tmp_path, [{**row, "answer": "B"}]))
+    assert (item.sample.choices, item.answer) == (("red", "blue"), "B")
 
 
 def test_parts_of_a_table_are_read_by_number(tmp_path: Path) -> None:

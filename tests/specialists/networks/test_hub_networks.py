@@ -226,7 +226,37 @@ def test_a_package_s_label_is_the_asked_word_with_its_own_spaces() -> None:
     assert list(GroundingDINO()._boxes(detection, IMAGES[0], words).labels) == [*words, "sock"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dog", "cat. dog"],
+        ["cat. dog", "dog"],
+        ["3,14", "3.14"],
+        ["t-shirt", "t shirt"],
+        ["café", "cafe"],
+        ["🐱", "🐶"],
+        ["¿", ".cat"],
+    ],
+    ids="|".join,
+)
+def test_a_label_that_is_an_asked_word_stays_that_word(words: list[str]) -> None:
+    detection = {
+        "scores": torch.ones(2),
+        "boxes": torch.tensor([[0.0, 0.0, 9.0, 9.0]] * 2),
+        "text_labels": words,
+    }
+    assert list(GroundingDINO()._boxes(detection, IMAGES[0], words).labels) == words
+
+
 PHRASED = ["grounding_dino", "mm_grounding_dino"]
+
+
+@pytest.mark.parametrize("word", ["\u200b", "\u00ad"])
+def test_a_word_without_a_token_is_refused(word: str, built: Callable[[str], str]) -> None:
+    detector = GroundingDINO(built("grounding_dino"), device="cpu")
+    for words in ([word], ["dog", word]):
+        with pytest.raises(NoEvidence, match="has no token of the network"):
+            detector(IMAGES[0], words)
 
 
 @pytest.mark.parametrize("name", [*PHRASED, "owlv2"])
