@@ -180,6 +180,8 @@ class SegmentTint(WithoutModel):
     missing: Missing = "fail"
     words: str = ""
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         if self.color != "each":
             rgb(self.color)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -76,6 +76,8 @@ class Contours(RegionMarking):
     fill: str | None = None
     fill_alpha: float = 0.3
 
+    version: ClassVar[int] = 2
+
     ranges = ("thickness, fill_alpha > 0", "thickness < 10000", "fill_alpha <= 1")
 
     def reach(self, scale: float) -> float:
@@ -111,6 +113,8 @@ class Tint(RegionMarking):
     alpha: float = 0.4
     thickness: float = 0
 
+    version: ClassVar[int] = 2
+
     ranges = ("thickness >= 0", "thickness < 10000")
 
     def reach(self, scale: float) -> float:
@@ -135,6 +139,8 @@ class Cover(RegionMarking):
     color: str = "black"
     label: Label | None = UNLABELLED
 
+    version: ClassVar[int] = 2
+
 
 @dataclass(frozen=True)
 class Spotlight(Marking):
@@ -155,6 +161,8 @@ class Spotlight(Marking):
     radius: float = 40
     padding: float = 0
     feather: float = 2
+
+    version: ClassVar[int] = 2
 
     ranges = (
         "radius > 0",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class GroundingDINO(WordDetector):
     most: int = 100
     tokenizer: str = "google-bert/bert-base-uncased"
     package: bool = False
+
+    version: ClassVar[int] = 2
 
     model_class = "AutoModelForZeroShotObjectDetection"
     processor_class = "AutoProcessor"
