@@ -176,17 +176,17 @@ def _reduced(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
         return pixels
     height, width = pixels.shape
     framed = np.pad(pixels, ((0, -height % step), (0, -width % step)))
-    columns = framed.reshape(-1, step, framed.shape[1]).any(1)
-    return np.asarray(columns.reshape(len(columns), -1, step).any(2))
+    down, across = framed.shape[0] // step, framed.shape[1] // step
+    return np.asarray(framed.reshape(down, step, across, step).any((1, 3)))
 
 
 def _thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
     """The pixels of a mask on which no square of it with this side lies; all where few would."""
     if side > BROAD:
         return pixels
-    framed = cv2.copyMakeBorder(pixels.astype(np.uint8), *[side] * 4, cv2.BORDER_CONSTANT, value=0)
+    framed = np.pad(pixels, side).astype(np.uint8)
     broad = cv2.morphologyEx(framed, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
-    return pixels & (broad[side:-side, side:-side] == 0)
+    return np.asarray(pixels & (broad[side:-side, side:-side] == 0))
 
 
 def _grown(pixels: NDArray[np.bool_], reach: NDArray[np.uint8]) -> NDArray[np.bool_]:

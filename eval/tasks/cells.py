@@ -12,8 +12,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.files import Files, open_picture
-from looktwice.eval.tasks.literals import read_literal
 from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.json_input import read_literal
 from looktwice.pipelines.picture import Picture, PictureError
 
 Row = Mapping[str, Any]
