@@ -15,7 +15,7 @@ from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Message
-from looktwice.pipelines.models.image_tokens import Size
+from looktwice.pipelines.models.processors import Size
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
