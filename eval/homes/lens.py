@@ -33,7 +33,7 @@ from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
 FIRST, IDLE = 10, 20
-"""How many requests in a row without a change by a stage are reported: the first ones, and later."""
+"""A stage that changes nothing in so many requests in a row is reported: at first, and later."""
 FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
 """How a request calls what `CallOptions` calls otherwise."""
 

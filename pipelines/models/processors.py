@@ -79,10 +79,16 @@ def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: b
     return Layout((width, height), (side, side), tokens, patch, offset=offset, ground=ground)
 
 
-def whole_patches_size(size: Size, patch: int, least: int, most: int) -> Size:
-    """Both sides multiples of `patch`, and `least` to `most` pixels in all: Qwen's rule."""
+def whole_patches_size(
+    size: Size, patch: int, least: int, most: int, fewest: Literal[0, 1] = 1
+) -> Size:
+    """Both sides multiples of `patch`, and `least` to `most` pixels in all: Qwen's rule.
+
+    A side is at first rounded to `fewest` patches or more: 1 in Qwen's own tool, 0 in transformers,
+    which then enlarges the picture.
+    """
     width, height = size
-    across, down = (round(side / patch) for side in size)
+    across, down = (max(fewest, round(side / patch)) for side in size)
     if across * down * patch**2 > most:
         shrink = sqrt(width * height / most)
         across, down = (max(1, floor(side / shrink / patch)) for side in size)
@@ -93,22 +99,22 @@ def whole_patches_size(size: Size, patch: int, least: int, most: int) -> Size:
 
 
 def whole_patches(
-    size: Size, patch: int, least: int, most: int, enlarged: Literal["", "once", "twice"] = ""
+    size: Size, patch: int, least: int, most: int, grow: Literal[0, 1, 2] = 0
 ) -> Layout:
     """At its own size, to whole patches, a token each. A picture with a side below a patch is
-    enlarged first: `once` by the factor that both sides need, cut off, or `twice`, for its height
-    and then for its width, rounded."""
+    enlarged first where `grow` is 1, by the factor that both sides need, cut off, or 2, for its
+    height and then for its width, rounded."""
     width, height = size
-    if enlarged == "once" and min(size) < patch:
+    if grow == 1 and min(size) < patch:
         growth = max(patch / height, patch / width)
         width, height = int(width * growth), int(height * growth)
-    if enlarged == "twice" and height < patch:
+    if grow == 2 and height < patch:
         width, height = round(width * patch / height), patch
-    if enlarged == "twice" and width < patch:
+    if grow == 2 and width < patch:
         width, height = patch, round(height * patch / width)
     longer = max(width, height) / min(width, height) > LONGEST
     refused = f"its longer side is over {LONGEST} times its shorter side" if longer else ""
-    seen = whole_patches_size((width, height), patch, least, most)
+    seen = whole_patches_size((width, height), patch, least, most, fewest=0)
     return Layout(seen, seen, seen[0] * seen[1] // patch**2, patch, refused=refused)
 
 
@@ -149,7 +155,9 @@ def slices(size: Size, side: int, most: int, patch: int) -> Layout:
     whole = _near_square(size, side, patch, several)
     if not several:
         return Layout(whole, whole, whole[0] * whole[1] // patch**2, patch)
-    parts = [max(round(n / cells) * cells, cells) / cells for n, cells in zip(size, grid, strict=True)]
+    parts = [
+        max(round(n / cells) * cells, cells) / cells for n, cells in zip(size, grid, strict=True)
+    ]
     tile = _near_square((parts[0], parts[1]), side, patch, False)
     count = whole[0] * whole[1] // patch**2 + grid[0] * grid[1] * (tile[0] * tile[1] // patch**2)
     full = (tile[0] * grid[0], tile[1] * grid[1])
@@ -313,9 +321,9 @@ llava-v?1\.5                              cut side=336 patch=14
 qwen3(\.\d+)?-vl|qwen3\.5-              whole_patches patch=32 least=65_536 most=16_777_216
 qwen2(\.5)?-vl|qvq|deepeyes|mini-o3|thyme whole_patches patch=28 least=3_136 most=12_845_056
 qwen3-omni                                whole_patches patch=32 least=3_136 most=12_845_056
-glm-4\.[156]v                             whole_patches patch=28 least=6_272 most=4_816_896 enlarged='once'
+glm-4\.[156]v                             whole_patches patch=28 least=6_272 most=4_816_896 grow=1
 ernie-4\.5-vl                             whole_patches patch=28 least=3_136 most=4_842_768
-paddleocr-vl                              whole_patches patch=28 least=147_456 most=2_359_296 enlarged='twice'
+paddleocr-vl                              whole_patches patch=28 least=147_456 most=2_359_296 grow=2
 pixtral-12b                               rows_of_patches patch=16 longest=1024
 mistral-small-3\.[1-9]|mistral-large-4    rows_of_patches patch=28 longest=1540
 internvl                                  tiles_by_proportions tile=448 most=12 tokens=256 patch=28
@@ -328,8 +336,8 @@ aria(-|$)                                 padded side=980 patch=14 least=336 tok
 paligemma.*-448                           stretched side=448 patch=14
 paligemma.*-896                           stretched side=896 patch=14
 paligemma                                 stretched side=224 patch=14
-gemma-4-(?!.*unified)                     patches_within patch=48 tokens=280
-minicpm-v-4[._]6                          slices side=448 most=9 patch=56
+gemma-4-                                  patches_within patch=48 tokens=280
+minicpm-v-4[._][67]                       slices side=448 most=9 patch=56
 gemma-3-                                  stretched side=896 patch=56 linear=1
 blip2|instructblip                        stretched side=224 patch=14 tokens=32
 """
@@ -350,9 +358,7 @@ def read_rules(table: str, kinds: Mapping[str, Callable[..., Rule]]) -> Rules[Ru
 PROCESSORS = read_rules(TABLE, KINDS)
 
 
-def processor_of(
-    model: str, stack: Stack = "transformers"
-) -> Callable[[Size], Layout] | None:
+def processor_of(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:
     """The rule of an open model by its name, without its owner's, in one stack; None where there is
     none."""
     rule = find_rule(model, PROCESSORS)

@@ -68,9 +68,7 @@ class Drawn:
         if isinstance(fit, BoxFit):
             half = fit.stroke / 2
             x0, y0 = self.left + fit.x0 + half, self.top + fit.y0 + half
-            return Box(
-                label, x0, y0, self.left + fit.x1 - half, self.top + fit.y1 - half, image
-            )
+            return Box(label, x0, y0, self.left + fit.x1 - half, self.top + fit.y1 - half, image)
         place: Any = fit
         left, top, right, bottom = self.area
         x = min(max(float(left), self.left + place.x), right - 1.0)
@@ -106,9 +104,7 @@ def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> 
         for level in LEVELS if near.max() >= PURE else ():
             patches += _regions(near, luma, level)
         for kind in kinds:
-            some = [
-                drawn for area, patch in patches for drawn in _match(patch, area, kind, color)
-            ]
+            some = [drawn for area, patch in patches for drawn in _match(patch, area, kind, color)]
             some = [drawn for drawn in _without_doubles(some) if not _is_letter(drawn, patches)]
             found += some if len(some) < MANY else []
     found = _without_doubles(found)
@@ -172,9 +168,7 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
     bright, near = patch.luma[core], float(np.median(patch.near[core]))
     dark, light = np.percentile(bright, (15, 85))
     enough = max(pure, PURE if core.sum() < SMALL else ROUGH)
-    return bool(
-        abs(np.median(bright) - luma) <= off and light - dark <= SPREAD and near >= enough
-    )
+    return bool(abs(np.median(bright) - luma) <= off and light - dark <= SPREAD and near >= enough)
 
 
 def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import cv2
 import numpy as np
@@ -149,11 +149,12 @@ class RecoverMarks(WithoutModel):
     that is missing if it is the only shape, or else the name of its colour ("red", "red 2").
     `unlabelled: []` demands labels.
 
-    `letters` are the labels that must be there, each once in all images; null takes those that the choices name, and REF where the prompt does. Rings of one image have
-    one style, which also finds a ring that is nearly lost in its ground, and a ring whose label is
-    cut off by the rim. Marks that the sample has already are dropped; with `given: keep` those stay
-    whose label is not found in the pixels, such as those of a client that sends no rings. Views are
-    left as they are, and how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
+    `letters` are the labels that must be there, each once in all images; null takes those that the
+    choices name, and REF where the prompt does. Rings of one image have one style, which also finds
+    a ring that is nearly lost in its ground, and a ring whose label is cut off by the rim. Marks
+    that the sample has already are dropped; with `given: keep` those stay whose label is not found
+    in the pixels, such as those of a client that sends no rings. Views are left as they are, and
+    how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
 
     Where labels are missing, `on_missing` keeps what was found with a note in the record, fails
     (ValueError) or abstains, with the reason. Raises ValueError at once for settings that cannot
@@ -169,6 +170,8 @@ class RecoverMarks(WithoutModel):
     letters: tuple[str, ...] | None = None
     on_missing: Missing = "keep"
     given: Literal["drop", "keep"] = "drop"
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         for name in ("kinds", "colors", "box_colors", "plain_colors"):

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -139,7 +139,6 @@ class QwenPatches(SizeRule):
     least: int = 4
     most: int = 16384
 
-    version: ClassVar[int] = 2
     ranges = ("patch, least, most >= 1",)
 
     def __post_init__(self) -> None:
