@@ -364,8 +364,9 @@ def processor_of(model: str, stack: Stack = "transformers") -> Callable[[Size], 
     rule = find_rule(model, PROCESSORS)
     if rule is None or stack == "transformers":
         return rule
-    is_theirs = isinstance(rule, partial) and rule.func is rows_of_patches
-    return partial(rule, stack=stack) if is_theirs else None
+    if not isinstance(rule, partial) or rule.func is not rows_of_patches:
+        return None
+    return partial(rows_of_patches, **rule.keywords, stack=stack)
 
 
 def find_rule(model: str, rules: Rules[Rule]) -> Callable[[Size], Rule] | None:

@@ -19,6 +19,7 @@ from looktwice.prompting.drawing.colors import rgb
 
 Kind = Literal["rings", "boxes", "dots", "arrows"]
 LEVELS = (0.3, 0.5, 0.75)  # closeness to the colour from which a pixel may be drawn
+MARGIN = 0.1  # closeness below a level that still tells how much of a pixel is covered
 SIZES = (0.008, 0.7)  # shares of the picture's diagonal that a shape may measure
 SMALLEST = 5.0  # pixels that it must measure
 AROUND = 8  # pixels of surroundings that a patch shows
@@ -38,7 +39,7 @@ class Demand(NamedTuple):
 
 DEMANDS: dict[Kind, Demand] = {
     "rings": Demand(RingFit, 0.88),
-    "boxes": Demand(BoxFit, 0.91),
+    "boxes": Demand(BoxFit, 0.93),
     "dots": Demand(DotFit, 0.95),
     "arrows": Demand(ArrowFit, 0.87),
 }
@@ -135,7 +136,9 @@ def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Pa
         columns = slice(max(0, left - AROUND), min(width, right + AROUND))
         part = rows, columns
         region = labels[part] == number + 1
-        patch = Patch(columns.start, rows.start, region, near[part], luma[part], near.shape)
+        # what is less close is ground, however like the colour it is
+        clear = np.maximum(near[part], np.float32(level - MARGIN))
+        patch = Patch(columns.start, rows.start, region, clear, luma[part], near.shape)
         yield (left, top, right, bottom), patch
 
 
@@ -172,15 +175,18 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
 
 
 def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
-    """Whether a shape stands in a line of others of its colour and height, as the O of a word
-    does."""
+    """Whether a shape stands in a line of others of its colour, as the O of a word does, or a full
+    stop."""
     left, top, right, bottom = drawn.area
     high, line = bottom - top, set[int]()
+    highest, reach = (12 * high, 1.0) if drawn.kind == "dots" else (1.6 * high, 2.5)
     for x0, y0, x1, y1 in {area for area, _ in patches}:
-        level = abs(y0 + y1 - top - bottom) <= 0.6 * high and 0.5 <= (y1 - y0) / high <= 1.6
-        apart = max(x0 - right, left - x1)
-        if level and 0 <= apart <= 2.5 * high:
-            line.add((x0 + x1) // max(2, high))  # one region has an area for each level
+        letter, apart = y1 - y0, max(x0 - right, left - x1)
+        off = abs(y0 + y1 - top - bottom) / 2
+        inside = x0 <= left and y0 <= top and x1 >= right and y1 >= bottom
+        near = apart <= reach * max(high, letter) and off <= 0.75 * max(high, letter)
+        if near and 0.6 * high <= letter <= highest and not inside and (apart >= 0 or off > high):
+            line.add((x0 + x1) // max(4, letter))  # one region has an area for each level
     return len(line) > 1
 
 

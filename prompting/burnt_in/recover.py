@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import Rect
+from looktwice.pipelines.geometry import PixelRect, Rect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
@@ -284,8 +284,14 @@ class RecoverMarks(WithoutModel):
             if not shapes:
                 continue
             gray = np.asarray(cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
+            read = read_labels(gray, words)
+            shapes = [  # a label's plate is a black box, and its O a ring
+                shape
+                for shape in shapes
+                if not any(_lies_in(shape.area, label.plate) for label in read)
+            ]
             outlines = [FoundRectangle(*shape.area, 1, shape.color, 1) for shape in shapes]
-            beside = _match_labels(outlines, read_labels(gray, words))
+            beside = _match_labels(outlines, read)
             found += [(number, shape, beside.get(at)) for at, shape in enumerate(shapes)]
         rest = _missing_words(words, [label.text for *_, label in found if label])
         last, given = (rest if len(rest) == len(found) == 1 else []), set[str]()
@@ -312,6 +318,13 @@ def label_words(sample: Sample) -> tuple[str, ...]:
     named = WORD.findall("\n".join(texts)) or WORD.findall("\n".join(CLAUSE.findall(prompt)))
     reference = ["REF"] if "REF" in WORD.findall(prompt) else []
     return tuple(dict.fromkeys([*reference, *named]))
+
+
+def _lies_in(area: PixelRect, plate: PixelRect) -> bool:
+    """Whether the middle of an area lies in a plate that is not much smaller."""
+    x, y = (area[0] + area[2]) / 2, (area[1] + area[3]) / 2
+    inside = plate[0] <= x <= plate[2] and plate[1] <= y <= plate[3]
+    return inside and area[2] - area[0] <= 1.5 * (plate[2] - plate[0])
 
 
 def _missing_words(words: Sequence[str], markers: Container[str]) -> list[str]:

@@ -141,7 +141,7 @@ class DotFit(Fit):
 
     @property
     def is_sound(self) -> bool:
-        return self.radius >= 2
+        return self.radius >= 2.5
 
     @classmethod
     def propose(cls, patch: Patch) -> Iterator[Self]:
@@ -180,7 +180,8 @@ class BoxFit(Fit):
         sides = x1 - x0 + y1 - y0
         root = sides * sides - 4 * len(xs)  # an area of 2 s (w + h) - 4 s², solved for s
         if root > 0:
-            fit = cls(*map(float, (x0, y0, x1, y1)), float(sides - np.sqrt(root)) / 4)
+            stroke = float(sides - np.sqrt(root)) / 4
+            fit = cls(float(x0), float(y0), float(x1), float(y1), stroke)
             if fit.is_sound:
                 yield fit
 
@@ -307,7 +308,8 @@ def _distance(shape: tuple[int, ...], x: float, y: float) -> NDArray[np.float64]
 def _span(length: int, start: float, stop: float) -> NDArray[np.float64]:
     """How much of each pixel of a line lies between two edges."""
     pixels = np.arange(length)
-    return np.clip(np.minimum(pixels + 1, stop) - np.maximum(pixels, start), 0, 1)
+    inside = np.minimum(pixels + 1, stop) - np.maximum(pixels, start)
+    return np.asarray(np.clip(inside, 0, 1), np.float64)
 
 
 def _line(start: XY, end: XY, width: float) -> list[XY]:

@@ -52,7 +52,8 @@ class AsSeen(WithoutModel):
     is imitated, or "mistral-common", with which vLLM and Mistral serve Mistral's models: it
     resamples by OpenCV without smoothing, so that thin marks may vanish. Providers do not say how
     they resample. Every tile becomes a view, to be looked at: sent to that model it would be cut
-    again. Measured are `image_tokens`, of all views, and with marks `mark_patches`: how many patches the longer
+    again. Measured are `image_tokens`, of all views, and with marks `mark_patches`: how many
+    patches the longer
     side of the smallest covers, a point none. Notes say how a view is seen, and what `say_losses`
     does. Raises ValueError for a model whose rule is not known, and for a picture of a size that
     the stack refuses.
