@@ -211,6 +211,8 @@ class RecoverMarks(WithoutModel):
             marks += tuple(mark for mark in sample.marks if mark.label not in read)
         meta = {**sample.meta, "burnt_in": [look for _, look in markers]}
         state = state.replace(sample=replace(sample, marks=marks, meta=meta))
+        if bare := [mark.label for mark, _ in markers if mark.label not in words]:
+            state = state.with_notes(f"shapes without a label: {', '.join(bare)}")
         missing = _missing_words(words, [mark.label for mark in marks])
         if not missing and (words or markers):
             return state
