@@ -32,8 +32,8 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
-IDLE = 20
-"""So many requests in a row in which a stage changed nothing are told of."""
+FIRST, IDLE = 10, 20
+"""A stage that changes nothing in so many requests in a row is reported: at first, and later."""
 FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
 """How a request calls what `CallOptions` calls otherwise."""
 
@@ -86,6 +86,7 @@ class Lens:
     def __post_init__(self) -> None:
         self.stop, self.lock = threading.Event(), threading.Lock()
         self.idle = defaultdict[tuple[str, str], int](int)
+        self.useful = set[tuple[str, str]]()  # stages that changed something once
         models = {id(model): model for arm in self.arms.values() for model in arm.models}
         self.models = {key: self._wrap(model) for key, model in models.items()}
 
@@ -139,18 +140,22 @@ class Lens:
         return self._respond(arm, sample.id, draws[0], states)
 
     def _notice(self, arm: Arm, slot: str, before: State, after: State) -> None:
-        """Say once that a stage changed nothing in twenty requests."""
+        """Report once that a stage changed nothing in the first ten requests, or later in
+        twenty."""
         idle = _content(before) == _content(after)
         with self.lock:
             key = arm.contestant, slot
             if self.idle[key] < 0:
                 return
             self.idle[key] = self.idle[key] + 1 if idle else 0
-            if self.idle[key] < IDLE:
+            self.useful |= set() if idle else {key}
+            most = IDLE if key in self.useful else FIRST
+            if self.idle[key] < most:
                 return
             self.idle[key] = -1
+        when = "last" if key in self.useful else "first"
         why = f" ({after.notes[-1]})" if after.notes[len(before.notes) :] else ""
-        self.say(f"{arm.contestant}: {slot!r} changed nothing in the last {IDLE} requests{why}")
+        self.say(f"{arm.contestant}: {slot!r} changed nothing in the {when} {most} requests{why}")
 
     def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Answered:
         replies, looks, calls = list[Reply](), list[str](), list[list[Reply]]()

@@ -99,7 +99,13 @@ def marker_regions(
     both HxW."""
     ys, xs = np.ogrid[: shape[0], : shape[1]]
     half = marker["stroke"] / 2
-    if marker["kind"] == "ring":
+    hole = np.zeros(shape[:2], bool)
+    if marker["kind"] == "arrow":
+        region = _arrow_region(marker, shape, margin)
+    elif marker["kind"] == "dot":
+        away = np.hypot(xs - marker["x"], ys - marker["y"]) - marker["radius"]
+        region = away < 0.5 + margin
+    elif marker["kind"] == "ring":
         away = np.hypot(xs - marker["x"], ys - marker["y"]) - marker["radius"]
         hole = np.asarray(away <= -half - 0.5, bool)
         region = away < half + 0.5 + margin
@@ -107,10 +113,20 @@ def marker_regions(
         across = np.minimum(xs + 0.5 - marker["x0"], marker["x1"] - xs - 0.5)
         down = np.minimum(ys + 0.5 - marker["y0"], marker["y1"] - ys - 0.5)
         # pixels inside the middle of the lines
-        inward, hole = np.minimum(across, down), np.zeros(shape[:2], bool)
+        inward = np.minimum(across, down)
         region = (inward > -half - margin) & (inward < half + margin)
     if marker["plate"]:
         left, top, right, bottom = marker["plate"]
         level = (ys >= top - margin) & (ys < bottom + margin)
         region = region | (level & (xs >= left - margin) & (xs < right + margin))
     return np.asarray(region & ~hole, bool), hole
+
+
+def _arrow_region(marker: Mapping[str, Any], shape: tuple[int, ...], margin: float) -> Region:
+    """The pixels of an arrow and `margin` more around them, HxW."""
+    canvas = np.zeros(shape[:2], np.uint8)
+    corners = np.rint(np.asarray(marker["outline"])).astype(np.int32)
+    cv2.fillPoly(canvas, [corners], 1)
+    reach = int(np.ceil(marker["stroke"] / 2 + margin))
+    grown = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    return np.asarray(cv2.dilate(canvas, grown), bool)

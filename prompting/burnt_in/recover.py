@@ -7,17 +7,18 @@ import itertools
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import Rect
+from looktwice.pipelines.geometry import PixelRect, Rect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
+from looktwice.prompting.burnt_in.drawn import Drawn, Kind, find_drawn
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel, read_labels
 from looktwice.prompting.burnt_in.pairing import (
     Marker,
@@ -124,6 +125,11 @@ CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
 Recovered = tuple[Mark, dict[str, Any]]
 """A mark, and the look of its marker for the record."""
 FAR = 1e9  # what it costs to pair a box with a label that is not beside it
+PLAIN = (
+    *("red", "lime", "green", "blue", "yellow", "cyan", "magenta", "orange"),
+    *("white", "black"),
+)
+"""The colours that shapes are commonly drawn in."""
 NEAR = 2  # steps of 8 pixels between a box and its label, at most
 
 
@@ -135,12 +141,20 @@ class RecoverMarks(WithoutModel):
     Looked for are circles in one of `colors` with a white label on a black plate beside them
     (`kinds: [rings]`), and upright rectangles in `box_colors` (`[boxes]`); those whose label cannot
     be read are labelled with their colour. `radii` are the least and the greatest to the middle of
-    the stroke, in pixels. `letters` are the labels that must be there, each once in all images;
-    null takes those that the choices name, and REF where the prompt does. Rings of one image have
-    one style, which also finds a ring that is nearly lost in its ground, and a ring whose label is
-    cut off by the rim. Marks that the sample has already are dropped; with `given: keep` those stay
-    whose label is not found in the pixels, such as those of a client that sends no rings. Views are
-    left as they are, and how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
+    the stroke of these circles, in pixels. Where none of them is found in any image, `unlabelled`
+    names the kinds that are looked for without a label and at any size: "rings" and "dots" become
+    points at their centres, "arrows" points at their tips, "boxes" boxes. Such a shape must be
+    drawn in exactly one of `plain_colors`, white and black as rings and boxes only, and measure 1
+    to 70 percent of the diagonal. It takes the label that is read beside it, or the only label
+    that is missing if it is the only shape, or else the name of its colour ("red", "red 2").
+    `unlabelled: []` demands labels.
+
+    `letters` are the labels that must be there, each once in all images; null takes those that the
+    choices name, and REF where the prompt does. Rings of one image have one style, which also finds
+    a ring that is nearly lost in its ground, and a ring whose label is cut off by the rim. Marks
+    that the sample has already are dropped; with `given: keep` those stay whose label is not found
+    in the pixels, such as those of a client that sends no rings. Views are left as they are, and
+    how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
 
     Where labels are missing, `on_missing` keeps what was found with a note in the record, fails
     (ValueError) or abstains, with the reason. Raises ValueError at once for settings that cannot
@@ -151,15 +165,19 @@ class RecoverMarks(WithoutModel):
     colors: tuple[str, ...] = ("red", "white")
     box_colors: tuple[str, ...] = ("red", "lime")
     radii: tuple[float, float] = (4.0, 17.0)
+    unlabelled: tuple[Kind, ...] = ("rings", "boxes", "dots", "arrows")
+    plain_colors: tuple[str, ...] = PLAIN
     letters: tuple[str, ...] | None = None
     on_missing: Missing = "keep"
     given: Literal["drop", "keep"] = "drop"
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
-        for name in ("kinds", "colors", "box_colors"):
+        for name in ("kinds", "colors", "box_colors", "plain_colors"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; name at least one")
-        for color in (*self.colors, *self.box_colors):
+        for color in (*self.colors, *self.box_colors, *self.plain_colors):
             rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:
             raise ValueError(
@@ -184,6 +202,8 @@ class RecoverMarks(WithoutModel):
             markers += self._rings(sample, words)
         if "boxes" in self.kinds:
             markers += self._boxes(sample, words)
+        if self.unlabelled and not markers:
+            markers += self._drawn(sample, words)
         markers.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
         marks = tuple(mark for mark, _ in markers)
         if self.given == "keep":
@@ -191,14 +211,17 @@ class RecoverMarks(WithoutModel):
             marks += tuple(mark for mark in sample.marks if mark.label not in read)
         meta = {**sample.meta, "burnt_in": [look for _, look in markers]}
         state = state.replace(sample=replace(sample, marks=marks, meta=meta))
+        if bare := [mark.label for mark, _ in markers if mark.label not in words]:
+            state = state.with_notes(f"shapes without a label: {', '.join(bare)}")
         missing = _missing_words(words, [mark.label for mark in marks])
-        if not missing and words:
+        if not missing and (words or markers):
             return state
-        reason = (
-            f"no marker {', '.join(missing)} was found"
-            if words
-            else "the choices name no labels; set `letters`"
-        )
+        if words:
+            reason = f"no marker {', '.join(missing)} was found"
+        elif self.unlabelled:
+            reason = "no marker was found, and the choices name no labels to look for"
+        else:
+            reason = "the choices name no labels; set `letters`"
         if self.on_missing == "fail":
             raise ValueError(f"sample {sample.id}: {reason}")
         return state.abstain(reason) if self.on_missing == "abstain" else state.with_notes(reason)
@@ -255,6 +278,35 @@ class RecoverMarks(WithoutModel):
                 plate = list(label.plate) if label else None
                 yield box, {"kind": "box", **box.to_dict(), **look, "plate": plate}
 
+    def _drawn(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
+        """The shapes of all images that were drawn in one plain colour, and their looks."""
+        found = list[tuple[int, Drawn, ReadLabel | None]]()
+        for number, image in enumerate(sample.images):
+            shapes = find_drawn(image.pixels, self.plain_colors, self.unlabelled)
+            if not shapes:
+                continue
+            gray = np.asarray(cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
+            read = read_labels(gray, words)
+            shapes = [  # a label's plate is a black box, and its O a ring
+                shape
+                for shape in shapes
+                if not any(_lies_in(shape.area, label.plate) for label in read)
+            ]
+            outlines = [FoundRectangle(*shape.area, 1, shape.color, 1) for shape in shapes]
+            beside = _match_labels(outlines, read)
+            found += [(number, shape, beside.get(at)) for at, shape in enumerate(shapes)]
+        rest = _missing_words(words, [label.text for *_, label in found if label])
+        last, given = (rest if len(rest) == len(found) == 1 else []), set[str]()
+        for number, shape, label in found:
+            text, count = label.text if label else (last or [shape.color])[0], 1
+            while text in given:
+                count += 1
+                text = f"{shape.color} {count}"
+            given.add(text)
+            mark = shape.mark(text, number)
+            plate = list(label.plate) if label else None
+            yield mark, {**mark.to_dict(), **shape.look, "plate": plate}
+
 
 def label_words(sample: Sample) -> tuple[str, ...]:
     """The labels that a question's words speak of, in their order: those of its choices, REF, or a
@@ -268,6 +320,13 @@ def label_words(sample: Sample) -> tuple[str, ...]:
     named = WORD.findall("\n".join(texts)) or WORD.findall("\n".join(CLAUSE.findall(prompt)))
     reference = ["REF"] if "REF" in WORD.findall(prompt) else []
     return tuple(dict.fromkeys([*reference, *named]))
+
+
+def _lies_in(area: PixelRect, plate: PixelRect) -> bool:
+    """Whether the middle of an area lies in a plate that is not much smaller."""
+    x, y = (area[0] + area[2]) / 2, (area[1] + area[3]) / 2
+    inside = plate[0] <= x <= plate[2] and plate[1] <= y <= plate[3]
+    return inside and area[2] - area[0] <= 1.5 * (plate[2] - plate[0])
 
 
 def _missing_words(words: Sequence[str], markers: Container[str]) -> list[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 from PIL import Image
 
@@ -22,7 +23,8 @@ from looktwice.pipelines import transforms
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import Size, image_rule, whole_patches_size
+from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.processors import Filter, Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import naming
@@ -234,9 +236,9 @@ class ClaudePatches(SizeRule):
         return 1, 1
 
 
-def resize_view(view: View, size: Size, pillow: Image.Resampling | None = None) -> View:
-    """The view at `size` (width, height), itself if it has that size; with a filter of Pillow as
-    Pillow resamples. Raises ValueError for over 100 megapixels."""
+def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
+    """The view at `size` (width, height), itself if it has that size; with a filter, resampled as
+    the libraries of image processors do. Raises ValueError for over 100 megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MOST_PIXELS:
@@ -245,9 +247,15 @@ def resize_view(view: View, size: Size, pillow: Image.Resampling | None = None) 
             f" {size[1]}, more than {MOST_PIXELS // 1_000_000} megapixels; crop it first or ask for"
             " less"
         )
-    if pillow is None:
+    if filter is None:
         return transforms.resize(view, *size)
-    picture = Picture(np.asarray(Image.fromarray(view.pixels).resize(size, pillow)))
+    if filter == "opencv cubic":  # on floating point numbers, which leave 0 to 255
+        exact = cv2.resize(view.pixels.astype(np.float32), size, interpolation=cv2.INTER_CUBIC)
+        pixels = np.rint(np.clip(exact, 0, 255)).astype(np.uint8)
+    else:
+        pillow = Image.Resampling[filter.upper()]
+        pixels = np.asarray(Image.fromarray(view.pixels).resize(size, pillow))
+    picture = Picture(pixels)
     return view.transform(picture, Affine.resize(size[0] / view.size[0], size[1] / view.size[1]))
 
 

@@ -7,22 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import numpy as np
-from PIL import Image
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import (
-    HIGH_CLAUDE,
-    Layout,
-    Size,
-    image_rule,
-    processor_of,
-)
+from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, image_rule
+from looktwice.pipelines.models.processors import Layout, Size, Stack, processor_of
 from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
@@ -52,18 +47,31 @@ class AsSeen(WithoutModel):
     tiles, and once more whole where it does that too.
 
     `model` is a name whose rule is known: of an open model in transformers, such as
-    "Qwen2.5-VL-7B-Instruct" or "llava-v1.6-mistral-7b-hf", of OpenAI's or of Anthropic's. Pixels of
-    open models are those of transformers' Pillow backend; providers do not say how they resample.
-    Every tile becomes a view, to be looked at: sent to that model it would be cut again. Measured
-    are `image_tokens`, of all views, and with marks `mark_patches`: how many patches the longer
+    "Qwen2.5-VL-7B-Instruct" or "llava-v1.6-mistral-7b-hf", of OpenAI's or of Anthropic's. `stack`
+    is the software that prepares pictures for an open model: "transformers", whose Pillow backend
+    is imitated, or "mistral-common", with which vLLM and Mistral serve Mistral's models: it
+    resamples by OpenCV without smoothing, so that thin marks may vanish. Providers do not say how
+    they resample. Every tile becomes a view, to be looked at: sent to that model it would be cut
+    again. Measured are `image_tokens`, of all views, and with marks `mark_patches`: how many
+    patches the longer
     side of the smallest covers, a point none. Notes say how a view is seen, and what `say_losses`
-    does. Raises ValueError for a model whose rule is not known.
+    does. Raises ValueError for a model whose rule is not known, and for a picture of a size that
+    the stack refuses.
     """
 
     model: str
+    stack: Stack = "transformers"
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        if layout_of(self.model, (100, 100)) is None:
+        known = layout_of(self.model, (100, 100), self.stack)
+        if known is None and layout_of(self.model, (100, 100)):
+            raise ValueError(
+                f"stack {self.stack!r} does not prepare pictures for {self.model!r}; it is known"
+                " for Mistral's models such as 'pixtral-12b', or leave out `stack`"
+            )
+        if known is None:
             raise ValueError(
                 f"it is not known how {self.model!r} sees pictures; give the name of an open model"
                 " such as 'Qwen2.5-VL-7B-Instruct', or one of OpenAI's or Anthropic's"
@@ -71,28 +79,43 @@ class AsSeen(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The views as they are seen."""
-        layouts, marks = _layouts(state.views, self.model), state.sample.marks
+        layouts, marks = _layouts(state.views, self.model, self.stack), state.sample.marks
+        source = self.source
         seen, notes = list[View](), list[str]()
         for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
             with naming(state.sample):
+                if layout.refused:
+                    raise ValueError(
+                        f"{self.stack} refuses a picture of {_by(view.size)} pixels for"
+                        f" {self.model}: {layout.refused}; crop it first"
+                    )
                 tiles = tiles_of(view, layout)
             seen += tiles
             notes.append(
                 f"view {number}: {_by(view.size)} pixels are seen as {_by(layout.size)} in"
-                f" {counted(len(tiles), 'picture')}, {counted(layout.tokens, 'token')}"
+                f" {counted(len(tiles), 'picture')}, {counted(layout.tokens, 'token')}, {source}"
             )
-        notes += say_losses(state.views, marks, self.model)
+        notes += say_losses(state.views, marks, self.model, self.stack)
         covered = [_patches(state.views, layouts, mark) for mark in marks]
         sizes = [max(sides) for sides in covered if sides and max(sides) < inf]
         state = state.measured("mark_patches", min(sizes)) if sizes else state
         state = state.measured("image_tokens", sum(layout.tokens for layout in layouts))
         return state.replace(views=tuple(seen)).with_notes(*notes)
 
+    @property
+    def source(self) -> str:
+        """Which software's picture is imitated."""
+        if processor_of(self.model) is None:
+            return "by the sizes that its provider publishes"
+        return "as mistral-common" if self.stack == "mistral-common" else "as transformers (Pillow)"
 
-def layout_of(model: str, size: Size) -> Layout | None:
-    """How a model sees a picture of this size; None where its rule is not known."""
-    if rule := processor_of(model):
+
+def layout_of(model: str, size: Size, stack: Stack = "transformers") -> Layout | None:
+    """How a model sees a picture of this size in a stack; None where that is not known."""
+    if rule := processor_of(model, stack):
         return rule(size)
+    if stack != "transformers":
+        return None
     name = model.rpartition("/")[2].lower()
     for beginning, provider, patch in PROVIDERS:
         if re.match(beginning, name):
@@ -104,9 +127,9 @@ def layout_of(model: str, size: Size) -> Layout | None:
 def tiles_of(view: View, layout: Layout) -> list[View]:
     """The tiles, row by row, and the overview, with the map to the sources. Raises ValueError for a
     picture that would be resized to over 100 megapixels."""
-    resized, resampling = view, Image.Resampling[layout.filter.upper()]
+    resized = view
     for size in filter(None, (layout.via, layout.size)):
-        resized = resize_view(resized, size, resampling)
+        resized = resize_view(resized, size, layout.filter)
     across, down = layout.grid
     width, height = layout.tile
     left, top = layout.offset
@@ -120,14 +143,16 @@ def tiles_of(view: View, layout: Layout) -> list[View]:
     tiles = [transforms.crop(frame, x, y, x + width, y + height) for x, y in corners]
     if layout.overview:
         whole = resized if layout.via else view
-        tiles.append(resize_view(whole, layout.overview, resampling))
+        tiles.append(resize_view(whole, layout.overview, layout.filter))
     return tiles
 
 
-def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iterator[str]:
+def say_losses(
+    views: Sequence[View], marks: Sequence[Mark], model: str, stack: Stack = "transformers"
+) -> Iterator[str]:
     """Marks that the model is shown and cannot see, or sees smaller than one patch, and views that
     add no pixels to those of another; nothing for a model whose rule is not known."""
-    if not (layouts := _layouts(views, model)):
+    if not (layouts := _layouts(views, model, stack)):
         return
     for mark in marks:
         if (sides := _patches(views, layouts, mark)) and max(sides) < 1:
@@ -149,9 +174,9 @@ def say_losses(views: Sequence[View], marks: Sequence[Mark], model: str) -> Iter
                 break
 
 
-def _layouts(views: Sequence[View], model: str) -> list[Layout]:
+def _layouts(views: Sequence[View], model: str, stack: Stack) -> list[Layout]:
     """How the model sees each view; nothing where its rule is not known."""
-    layouts = (layout_of(model, view.size) for view in views)
+    layouts = (layout_of(model, view.size, stack) for view in views)
     return [layout for layout in layouts if layout]
 
 

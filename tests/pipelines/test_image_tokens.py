@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines.models.image_tokens import (
-    Size,
     claude_size,
     claude_tokens,
     image_rule,
     openai_patches,
 )
+from looktwice.pipelines.models.processors import Size
 from tests.paths import rows
 
 

@@ -71,6 +71,8 @@ def stages(source: str, folder: Path) -> dict[str, Stage]:
         return {"choices": ReadChoices(), "marks": RecoverMarks(), **zoom}
     if source == "burnt in, choices not read":
         return {"marks": RecoverMarks(), **zoom}
+    if source == "burnt in, labels demanded":
+        return {"marks": RecoverMarks(unlabelled=()), **zoom}
     if source == "known picture":
         (folder / "known.png").write_bytes(RINGED.payload.data)
         line = {"image": "known.png", "marks": [mark.to_dict() for mark in SAMPLE.marks]}
@@ -89,7 +91,8 @@ def stages(source: str, folder: Path) -> dict[str, Stage]:
     ("source", "marks", "views", "calls", "note"),
     [
         ("burnt in", 2, 3, 1, "2 choices read from the words, written (A)"),
-        ("burnt in, choices not read", 0, 1, 1, "the choices name no labels; set `letters`"),
+        ("burnt in, choices not read", 2, 3, 1, "shapes without a label: red, red 2"),
+        ("burnt in, labels demanded", 0, 1, 1, "the choices name no labels; set `letters`"),
         ("known picture", 2, 3, 1, "image 1 has the marks of line 1 of marks.jsonl"),
         ("detector", 0, 2, 1, "2 choices read from the words, written (A)"),
         ("detector, another word", 0, 1, 1, "no box for larger in image 0; kept as it is"),

@@ -297,7 +297,7 @@ def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
         for _ in range(41):
             served.client.chat.completions.create(model="idle", messages=[turn(URL, "What?")])
     [sentence] = served.told
-    assert sentence.startswith("idle: 'lamp' changed nothing in the last 20 requests")
+    assert sentence.startswith("idle: 'lamp' changed nothing in the first 10 requests")
     assert "there was nothing to see" in sentence
 
 

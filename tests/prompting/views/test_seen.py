@@ -15,7 +15,8 @@ from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Message
-from looktwice.pipelines.models.image_tokens import Size
+from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.processors import Size
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -25,7 +26,8 @@ from looktwice.prompting.views import AsSeen, Crop, ZoomOnMarks
 from looktwice.prompting.views.seen import layout_of, say_losses, tiles_of
 from tests.prompting.scenes import table
 
-PROCESSORS = table("views/seen.yaml")["processors"]
+CASES = table("views/seen.yaml")
+PROCESSORS = CASES["processors"]
 SIZES = ((640, 480), (480, 641), (1920, 1080), (333, 500), (96, 71), (1500, 300), (528, 479))
 
 
@@ -45,10 +47,23 @@ def reference(processor: Any, shown: Picture) -> tuple[list[Pixels], Any]:
         merge = 1 if values.ndim == 4 else processor.merge_size
         blocks = values.reshape(down // merge, across // merge, merge, merge, 3, -1, side, side)
         values = blocks[:, :, :, :, :, 0].transpose(4, 0, 2, 5, 1, 3, 6)
-        values = values.reshape(3, down * side, across * side)
-    values = values.reshape(-1, *values.shape[-3:])
+        values = values.reshape(1, 3, down * side, across * side)
+    several = list(values.reshape(-1, *values.shape[-3:])) if values.ndim > 3 else []
+    if "image_position_ids" in made:
+        several, side = [], processor.patch_size
+        across, down = made["image_position_ids"][0].max(0) + 1
+        count = across * down
+        blocks = values[0, :count].reshape(down, across, side, side, 3)
+        several.append(blocks.transpose(4, 0, 2, 1, 3).reshape(3, down * side, across * side))
+    if "target_sizes" in made:
+        several, side, start = [], processor.patch_size, 0
+        for down, across in made["target_sizes"]:
+            stop = start + down * across * side
+            blocks = values[0, :, :, start:stop].reshape(3, side, down, across, side)
+            several.append(blocks.transpose(0, 2, 1, 3, 4).reshape(3, down * side, across * side))
+            start = stop
     mean, std = (np.reshape(v, (3, 1, 1)) for v in (processor.image_mean, processor.image_std))
-    pixels = [np.rint((value * std + mean) * 255).transpose(1, 2, 0) for value in values]
+    pixels = [np.rint((value * std + mean) * 255).transpose(1, 2, 0) for value in several]
     return [np.asarray(value, np.uint8) for value in pixels], made
 
 
@@ -60,6 +75,10 @@ def reference_tokens(counted: Any, processor: Any, made: Any, tiles: int, size: 
         return int(counted)
     if counted == "patches":
         return int(np.prod(made["image_grid_thw"][0]) // processor.merge_size**2)
+    if counted == "soft tokens":
+        return int(made["num_soft_tokens_per_image"][0])
+    if counted == "slices":
+        return int((made["target_sizes"].prod(-1) // 16).sum())
     if counted.startswith("tiles of "):
         return tiles * int(counted.removeprefix("tiles of "))
     if counted == "rows":
@@ -78,31 +97,86 @@ def reference_tokens(counted: Any, processor: Any, made: Any, tiles: int, size: 
     return int(own._get_number_of_features(stub, size[1], size[0], side, side))
 
 
+def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
+    """Compare pixels and tokens of one size with the reference, or that both refuse it."""
+    shown, layout = picture(size), layout_of(model, size)
+    assert layout is not None
+    if layout.refused:
+        with pytest.raises(ValueError, match=r"aspect ratio|Size must contain|> 0"):
+            reference(processor, shown)
+        return
+    ours = [view.pixels for view in tiles_of(View.of(shown), layout)]
+    theirs, made = reference(processor, shown)
+    if "num_tiles" in made:
+        theirs = theirs[: made["num_tiles"][0][0]]
+    if "pinpoints" in str(vars(processor)) or "target_sizes" in made:
+        theirs = [*theirs[1:], theirs[0]]
+    assert [mine.shape for mine in ours] == [other.shape for other in theirs], size
+    differences = [
+        np.abs(np.subtract(a, b, dtype=int)).max() for a, b in zip(ours, theirs, strict=True)
+    ]
+    assert max(differences) == 0, size
+    assert layout.tokens == reference_tokens(counted, processor, made, len(theirs), size), size
+
+
 @pytest.mark.parametrize(("model", "name", "settings", "counted"), PROCESSORS)
 @pytest.mark.dear
 def test_pixels_and_tokens_are_those_of_transformers(
     model: str, name: str, settings: dict[str, Any], counted: Any
 ) -> None:
-    """The largest difference of a pixel and of a number of tokens is 0, with 21 processors."""
+    """The largest difference of a pixel and of a number of tokens is 0, with 27 processors."""
     transformers = pytest.importorskip("transformers")
     processor = getattr(transformers, name)(**settings)
     for size in SIZES:
-        shown = picture(size)
-        layout = layout_of(model, size)
-        assert layout is not None
-        ours = [view.pixels for view in tiles_of(View.of(shown), layout)]
-        theirs, made = reference(processor, shown)
-        if "num_tiles" in made:
-            theirs = theirs[: made["num_tiles"][0][0]]
-        if "pinpoints" in str(vars(processor)):
-            theirs = [*theirs[1:], theirs[0]]
-        assert [mine.shape for mine in ours] == [other.shape for other in theirs], size
-        differences = [
-            np.abs(np.subtract(a, b, dtype=int)).max() for a, b in zip(ours, theirs, strict=True)
-        ]
-        assert max(differences) == 0, size
-        tokens = reference_tokens(counted, processor, made, len(theirs), size)
-        assert layout.tokens == tokens, size
+        check_layout(model, processor, counted, size)
+
+
+@pytest.mark.parametrize(("model", "sizes"), CASES["extreme"])
+def test_extreme_sizes_are_treated_or_refused_as_by_transformers(
+    model: str, sizes: list[Size]
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    name, settings, counted = next(row[1:] for row in PROCESSORS if row[0] == model)
+    processor = getattr(transformers, name)(**settings)
+    for width, height in sizes:
+        check_layout(model, processor, counted, (width, height))
+
+
+@pytest.mark.parametrize(("model", "size", "tokens", "seen"), CASES["mistral_common"])
+def test_mistral_common_counts_and_resizes_as_it_does(
+    model: str, size: list[int], tokens: int, seen: list[int]
+) -> None:
+    after = AsSeen(model, "mistral-common")(state((size[0], size[1])), NoModel())
+    assert [*after.views[0].size] == seen
+    assert after.measures["image_tokens"] == tokens
+    assert "mistral-common" in after.notes[0]
+
+
+@pytest.mark.parametrize(("width", "x", "smoothed", "sharp"), CASES["thin_lines"])
+def test_a_thin_line_may_vanish_in_one_stack_and_not_in_the_other(
+    width: int, x: int, smoothed: int, sharp: int
+) -> None:
+    pixels = np.full((64, width, 3), 255, np.uint8)
+    pixels[:, x] = 0
+    line = State.start(Sample("s", "?", (Picture(pixels),)))
+    darkest = [
+        int(stage(line, NoModel()).views[0].pixels.min())
+        for stage in (AsSeen("pixtral-12b"), AsSeen("pixtral-12b", "mistral-common"))
+    ]
+    assert darkest == pytest.approx([smoothed, sharp], abs=1)
+
+
+def test_a_size_that_the_stack_refuses_is_refused_and_still_has_a_cost() -> None:
+    with pytest.raises(ValueError, match="sample s: transformers refuses a picture of 1,073 x 1"):
+        AsSeen("pixtral-12b")(state((1073, 1)), NoModel())
+    for model in ("pixtral-12b", "Mistral-Large-4-1T-A52B", "Qwen2.5-VL-7B-Instruct", "GLM-4.6V"):
+        assert image_rule(model).tokens((1073, 1)) >= 1
+
+
+@pytest.mark.parametrize("model", ["Qwen2.5-VL-7B-Instruct", "gpt-4o"])
+def test_mistral_common_prepares_pictures_for_mistrals_models_alone(model: str) -> None:
+    with pytest.raises(ValueError, match="does not prepare pictures"):
+        AsSeen(model, "mistral-common")
 
 
 def state(size: Size, *marks: Box | Point) -> State:
@@ -186,7 +260,8 @@ def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) ->
         "google/gemma-3n-E4B-it",
         "deepseek-vl2-small",
         "SmolVLM-Instruct",
-        "GLM-4.6V",
+        "MiniCPM-V-2_6",
+        "Qwen3-8B",
         "ariadne",
         "gpt-5.4",
     ],

@@ -1,0 +1,376 @@
+"""How the image processors of open models lay a picture out for their encoders.
+
+There is one function for each kind, and `PROCESSORS` has the numbers of each family's published
+files; tests/prompting/views/test_seen.py compares them with transformers' own classes. Sizes are
+(width, height) in pixels.
+"""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from math import ceil, floor, log, sqrt
+from typing import Literal, TypeVar
+
+Rule = TypeVar("Rule")
+Rules = list[tuple[str, Callable[["Size"], Rule]]]
+Size = tuple[int, int]
+"""(width, height) in pixels."""
+Grid = tuple[int, int]
+"""How many tiles across, and how many down."""
+Stack = Literal["transformers", "mistral-common"]
+"""The software that prepares pictures for a model."""
+Filter = Literal["bilinear", "bicubic", "lanczos", "opencv cubic"]
+"""Of Pillow, which smooths what it shrinks, or OpenCV's, which does not."""
+LONGEST = 200  # times its shorter side: what Qwen's rule and those made from it take
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A picture as an encoder gets it: resized to `size` (`via` another, where it is resized twice)
+    and laid with its corner at `offset` on the `ground` of a `grid` of tiles of `tile` pixels,
+    which cut off what stands out; where there is an `overview`, once more whole at that size.
+
+    A token stands for `patch` x `patch` pixels of a tile; where tokens have no place of their own,
+    a patch of the encoder does. `refused` is why the reference refuses a picture of this size; the
+    numbers are then those of a picture that it would take.
+    """
+
+    size: Size
+    tile: Size
+    tokens: int
+    patch: int
+    grid: Grid = (1, 1)
+    offset: Size = (0, 0)
+    overview: Size | None = None
+    via: Size | None = None
+    filter: Filter = "bicubic"
+    ground: tuple[int, int, int] = (0, 0, 0)
+    refused: str = ""
+
+
+def stretched(size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False) -> Layout:
+    """A square, whatever the proportions; a token for each patch, or as many as `tokens` says."""
+    square, count = (side, side), tokens or (side // patch) ** 2
+    return Layout(square, square, count, patch, filter="bilinear" if linear else "bicubic")
+
+
+def cut(size: Size, side: int, patch: int) -> Layout:
+    """The square in the middle, as high as the shorter side."""
+    short, long = min(size), max(size)
+    width, height = (side if n == short else int(side * long / short) for n in size)
+    offset = -((width - side) // 2), -((height - side) // 2)
+    return Layout((width, height), (side, side), (side // patch) ** 2, patch, offset=offset)
+
+
+def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: bool) -> Layout:
+    """The whole in a square: in the middle on grey, or in the upper left corner on black."""
+    rounded: Callable[[float], int] = round if middle else int
+    scale = side / max(size)
+    width, height = (
+        side if length == max(size) else max(least, rounded(length * scale)) for length in size
+    )
+    offset = ((side - width) // 2, (side - height) // 2) if middle else (0, 0)
+    ground = (122, 116, 104) if middle else (0, 0, 0)  # the means that CLIP was trained with
+    return Layout((width, height), (side, side), tokens, patch, offset=offset, ground=ground)
+
+
+def whole_patches_size(
+    size: Size, patch: int, least: int, most: int, fewest: Literal[0, 1] = 1
+) -> Size:
+    """Both sides multiples of `patch`, and `least` to `most` pixels in all: Qwen's rule.
+
+    A side is at first rounded to `fewest` patches or more: 1 in Qwen's own tool, 0 in transformers,
+    which then enlarges the picture.
+    """
+    width, height = size
+    across, down = (max(fewest, round(side / patch)) for side in size)
+    if across * down * patch**2 > most:
+        shrink = sqrt(width * height / most)
+        across, down = (max(1, floor(side / shrink / patch)) for side in size)
+    elif across * down * patch**2 < least:
+        growth = sqrt(least / (width * height))
+        across, down = (ceil(side * growth / patch) for side in size)
+    return max(1, across) * patch, max(1, down) * patch
+
+
+def whole_patches(
+    size: Size, patch: int, least: int, most: int, grow: Literal[0, 1, 2] = 0
+) -> Layout:
+    """At its own size, to whole patches, a token each. A picture with a side below a patch is
+    enlarged first where `grow` is 1, by the factor that both sides need, cut off, or 2, for its
+    height and then for its width, rounded."""
+    width, height = size
+    if grow == 1 and min(size) < patch:
+        growth = max(patch / height, patch / width)
+        width, height = int(width * growth), int(height * growth)
+    if grow == 2 and height < patch:
+        width, height = round(width * patch / height), patch
+    if grow == 2 and width < patch:
+        width, height = patch, round(height * patch / width)
+    longer = max(width, height) / min(width, height) > LONGEST
+    refused = f"its longer side is over {LONGEST} times its shorter side" if longer else ""
+    seen = whole_patches_size((width, height), patch, least, most, fewest=0)
+    return Layout(seen, seen, seen[0] * seen[1] // patch**2, patch, refused=refused)
+
+
+def rows_of_patches(size: Size, patch: int, longest: int, stack: Stack = "transformers") -> Layout:
+    """At its own size up to `longest`, rounded up to whole patches; a token each, and one that ends
+    each row."""
+    ratio, refused = max(1.0, max(size) / longest), ""
+    if stack == "transformers":
+        sides = [floor(side / ratio) for side in size]
+        refused = "its shorter side shrinks to nothing" if not min(sides) else ""
+    else:
+        sides = [round(side / ratio) for side in size]
+    across, down = (ceil(max(1, side) / patch) for side in sides)
+    whole, tokens = (across * patch, down * patch), (across + 1) * down
+    resized: Filter = "bicubic" if stack == "transformers" else "opencv cubic"
+    return Layout(whole, whole, tokens, patch, filter=resized, refused=refused)
+
+
+def patches_within(size: Size, patch: int, tokens: int) -> Layout:
+    """As large as `tokens` patches allow, in proportion, each side rounded down to whole
+    patches."""
+    factor = sqrt(tokens * patch**2 / (size[0] * size[1]))
+    across, down = (floor(factor * side / patch) for side in size)
+    if not down:
+        across, down = min(size[0] // size[1], tokens), 1
+    elif not across:
+        across, down = 1, min(size[1] // size[0], tokens)
+    whole = (across * patch, down * patch)
+    return Layout(whole, whole, across * down, patch)
+
+
+def slices(size: Size, side: int, most: int, patch: int) -> Layout:
+    """Stretched to the grid of at most `most` slices of about `side` x `side` pixels whose
+    proportions are nearest, and once more whole, both in whole patches; a small picture is
+    enlarged."""
+    grid = _slice_grid(size, side, most)
+    several = grid != (1, 1)
+    whole = _near_square(size, side, patch, several)
+    if not several:
+        return Layout(whole, whole, whole[0] * whole[1] // patch**2, patch)
+    parts = [
+        max(round(n / cells) * cells, cells) / cells for n, cells in zip(size, grid, strict=True)
+    ]
+    tile = _near_square((parts[0], parts[1]), side, patch, False)
+    count = whole[0] * whole[1] // patch**2 + grid[0] * grid[1] * (tile[0] * tile[1] // patch**2)
+    full = (tile[0] * grid[0], tile[1] * grid[1])
+    return Layout(full, tile, count, patch, grid, overview=whole)
+
+
+def _slice_grid(size: Size, side: int, most: int) -> Grid:
+    """The grid of about as many slices as a picture's area, nearest to its proportions."""
+    wanted, many = log(size[0] / size[1]), min(ceil(size[0] * size[1] / side**2), most)
+    best, nearest = (1, 1), float("inf")
+    for count in (many - 1, many, many + 1) if many > 1 else ():
+        for down in range(1, count + 1) if 1 < count <= most else ():
+            if count % down == 0:
+                off = abs(wanted - log(count // down / down))
+                if off < nearest or (off == nearest and down > best[1]):
+                    best, nearest = (count // down, down), off
+    return best
+
+
+def _near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -> Size:
+    """Whole patches of the area of a square, in proportion; with `keep`, a smaller picture stays
+    as small."""
+    width, height = size
+    if width * height > side**2 or not keep:
+        ratio = width / height
+        height = int(side / sqrt(ratio))
+        width = int(height * ratio)
+    return max(round(width / patch), 1) * patch, max(round(height / patch), 1) * patch
+
+
+def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
+    """At its own size within bounds, and as many tokens for every size."""
+    width, height = _on_longest(size, longest) if max(size) > longest else size
+    whole = max(shortest, width), max(shortest, height)
+    return Layout(whole, whole, tokens, patch, filter="bilinear")
+
+
+def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
+    """Stretched to the grid of at most `most` tiles whose proportions are nearest, and once more
+    whole."""
+    ratio, best, nearest = size[0] / size[1], (1, 1), float("inf")
+    for across, down in sorted(_grids(most), key=lambda grid: grid[0] * grid[1]):
+        off, large = abs(ratio - across / down), size[0] * size[1] > tile**2 * across * down / 2
+        if off < nearest or (off == nearest and large):
+            nearest, best = off, (across, down)
+    return _stretched_tiles(best, tile, tokens, patch)
+
+
+def tiles_of_list(
+    size: Size, tile: int, patch: int, grids: Iterable[Grid], most: int = 0
+) -> Layout:
+    """In the middle of the grid, of those listed, that keeps most of it, and once more whole; rows
+    of tokens that see no picture are left out, and with `most` tiles worth of tokens they are
+    thinned."""
+    width, height = size
+
+    def worth(grid: Grid) -> tuple[int, int]:
+        scale = min(tile * grid[0] / width, tile * grid[1] / height)
+        kept = min(int(width * scale) * int(height * scale), width * height)
+        return kept, kept - tile**2 * grid[0] * grid[1]
+
+    grid = max(grids, key=worth)
+    frame = (tile * grid[0], tile * grid[1])
+    whole = _within(size, frame, ceil)
+    cells = tile // patch
+    across, down = cells * grid[0], cells * grid[1]
+    if width / height > across / down:
+        down -= (down - int(round(height * (across / width), 7))) // 2 * 2
+    else:
+        across -= (across - int(round(width * (down / height), 7))) // 2 * 2
+    if most and (ratio := sqrt(across * down / (most * cells**2))) > 1.1:
+        across, down = int(across // ratio), int(down // ratio)
+    square, count = (tile, tile), cells**2 + across * down + down
+    offset = (frame[0] - whole[0]) // 2, (frame[1] - whole[1]) // 2
+    return Layout(whole, square, count, patch, grid, offset, overview=square)
+
+
+def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
+    """Its longer side brought to `longest`, then stretched to whole tiles, and once more whole."""
+    width, height = _on_longest(size, longest)
+    via = (width, height + height % 2) if size[0] >= size[1] else (width + width % 2, height)
+    ratio = via[0] / via[1]
+    if via[0] >= via[1]:
+        across = ceil(via[0] / tile)
+        grid = across, ceil(int(across * tile / ratio) / tile)
+    else:
+        down = ceil(via[1] / tile)
+        grid = ceil(int(down * tile * ratio) / tile), down
+    return replace(_stretched_tiles(grid, tile, tokens, patch), via=via, filter="lanczos")
+
+
+def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
+    """In the upper left corner of the canvas of at most `most` tiles that enlarges least, or else
+    shrinks least."""
+    width, height = size
+    scales = {grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _grids(most)}
+    larger = (scale for scale in scales.values() if scale >= 1)
+    chosen = min(larger, default=max(scales.values()))
+    across, down = min(
+        (grid for grid, scale in scales.items() if scale == chosen),
+        key=lambda grid: (grid[0] * grid[1], grid[1]),
+    )
+    room = min(max(width, tile), tile * across), min(max(height, tile), tile * down)
+    whole, count = _within(size, room, floor), tokens * across * down
+    return Layout(whole, (tile, tile), count, patch, (across, down), filter="bilinear")
+
+
+def _stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> Layout:
+    """All tiles of a grid and, where there are several, once more the whole."""
+    across, down = grid
+    square, several = (tile, tile), grid != (1, 1)
+    count = tokens * (across * down + several)
+    overview = square if several else None
+    return Layout((tile * across, tile * down), square, count, patch, grid, overview=overview)
+
+
+def _within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size:
+    """As large as there is room, in proportion; the side that does not fill it is `rounded`."""
+    across, down = room[0] / size[0], room[1] / size[1]
+    if across < down:
+        return room[0], min(room[1], rounded(size[1] * across) or 1)
+    return min(room[0], rounded(size[0] * down) or 1), room[1]
+
+
+def _grids(most: int) -> list[Grid]:
+    """All grids of at most `most` tiles, by how many are across, then down."""
+    counts = range(1, most + 1)
+    return [(across, down) for across, down in product(counts, counts) if across * down <= most]
+
+
+def _on_longest(size: Size, longest: int) -> Size:
+    """The longer side at `longest`, the other in proportion, rounded down."""
+    ratio = size[0] / size[1]
+    if size[0] >= size[1]:
+        return longest, max(1, int(longest / ratio))
+    return max(1, int(longest * ratio)), longest
+
+
+ANY_RESOLUTION: tuple[Grid, ...] = ((2, 1), (1, 2), (2, 2), (1, 3), (3, 1))
+BY_SIX: tuple[Grid, ...] = tuple((across, down) for down, across in product(range(1, 7), repeat=2))
+KINDS: dict[str, Callable[..., Layout]] = {
+    "tiles_of_five": partial(tiles_of_list, grids=ANY_RESOLUTION),
+    "tiles_by_six": partial(tiles_of_list, grids=BY_SIX),
+    "tiles_by_proportions": tiles_by_proportions,
+    "tiles_on_longest": tiles_on_longest,
+    "tiles_on_canvas": tiles_on_canvas,
+    "whole_patches": whole_patches,
+    "rows_of_patches": rows_of_patches,
+    "patches_within": patches_within,
+    "slices": slices,
+    "bounded": bounded,
+    "padded": padded,
+    "stretched": stretched,
+    "cut": cut,
+}
+# how a model's name begins, its kind, and the numbers of its processor's file
+TABLE = r"""
+llava-(v?1\.6|next-\d)                    tiles_of_five tile=336 patch=14
+llava-onevision-(?!1)                     tiles_by_six tile=384 patch=14 most=9
+llava-v?1\.5                              cut side=336 patch=14
+qwen3(\.\d+)?-vl|qwen3\.5-              whole_patches patch=32 least=65_536 most=16_777_216
+qwen2(\.5)?-vl|qvq|deepeyes|mini-o3|thyme whole_patches patch=28 least=3_136 most=12_845_056
+qwen3-omni                                whole_patches patch=32 least=3_136 most=12_845_056
+glm-4\.[156]v                             whole_patches patch=28 least=6_272 most=4_816_896 grow=1
+ernie-4\.5-vl                             whole_patches patch=28 least=3_136 most=4_842_768
+paddleocr-vl                              whole_patches patch=28 least=147_456 most=2_359_296 grow=2
+pixtral-12b                               rows_of_patches patch=16 longest=1024
+mistral-small-3\.[1-9]|mistral-large-4    rows_of_patches patch=28 longest=1540
+internvl                                  tiles_by_proportions tile=448 most=12 tokens=256 patch=28
+idefics3                                  tiles_on_longest longest=1456 tile=364 tokens=169 patch=28
+smolvlm2?-(256|500)m                      tiles_on_longest longest=2048 tile=512 tokens=64 patch=64
+idefics2                                  bounded shortest=378 longest=980 tokens=64 patch=14
+llama-3\.2-\d+b-vision                    tiles_on_canvas tile=560 most=4 tokens=1601 patch=14
+deepseek-vl-|janus                        padded side=384 patch=16 least=14 tokens=576 middle=1
+aria(-|$)                                 padded side=980 patch=14 least=336 tokens=256 middle=0
+paligemma.*-448                           stretched side=448 patch=14
+paligemma.*-896                           stretched side=896 patch=14
+paligemma                                 stretched side=224 patch=14
+gemma-4-                                  patches_within patch=48 tokens=280
+minicpm-v-4[._][67]                       slices side=448 most=9 patch=56
+gemma-3-                                  stretched side=896 patch=56 linear=1
+blip2|instructblip                        stretched side=224 patch=14 tokens=32
+"""
+
+
+def read_rules(table: str, kinds: Mapping[str, Callable[..., Rule]]) -> Rules[Rule]:
+    """How a model's name begins, in small letters, and the rule for its pictures, by the lines of a
+    table."""
+    rules = []
+    for line in table.strip().splitlines():
+        beginning, kind, *numbers = line.split()
+        settings = (number.split("=") for number in numbers)
+        given = {name: literal_eval(value) for name, value in settings}
+        rules.append((beginning, partial(kinds[kind], **given) if given else kinds[kind]))
+    return rules
+
+
+PROCESSORS = read_rules(TABLE, KINDS)
+
+
+def processor_of(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:
+    """The rule of an open model by its name, without its owner's, in one stack; None where there is
+    none."""
+    rule = find_rule(model, PROCESSORS)
+    if rule is None or stack == "transformers":
+        return rule
+    if not isinstance(rule, partial) or rule.func is not rows_of_patches:
+        return None
+    return partial(rows_of_patches, **rule.keywords, stack=stack)
+
+
+def find_rule(model: str, rules: Rules[Rule]) -> Callable[[Size], Rule] | None:
+    """The first rule of a list that fits a model's name, without its owner's; None where none
+    does."""
+    name = model.rpartition("/")[2].lower()
+    return next((rule for beginning, rule in rules if re.match(beginning, name)), None)

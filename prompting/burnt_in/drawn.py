@@ -1,0 +1,208 @@
+"""Finds rings, boxes, dots and arrows that were drawn in one plain colour, at any size and without
+a label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines.geometry import PixelRect, common_rect
+from looktwice.pipelines.marks import Box, Mark, Point
+from looktwice.pipelines.picture import Pixels
+from looktwice.prompting.burnt_in.rings import LUMA, Map, color_closeness
+from looktwice.prompting.burnt_in.shapes import ArrowFit, BoxFit, DotFit, Fit, Patch, RingFit
+from looktwice.prompting.drawing.colors import rgb
+
+Kind = Literal["rings", "boxes", "dots", "arrows"]
+LEVELS = (0.3, 0.5, 0.75)  # closeness to the colour from which a pixel may be drawn
+MARGIN = 0.1  # closeness below a level that still tells how much of a pixel is covered
+SIZES = (0.008, 0.7)  # shares of the picture's diagonal that a shape may measure
+SMALLEST = 5.0  # pixels that it must measure
+AROUND = 8  # pixels of surroundings that a patch shows
+MOST = 300  # regions of one colour and level that are looked at, the purest first
+WEAK = 0.7  # correlation below which a first guess is not refined
+MANY = 8  # shapes of one kind and colour, from which they are a pattern of the scene
+FAR = 60.0  # length of a tint below which a colour is a grey
+GREY = (0.94, 4.0, 0.88)  # what `Demand` asks of greys: score, luma, purity
+
+
+class Demand(NamedTuple):
+    """A kind's fit, and the least correlation that makes one."""
+
+    fit: type[Fit]
+    score: float
+
+
+DEMANDS: dict[Kind, Demand] = {
+    "rings": Demand(RingFit, 0.88),
+    "boxes": Demand(BoxFit, 0.93),
+    "dots": Demand(DotFit, 0.95),
+    "arrows": Demand(ArrowFit, 0.87),
+}
+# what was drawn in one colour has it in its core, in every place of it; what was photographed has
+# light and shade. Luma is the sure sign, since JPEG stores colour at half the resolution
+OFF = 7.0  # by which the median luma of a core may differ from that of the colour
+SPREAD = 18.0  # luma between the 15th and the 85th percentile of a core, at most
+PURE = 0.55  # median closeness of a core to the colour, at least
+SMALL, ROUGH = 60, 0.7  # pixels of a core from which that must be larger
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A shape that was found, in pixels of the picture; `area` encloses it."""
+
+    kind: Kind
+    color: str
+    fit: Fit
+    left: int
+    top: int
+    area: PixelRect
+    score: float
+
+    def mark(self, label: str, image: int) -> Mark:
+        """A box as a box, another shape as a point: its centre, or an arrow's tip."""
+        fit = self.fit
+        if isinstance(fit, BoxFit):
+            half = fit.stroke / 2
+            x0, y0 = self.left + fit.x0 + half, self.top + fit.y0 + half
+            return Box(label, x0, y0, self.left + fit.x1 - half, self.top + fit.y1 - half, image)
+        place: Any = fit
+        left, top, right, bottom = self.area
+        x = min(max(float(left), self.left + place.x), right - 1.0)
+        return Point(label, x, min(max(float(top), self.top + place.y), bottom - 1.0), image)
+
+    @property
+    def look(self) -> dict[str, Any]:
+        """What the record keeps of it, and `EraseMarks` needs."""
+        fit, score = self.fit, round(self.score, 3)
+        look: dict[str, Any] = {"kind": LOOKS[self.kind], "color": self.color, "score": score}
+        look["stroke"] = getattr(fit, "stroke", 0.0)
+        if isinstance(fit, ArrowFit):
+            look["outline"] = [[self.left + x, self.top + y] for x, y in fit.outline]
+        elif not isinstance(fit, BoxFit):
+            look["radius"] = getattr(fit, "radius", 0.0)
+        return look
+
+
+LOOKS: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrows": "arrow"}
+
+
+def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
+    """The drawn shapes of some kinds and colours in RGB pixels HxWx3, from top to bottom.
+
+    Each connected region of a colour is compared with the ideal shape that fits it best, and must
+    be of exactly that colour everywhere. White, black and grey are looked for in rings and boxes
+    alone, since photographs are full of white spots.
+    """
+    luma = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
+    found: list[Drawn] = []
+    for color in colors:
+        near, patches = color_closeness(pixels, rgb(color)), list[tuple[PixelRect, Patch]]()
+        for level in LEVELS if near.max() >= PURE else ():
+            patches += _regions(near, luma, level)
+        for kind in kinds:
+            some = [drawn for area, patch in patches for drawn in _match(patch, area, kind, color)]
+            some = [drawn for drawn in _without_doubles(some) if not _is_letter(drawn, patches)]
+            found += some if len(some) < MANY else []
+    found = _without_doubles(found)
+    return sorted(found, key=lambda drawn: (drawn.area[1], drawn.area[0]))
+
+
+def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
+    """The connected regions of at least this closeness whose size a mark may have."""
+    mask = (near >= level).astype(np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+    if count < 2:
+        return
+    height, width = near.shape
+    diagonal = float(np.hypot(height, width))
+    x, y, w, h, area = stats[1:].T
+    longest = np.maximum(w, h)
+    fits = (longest >= max(SMALLEST, SIZES[0] * diagonal)) & (longest <= SIZES[1] * diagonal)
+    fits &= (area >= 10) & (np.minimum(w, h) >= 3)
+    purity = np.bincount(labels.ravel(), near.ravel(), count)[1:] / area
+    fits &= purity >= min(0.9, level + 0.12)
+    chosen = np.flatnonzero(fits)
+    for number in chosen[np.argsort(-purity[chosen])][:MOST].tolist():
+        left, top, right, bottom = (
+            int(side)
+            for side in (x[number], y[number], x[number] + w[number], y[number] + h[number])
+        )
+        rows = slice(max(0, top - AROUND), min(height, bottom + AROUND))
+        columns = slice(max(0, left - AROUND), min(width, right + AROUND))
+        part = rows, columns
+        region = labels[part] == number + 1
+        # what is less close is ground, however like the colour it is
+        clear = np.maximum(near[part], np.float32(level - MARGIN))
+        patch = Patch(columns.start, rows.start, region, clear, luma[part], near.shape)
+        yield (left, top, right, bottom), patch
+
+
+def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
+    """The shape of a kind that a region is, if it is one."""
+    wanted = np.asarray(rgb(color), np.float64)
+    is_grey = float(np.linalg.norm(wanted - wanted.mean())) < FAR
+    if is_grey and kind in ("dots", "arrows"):
+        return
+    demand, best = DEMANDS[kind], None
+    least, off, pure = (demand.score, OFF, 0.0)
+    if is_grey:
+        least, off, pure = GREY
+    for guess in demand.fit.propose(patch):
+        if guess.score(patch) < WEAK:
+            continue
+        fit, score = guess.refine(patch)
+        if score >= least and _is_plain(patch, fit, float(wanted @ LUMA), off, pure):
+            least, best = score, fit
+    if best:
+        yield Drawn(kind, color, best, patch.left, patch.top, area, least)
+
+
+def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> bool:
+    """Whether the core of a shape has the colour everywhere."""
+    covered = fit.coverage(patch.near.shape)
+    core = covered >= min(0.95, 0.9 * float(covered.max()))
+    if core.sum() < 4:
+        core = covered >= 0.7 * float(covered.max())
+    bright, near = patch.luma[core], float(np.median(patch.near[core]))
+    dark, light = np.percentile(bright, (15, 85))
+    enough = max(pure, PURE if core.sum() < SMALL else ROUGH)
+    return bool(abs(np.median(bright) - luma) <= off and light - dark <= SPREAD and near >= enough)
+
+
+def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
+    """Whether a shape stands in a line of others of its colour, as the O of a word does, or a full
+    stop."""
+    left, top, right, bottom = drawn.area
+    high, line = bottom - top, set[int]()
+    highest, reach = (12 * high, 1.0) if drawn.kind == "dots" else (1.6 * high, 2.5)
+    for x0, y0, x1, y1 in {area for area, _ in patches}:
+        letter, apart = y1 - y0, max(x0 - right, left - x1)
+        off = abs(y0 + y1 - top - bottom) / 2
+        inside = x0 <= left and y0 <= top and x1 >= right and y1 >= bottom
+        near = apart <= reach * max(high, letter) and off <= 0.75 * max(high, letter)
+        if near and 0.6 * high <= letter <= highest and not inside and (apart >= 0 or off > high):
+            line.add((x0 + x1) // max(4, letter))  # one region has an area for each level
+    return len(line) > 1
+
+
+def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
+    """The best of those that lie over one another; a ring around a dot is no double."""
+    kept: list[Drawn] = []
+    for drawn in sorted(found, key=lambda drawn: -drawn.score):
+        if not any(_overlap(drawn.area, other.area) > 0.5 for other in kept):
+            kept.append(drawn)
+    return kept
+
+
+def _overlap(first: PixelRect, second: PixelRect) -> float:
+    """The common area as a share of the larger one."""
+    common = common_rect(first, second)
+    sizes = [(right - left) * (bottom - top) for left, top, right, bottom in (first, second)]
+    if common is None:
+        return 0.0
+    return (common[2] - common[0]) * (common[3] - common[1]) / max(sizes)
