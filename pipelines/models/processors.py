@@ -318,7 +318,7 @@ TABLE = r"""
 llava-(v?1\.6|next-\d)                    tiles_of_five tile=336 patch=14
 llava-onevision-(?!1)                     tiles_by_six tile=384 patch=14 most=9
 llava-v?1\.5                              cut side=336 patch=14
-qwen3(\.\d+)?-vl|qwen3\.[5-9]-          whole_patches patch=32 least=65_536 most=16_777_216
+qwen3(\.\d+)?-vl|qwen3\.[5-9]-            whole_patches patch=32 least=65_536 most=16_777_216
 qwen2(\.5)?-vl|qvq|deepeyes|mini-o3|thyme whole_patches patch=28 least=3_136 most=12_845_056
 qwen3-omni                                whole_patches patch=32 least=3_136 most=12_845_056
 glm-4\.[156]v                             whole_patches patch=28 least=6_272 most=4_816_896 grow=1
