@@ -10,7 +10,7 @@ from functools import partial
 from math import ceil, floor, sqrt
 from typing import NamedTuple
 
-from looktwice.pipelines.models.processors import Size, find_rule, processor_of, read_rules
+from looktwice.pipelines.models.processors.layouts import Size, find_rule, processor_of, read_rules
 from looktwice.pipelines.models.wire import Detail
 
 CELL = 28  # pixels of a side that one token stands for: Claude's, Qwen's, and our guess for others

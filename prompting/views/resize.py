@@ -24,7 +24,7 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import image_rule
-from looktwice.pipelines.models.processors import Filter, Size, whole_patches_size
+from looktwice.pipelines.models.processors.layouts import Filter, Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import naming

@@ -17,7 +17,7 @@ from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, image_rule
-from looktwice.pipelines.models.processors import Layout, Size, Stack, processor_of
+from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, processor_of
 from looktwice.pipelines.sample import naming
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View

@@ -13,7 +13,7 @@ from looktwice.pipelines.models.image_tokens import (
     image_rule,
     openai_patches,
 )
-from looktwice.pipelines.models.processors import Size
+from looktwice.pipelines.models.processors.layouts import Size
 from tests.paths import rows
 
 

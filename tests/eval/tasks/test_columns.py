@@ -193,8 +193,8 @@ def test_an_image_before_number_two_is_sent_once(tmp_path: Path) -> None:
 def test_maps_and_binary_texts_of_parquet_are_read(tmp_path: Path) -> None:
     kinds = {"question": pa.binary(), "image": pa.binary(), "answer": pa.binary()}
     schema = pa.schema([*kinds.items(), ("choices", pa.map_(pa.string(), pa.string()))])
-    row = {"question": b"Which?", "image": jpeg(), "answer": b"B"}
-    row |= {"choices": [("A", "red"), ("B", "blue")]}
+    row: dict[str, object] = {"question": b"Which?", "image": jpeg(), "answer": b"B"}
+    row["choices"] = [("A", "red"), ("B", "blue")]
     pq.write_table(pa.Table.from_pylist([row], schema), tmp_path / "set.parquet")
     (item,) = Columns(tmp_path / "set.parquet")
     assert (item.sample.question, item.sample.choices) == ("Which?", ("red", "blue"))

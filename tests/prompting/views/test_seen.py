@@ -16,7 +16,7 @@ from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.models.image_tokens import image_rule
-from looktwice.pipelines.models.processors import Size
+from looktwice.pipelines.models.processors.layouts import Size
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample

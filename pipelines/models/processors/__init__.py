@@ -1,0 +1,1 @@
+"""How the image processors of models prepare pictures for their encoders."""
