@@ -45,12 +45,13 @@ NAVIGATION: Mapping[str, tuple[str, ...]] = {
     ),
     "Papers": ("docs/papers.md", "docs/dysm.md"),
     "Reference": ("docs/reference.md", *(f"docs/reference/{part}.md" for part in PARTS)),
-    "The project": ("docs/map.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    "The project": ("docs/map.md", "CONTRIBUTING.md", "findings/README.md", "CHANGELOG.md"),
 }
 """Every page by its path in the repository, as the site lists them."""
 NAMES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
+    "findings/README.md": "findings.md",
     "CHANGELOG.md": "changes.md",
 }
 CUT = {
