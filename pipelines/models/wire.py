@@ -37,7 +37,8 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
     "filter": (
         "content_filter content_filtered safety recitation blocklist prohibited_content spii"
         " model_armor language sensitive refusal guardrail_intervened image_safety"
-        " image_prohibited_content image_recitation image_other error_toxic"
+        " image_prohibited_content image_recitation image_other error_toxic toxic"
+        " blocked content_blocked prompt_blocked safety_blocked moderation unsafe"
         " input_guardrail_triggered output_guardrail_triggered"
     ),
     "tool": "tool_calls function_call tool_use",
