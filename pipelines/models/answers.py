@@ -197,8 +197,9 @@ def _parse(
         return None, {"message": _beginning(response.body)} if is_text else None, str(exc)
     value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value
     error = error_of(value)
-    if error is None and response.status >= 300 and isinstance(value, dict):
-        error = value  # some give the code and the message without an object around them
+    if error is None and response.status >= 300 and isinstance(value, dict | str):
+        # some give the code and the message, or words alone, without an object around them
+        error = {"message": value} if isinstance(value, str) else value
     return value, error, ""
 
 
