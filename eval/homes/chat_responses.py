@@ -33,7 +33,8 @@ def join_chunks(body: bytes) -> Json:
             }
             choice = choices.setdefault(piece["index"], {"index": piece["index"], **empty})
             choice["finish_reason"] = piece.get("finish_reason") or choice.get("finish_reason")
-            choice |= {name: piece[name] for name in ("error", "usage") if piece.get(name)}
+            beside = piece.keys() - {"index", "delta", "finish_reason", "logprobs"}
+            choice |= {name: piece[name] for name in beside if piece[name]}
             for name, tokens in (piece.get("logprobs") or {}).items():
                 choice["logprobs"].setdefault(name, []).extend(tokens or ())
             _add_delta(choice["message"], piece.get("delta") or {})

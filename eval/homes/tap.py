@@ -214,4 +214,4 @@ def split_choices(came: HttpResponse) -> list[HttpResponse]:
         if number:
             alone |= {"choices": [{**choice, "usage": None}], "usage": None, "x_groq": None}
         answers.append(came._replace(body=write_json(alone).encode()))
-    return answers or [came]
+    return answers or [came._replace(body=write_json(whole).encode())]

@@ -76,6 +76,7 @@ def check(
     if plan.readings:
         verdict += f"; {len(plan.readings)} more read their replies with another reader"
     yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
+    yield from tried.left_out()
     yield from tried.describe() if whole else tried.describe_one()
     if out is not None:
         yield from tried.write_pages(out)
@@ -285,6 +286,13 @@ class TriedPlan:
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, found in self.found.items():
             yield from (f"{names[task_id]}: {sentence}" for sentence in found.sentences())
+
+    def left_out(self) -> Iterator[str]:
+        """Rows and files that are asked by no run, and why."""
+        names = {arm.task_id: arm.task_name for arm in self.plan.points}
+        for task_id, task in self.tasks.items():
+            if sentences := task.facts.left_out:
+                yield f"warning: {names[task_id]}: {'; '.join(sentences)}"
 
     def look_at_marks(self) -> Iterator[str]:
         """A warning where points look like shares, and one where not every image was looked at."""

@@ -86,8 +86,19 @@ def _unread(sample: Sample, is_late: bool) -> Iterator[str]:
                 picture.source  # noqa: B018  says why
             elif not is_late:
                 picture.size  # noqa: B018  reads the header
+                if looks_cut(picture.source):
+                    picture.payload  # noqa: B018  decodes it
         except PictureError as exc:
             yield str(exc)
+
+
+def looks_cut(data: bytes) -> bool:
+    """Whether the end of an encoded image is missing, as of a download that broke off; some that
+    lack theirs can be decoded."""
+    begun = {b"\x89PNG": b"IEND", b"\xff\xd8\xff": b"\xff\xd9", b"GIF8": b";"}
+    end = next((end for begin, end in begun.items() if data.startswith(begin)), b"")
+    is_short = data[:4] == b"RIFF" and len(data) < 8 + int.from_bytes(data[4:8], "little")
+    return is_short or end not in data[-64:]
 
 
 def find_mark_fault(sample: Sample) -> str:

@@ -97,12 +97,15 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     keys = known_keys()
     data, error, no_json = _parse(response, keys)
     engine = response.headers.get("server", "")
-    if error and is_filter(error, response.status):
+    if error and is_filter(_said(data, error), status_of(response.status, error)):
         served_by = {"engine": engine} if engine else {}
         usage = billed(data) or Usage()
         return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
+    given, data = data, with_verdict(data)
+    if error and response.status == 200 and data is not given and given.get("choices"):
+        error = error_of(data)  # a verdict takes away the error that stands beside it
     if error or not 200 <= response.status < 300:
-        fault = refusal(response, endpoint, error or {})
+        fault = refusal(response, endpoint, error or {}, data)
         fault.usage = billed(data)
         raise fault
     if data is None:
@@ -112,7 +115,7 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
             f" {_beginning(response.body)}",
             retryable=True,
         )
-    reply = reply_of(with_verdict(data), seconds, engine)
+    reply = reply_of(data, seconds, engine)
     if reply.is_blank:
         raise ModelError(
             f"{endpoint} answered an empty reply and billed no token for it",
@@ -138,13 +141,15 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
     what is no JSON."""
     data, error, fault = _parse(response, known_keys())
     if error or not 200 <= response.status < 300:
-        raise refusal(response, endpoint, error or {})
+        raise refusal(response, endpoint, error or {}, data)
     if fault:
         raise ModelError(f"{endpoint} answered no JSON ({fault}): {_beginning(response.body)}")
     return data
 
 
-def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> ModelError:
+def refusal(
+    response: HttpResponse, endpoint: str, error: Mapping[str, Any], data: Any = None
+) -> ModelError:
     """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
     is used up."""
     code, status = error.get("code"), status_of(response.status, error)
@@ -156,7 +161,7 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     fault = f"{endpoint} answered {status}: {message}"
     is_used_up = bool(QUOTA & {str(code), str(error.get("type"))})
     if (status in (200, 408, 429) or status >= 500) and not is_used_up:
-        wait = retry_after(response.headers, error or message, status)
+        wait = retry_after(response.headers, _said(data, error or message), status)
         return ModelError(fault, status=status, retryable=True, retry_after=wait)
     setting = next((advice for words, advice in SETTINGS if re.search(words, message, re.I)), "")
     if is_used_up:
@@ -188,12 +193,21 @@ def _parse(
     try:
         value = read_json(response.body)
     except ValueError as exc:
-        return None, None, str(exc)
+        is_text = response.status >= 300 and not response.body.lstrip().startswith(b"<")
+        return None, {"message": _beginning(response.body)} if is_text else None, str(exc)
     value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value
     error = error_of(value)
-    if error is None and response.status >= 300 and isinstance(value, dict):
-        error = value  # some give the code and the message without an object around them
+    if error is None and response.status >= 300 and isinstance(value, dict | str):
+        # some give the code and the message, or words alone, without an object around them
+        error = {"message": value} if isinstance(value, str) else value
     return value, error, ""
+
+
+def _said(data: Any, error: Any) -> list[Any]:
+    """An error and what its body says beside it; what the model said is no part of it."""
+    body = data if isinstance(data, dict) else {}
+    beside = {key: value for key, value in body.items() if key != "choices"}
+    return [error, beside]
 
 
 def _beginning(body: bytes) -> str:

@@ -52,8 +52,8 @@ def attached_to_turn(message: Mapping[str, Any]) -> Json:
     signature. Raises TypeError and AttributeError for what is no message.
     """
     own = _attached(message, NOT_RETURNED, empty_texts=bool(message.get("tool_calls")))
-    content, parts = message.get("content"), list[Json]()
-    for part in content if isinstance(content, list) else ():
+    parts = list[Json]()
+    for part in parts_of(message.get("content")):
         kind = str(part.get("type", "text"))
         if kind == "text":
             plain = {"type": "text", "text": part.get("text") or ""}
@@ -62,6 +62,16 @@ def attached_to_turn(message: Mapping[str, Any]) -> Json:
             parts.append(part)
     is_more = any(part.keys() != {"type", "text"} for part in parts)
     return own | ({"content": parts} if is_more else {})
+
+
+def parts_of(content: Any) -> list[Json]:
+    """The parts of a content, of which a text is one. Raises TypeError for what is no content."""
+    if not isinstance(content, list):
+        content = [] if content is None else [content]
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    if not all(isinstance(part, dict) for part in parts):
+        raise TypeError("the content is neither a text nor a list of parts")
+    return parts
 
 
 def attached_to_call(call: Mapping[str, Any]) -> Json:

@@ -21,7 +21,12 @@ from looktwice.pipelines.model import (
     ToolCall,
     Usage,
 )
-from looktwice.pipelines.models.attached import attached_to_call, attached_to_turn, holds_something
+from looktwice.pipelines.models.attached import (
+    attached_to_call,
+    attached_to_turn,
+    holds_something,
+    parts_of,
+)
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.view import View
 
@@ -37,7 +42,8 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
     "filter": (
         "content_filter content_filtered safety recitation blocklist prohibited_content spii"
         " model_armor language sensitive refusal guardrail_intervened image_safety"
-        " image_prohibited_content image_recitation image_other error_toxic"
+        " image_prohibited_content image_recitation image_other error_toxic toxic"
+        " blocked content_blocked prompt_blocked safety_blocked moderation unsafe"
         " input_guardrail_triggered output_guardrail_triggered"
     ),
     "tool": "tool_calls function_call tool_use",
@@ -57,8 +63,12 @@ MOST_TOKENS = 10**12
 # more
 MOST_CALLS = 128
 
-REASONING = ("reasoning_content", "reasoning", "thought_summary")
-"""The fields of a message that hold reasoning as a text; the first that is not empty counts."""
+REASONING = ("reasoning_content", "reasoning", "thought_summary", "thinking")
+REASONING_PARTS = ("reasoning_details", "thinking_blocks")
+"""The fields of a message that hold reasoning, as a text or as parts; the first that is not empty
+counts, after those comes what stands among the parts of the content, and then these."""
+TEXT_OF = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content")
+"""The fields of a part that hold its text."""
 
 CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
     "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
@@ -227,7 +237,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
-            reasoning=str(next(filter(None, map(message.get, REASONING)), thought)),
+            reasoning=_reasoning(message, thought),
             tool_calls=tuple(calls),
             calls_left_out=len(asked) - len(calls),
             refusal=str(message.get("refusal") or refusal),
@@ -244,17 +254,34 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
 
 
 def _content(content: Any) -> tuple[str, str, str]:
-    """(text, reasoning, refusal) of a content that is a text, a list of parts, or nothing."""
-    if content is None or isinstance(content, str):
-        return content or "", "", ""
-    pieces: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
-    for part in content:
-        kind = part.get("type", "text")
-        inner = part.get(kind, "")
-        if kind in pieces:
-            pieces[kind].append(inner if isinstance(inner, str) else _content(inner)[0])
+    """(text, reasoning, refusal) of a content that is a text, a part, a list of both, or
+    nothing."""
+    pieces: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
+    for part in parts_of(content):
+        kind = part.get("type", "text").removeprefix("output_")
+        kind = "reasoning" if kind in ("thinking", "reasoning_content") else kind
+        if kind == "refusal":
+            pieces[kind].append(part.get(kind) or "")
+        elif kind in pieces:
+            pieces[kind].append(_text_of(part))
     text, thought, refusal = map("".join, pieces.values())
     return text, thought, refusal
+
+
+def _text_of(value: Any) -> str:
+    """The text in a value that is a text, an object with one, or a list of these."""
+    if isinstance(value, list):
+        return "".join(map(_text_of, value))
+    if isinstance(value, dict):
+        return next(filter(None, (_text_of(value.get(name)) for name in TEXT_OF)), "")
+    return value if isinstance(value, str) else ""
+
+
+def _reasoning(message: Json, thought: str) -> str:
+    """The reasoning of a message, of whose content `thought` is a part."""
+    told = (_text_of(message.get(name)) for name in REASONING)
+    parts = (_text_of(message.get(name)) for name in REASONING_PARTS)
+    return next(filter(None, chain(told, (thought,), parts)), "")
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage:
@@ -265,15 +292,16 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
     that cannot be counts of tokens, TypeError and AttributeError for what is no usage.
     """
     choice: Json = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
-    groq = data.get("x_groq") or {}
-    usage = data.get("usage") or choice.get("usage") or groq.get("usage") or {}
+    nodes = (data, choice, data.get("x_groq"), choice.get("message"))
+    found = ((node or {}).get(name) for node in nodes for name in USAGE)
+    usage: Json = with_snake_keys(next(filter(None, found), {}))
 
     def count(*names: str) -> int:
         """The first of these that is given, and not 0."""
         for name in names:
             node: Any = usage
             for step in name.split("."):
-                node = (node or {}).get(step)
+                node = node.get(step) if isinstance(node, dict) else None
             if number := int(node or 0):
                 if not 0 < number <= MOST_TOKENS:
                     raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
@@ -287,17 +315,35 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
         "prompt_cache_hit_tokens",
         "num_cached_tokens",
         "cache_read_input_tokens",
+        "cached_content_token_count",
     )
     reasoning = count(
         "completion_tokens_details.reasoning_tokens",
         "output_tokens_details.reasoning_tokens",
+        "completion_tokens_details.thinking_tokens",
         "reasoning_tokens",
+        "thoughts_token_count",
     )
-    asked = count("prompt_tokens") or count("input_tokens") + sum(
+    asked = count("prompt_tokens", "prompt_token_count") or count("input_tokens") + sum(
         map(count, ("cache_read_input_tokens", "cache_creation_input_tokens"))
     )
-    completion = count("completion_tokens", "output_tokens")
-    return Usage(asked, max(completion, count("total_tokens") - asked), reasoning, cached)
+    completion = count("completion_tokens", "output_tokens", "candidates_token_count")
+    total = count("total_tokens", "total_token_count")
+    return Usage(asked, max(completion, total - asked), reasoning, cached)
+
+
+USAGE = ("usage", "usageMetadata", "usage_metadata")
+"""The fields in which servers count tokens."""
+
+
+def with_snake_keys(value: Any) -> Any:
+    """An object with names such as `promptTokens` as `prompt_tokens`."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): with_snake_keys(inner)
+        for name, inner in value.items()
+    }
 
 
 def billed(data: Any) -> Usage | None:
@@ -310,23 +356,25 @@ def billed(data: Any) -> Usage | None:
     return usage if any(vars(usage).values()) else None
 
 
-def _tokens(logprobs: Any) -> Any:
+def _tokens(logprobs: Any) -> list[Any]:
     """Per token its log-probability and alternatives, from today's form, a list of objects, or the
-    older one, a list for each of `tokens`, `token_logprobs` and `top_logprobs`."""
-    if not logprobs or logprobs.get("content") or not logprobs.get("tokens"):
-        return (logprobs or {}).get("content") or ()
+    older one, a list for each of `tokens`, `token_logprobs` and `top_logprobs`; none from what is
+    neither."""
+    if isinstance(logprobs, list):
+        return logprobs
+    if not isinstance(logprobs, dict):
+        return []
+    content = logprobs.get("content") or []
+    if content or not logprobs.get("tokens"):
+        return content if isinstance(content, list) else []
     lists = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
     return [
-        {
-            "token": token,
-            "logprob": value,
-            "top_logprobs": [{"token": t, "logprob": v} for t, v in (others or {}).items()],
-        }
+        {"token": token, "logprob": value, "top_logprobs": others}
         for token, value, others in zip_longest(*lists)
     ]
 
 
-def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
+def _candidates(tokens: list[Any]) -> Iterator[dict[str, float]]:
     """Per token its candidates, the chosen one first; of bytes that read alike the likeliest
     counts.
 
@@ -334,8 +382,12 @@ def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
     """
     for token in tokens:
         likely: dict[str, float] = {}
-        for candidate in (token, *((token or {}).get("top_logprobs") or ())):
-            text, value = (candidate or {}).get("token"), (candidate or {}).get("logprob")
+        others = token.get("top_logprobs") if isinstance(token, dict) else None
+        if isinstance(others, dict):
+            others = [{"token": text, "logprob": value} for text, value in others.items()]
+        for candidate in (token, *(others or ())):
+            node = candidate if isinstance(candidate, dict) else {}
+            text, value = node.get("token"), node.get("logprob")
             if text is not None and value is not None and math.isfinite(float(value)):
                 likely[str(text)] = max(float(value), likely.get(str(text), -math.inf))
         yield likely
@@ -348,8 +400,9 @@ def error_of(data: Any) -> Json | None:
         data = data[0] if data else None
     if not isinstance(data, dict):
         return None
-    error = data.get("error") or (data if data.get("object") == "error" else data.get("detail"))
-    if data.get("choices") and not data.get("error"):
+    own = data.get("error") if holds_something(data.get("error")) else None
+    error = own or (data if data.get("object") == "error" else data.get("detail"))
+    if data.get("choices") and not own:
         error = _broke_off(data["choices"])
     if not error:
         return None

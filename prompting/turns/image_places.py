@@ -6,15 +6,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+_BEGIN = (
+    r"<\|(?:vision_start|vision_bos|begin_of_image|image_start)\|>"  # Qwen, GLM, Llama, Ernie
+    r"|<\|media_begin\|>image<\|media_content\|>"  # Kimi
+    r"|<(?:img|im_start|boi|start_of_image|fake_token_around_image)>"  # InternVL, Gemma, Idefics
+)
+_PATCH = (
+    r"<\|(?:image(?:_pad|@placeholder)?|img|imgpad|media_pad)\|>"
+    r"|<(?:image|im_patch|image_soft_token|img_context)>"
+)
+_END = (
+    r"<\|(?:vision_end|vision_eos|end_of_image|image_end|media_end)\|>"
+    r"|<(?:/img|im_end|eoi|end_of_image|fake_token_around_image)>"
+)
+_OPENED = r"(?:<|&lt;|(?<!!)\[|(?<!\w)\{)\|?"  # no picture of Markdown, no argument of LaTeX
+_CLOSED = r"[ /]?\|?(?:>|&gt;|[\]}](?!\())"
 IMAGE_PLACE = re.compile(
-    r"<\|vision_start\|>(?:<\|image_pad\|>)+<\|vision_end\|>"  # Qwen
-    r"|<\|begin_of_image\|>(?:<\|image\|>)+<\|end_of_image\|>"  # GLM
-    r"|<\|media_begin\|>image<\|media_content\|>(?:<\|media_pad\|>)+<\|media_end\|>"  # Kimi
-    r"|<img>(?:<IMG_CONTEXT>)+</img>|(?:<IMG_CONTEXT>)+"  # InternVL
-    r"|\(?<image>\./</image>\)?"  # MiniCPM-V
-    r"|<start_of_image>|\[IMG\]|<\|img\|>"  # Gemma 3, Pixtral, Aria
-    r"|(?i:<\|?(?:image|img)[ _-]?(?P<number>\d{1,9})\|?>)"
-    r"|(?i:<\|?image(?:[ _-]?(?:pad|placeholder|soft_token|token|here))?\|?>)"
+    rf"(?:{_BEGIN})(?:{_PATCH})+(?:{_END})?"
+    r"|<image><image></image>|\(?<image>\./</image>\)?"  # Mantis, MiniCPM-V
+    r"|\[img\](?:\[img(?:_break)?\])*\[img_end\]"  # Pixtral
+    r"|(?:<img_context>)+|(?:<im_patch>)+|<start_of_image>|<\|(?:img|imgpad|media_pad)\|>"
+    rf"|<image>{_END}"  # one that goes on a row of Idefics'
+    rf"|{_OPENED}(?:image|img|picture)[ _:#-]{{0,2}}(?P<number>(?!000)\d{{1,9}}){_CLOSED}"
+    r"|<\|?image(?:[ _-]?(?:pad|placeholder|soft_token|token|here)|@placeholder)?/?\|?>"
+    rf"|{_OPENED}image{_CLOSED}|\[img\]",
+    re.I,
 )
 """A place of one image. Only some have a number; the others stand for the next image each."""
 NUMBERED = re.compile(r"<image \d+>")

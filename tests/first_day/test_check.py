@@ -31,7 +31,8 @@ contestants:
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three questions of 40 characters about images of 512 x 512 pixels, one of them broken."""
+    """Three questions of 40 characters about images of 512 x 512 pixels, one of them broken in its
+    middle."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     row = {
@@ -44,7 +45,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(3):
         Image.new("RGB", (512, 512), "red").save(tmp_path / "own" / f"{number}.png")
     whole = (tmp_path / "own" / "1.png").read_bytes()
-    (tmp_path / "own" / "1.png").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "own" / "1.png").write_bytes(whole[: len(whole) // 2] + whole[-12:])
     (tmp_path / "study.yaml").write_text(STUDY)
     return tmp_path / "study.yaml"
 
@@ -191,3 +192,41 @@ def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:
     assert not announce_requests(plan, samples, done)
     first, *_ = plan.points
     assert announce_requests(plan, samples, {first.id: done[first.id]})
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "gif"])
+@pytest.mark.parametrize("part", [0.5, 0.9, 1.0])
+def test_an_image_that_breaks_off_is_a_fault(study: Path, suffix: str, part: float) -> None:
+    noise = Image.effect_noise((64, 64), 90)
+    noise.save(f"own/1.{suffix}")
+    path = Path(f"own/1.{suffix}")
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
+    Path("own/samples.jsonl").write_text(json.dumps(ROW | {"id": "q", "image": path.name}) + "\n")
+    output = check("draws=1", code=0 if part == 1 else 2)
+    assert ("no faults" in output) is (part == 1)
+
+
+def test_an_image_that_lacks_its_last_bytes_alone_is_no_fault(study: Path) -> None:
+    Image.effect_noise((64, 64), 90).save("own/1.jpg")
+    Path("own/1.jpg").write_bytes(Path("own/1.jpg").read_bytes()[:-2] + b"\0" * 100)
+    Path("own/samples.jsonl").write_text(json.dumps(ROW | {"id": "q", "image": "1.jpg"}) + "\n")
+    assert "no faults" in check()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"answer": "Z"}, "'Z' is none of the letters"),
+        ({"question": ""}, "the question is empty"),
+        ({"id": "0"}, "already that of row 0"),
+        ({}, ""),
+    ],
+)
+def test_rows_that_are_left_out_are_told(study: Path, change: dict[str, str], why: str) -> None:
+    row = {"question": "Which?", "image": "0.png", "choices": ["red", "blue"], "answer": "A"}
+    rows = [row | {"id": str(number)} for number in range(20)]
+    rows[9] |= change
+    Path("own/table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = check("task={use: eval.tasks.Columns, path: own/table.jsonl}")
+    assert ("1 rows of table.jsonl left out; row 9: " in output) is bool(why)
+    assert why in output

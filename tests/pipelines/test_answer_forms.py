@@ -64,3 +64,17 @@ def test_what_is_no_error_leaves_a_reply_whole(choice: Json, finish: str) -> Non
 def test_a_refusal_over_what_is_attached_says_what_to_do(message: str, said: str) -> None:
     exc = refusal(HttpResponse(400, {}, b""), URL, {"message": message})
     assert said in str(exc) and not exc.retryable
+
+
+@table
+def test_words_and_thoughts_are_told_apart_in_every_form_of_a_message(
+    message: Json, text: str, reasoning: str
+) -> None:
+    reply = reply_of({"choices": [{"message": message, "finish_reason": "stop"}]}, 0.0)
+    assert (reply.text, reply.reasoning) == (text, reasoning)
+
+
+@table
+def test_what_is_no_error_at_the_top_leaves_a_reply_whole(error: Any) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "(A)"}}], "error": error}).encode()
+    assert read_response(HttpResponse(200, {}, body), URL, 0.0).text == "(A)"

@@ -49,6 +49,30 @@ def plain_key(name: Any) -> str:
 
 
 def status_of(status: int, error: Mapping[str, Any]) -> int:
-    """The status of a refusal, which some gateways give as the code of an error in a 200."""
-    code = str(error.get("code"))
-    return int(code) if status == 200 and len(code) == 3 and code.isdecimal() else status
+    """The status of a refusal, which some gateways give in an error inside a 200, as a number or
+    by its name."""
+    if status != 200:
+        return status
+    for name in ("code", "status", "http_code", "status_code"):
+        code = str(error.get(name))
+        if len(code) == 3 and code.isdecimal():
+            return int(code)
+    names = (str(error.get(name)).lower() for name in ("code", "type", "status"))
+    return next((STATUS_OF[name] for name in names if name in STATUS_OF), status)
+
+
+STATUS_OF = {
+    "invalid_request_error": 400,
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "permission_denied": 403,
+    "model_not_found": 404,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "overloaded_error": 503,
+    "service_unavailable": 503,
+}
+"""The statuses that codes and types of errors stand for."""

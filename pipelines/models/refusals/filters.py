@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from looktwice.pipelines.models.refusals.bodies import plain_key, status_of, walk
-from looktwice.pipelines.models.wire import FINISH
+from looktwice.pipelines.models.wire import FINISH, error_of
 
 Json = dict[str, Any]
 
@@ -20,12 +20,14 @@ OTHER_STATUS = {401, 402, 404, 407, 408, 429}
 """Statuses that never are a filter's: they are about the key, the account, the name or the pace."""
 
 NAMES = re.compile(
-    r"contentfilter|contentfiltered|contentpolicy|contentpolicyviolation(error)?|contentblocked"
+    r"contentfilter|contentfiltered|contentpolicy|(image)?contentpolicyviolation(error)?"
+    r"|contentblocked|contentsafetyviolation|sensitivewordsdetected|ipinfringementsuspect"
     r"|responsibleaipolicyviolation|datainspectionfailed|moderation(blocked|failed|error)?"
     r"|contentmoderation|inputmoderation|outputmoderation|promptblocked|responseblocked"
-    r"|censorshipblocked|prohibitedcontent|safetyblocked|safetyerror|contentsafety(violation)?"
+    r"|censorshipblocked|prohibitedcontent|safetyblocked|safetyerror|contentsafety"
     r"|contentrejected"
-    r"|(input|output)?(text|image|video|audio)?sensitivecontentdetected|unsafecontent"
+    r"|(input|output)?(text|image|video|audio)?(sensitivecontentdetected|riskdetection)"
+    r"|(text|image|video|audio)illegaldetected|unsafecontent|hooksfailed"
     r"|(input|output)?guardrail(intervened|triggered|violation|blocked)"
 )
 """Codes and types of errors, in lower case without separators; each part of a dotted one counts."""
@@ -42,10 +44,14 @@ SENTENCES = re.compile(
     r"|\bresponsible ai practices"
     r"|\b(content|prompt|output|outputted)\b(?!-)[^.]*\b(is|was|been|were)"
     r" (blocked|censored|filtered)\b"
-    r"|\b(prompt|response) blocked\b|blocked\b.{0,200}\bprohibited_content\b"
-    r"|\binappropriate content|\bunsafe or sensitive content|\bsensitive (content|words?)\b"
+    r"|\b(prompt|response|content) (blocked|filtered)\b|blocked\b.{0,200}\bprohibited_content\b"
+    r"|\bnot (allowed|permitted) by\b[^.]*\bsafety\b|\bnsfw content\b"
+    r"|\binappropriate content\b(?![ -]?type)|\bunsafe or sensitive content"
+    r"|\bsensitive (content|words?)\b"
+    r"|\bcontains?\b[^.]{0,40}\b(harmful|illegal|inappropriate|nsfw|prohibited|sensitive|unsafe)"
+    r" (content|information|material|words?)\b"
     r"|\bcontent exists risk\b|\bconsidered high risk\b|\bnew_sensitive\b"
-    r"|\bguardrails? (intervened|triggered|blocked)"
+    r"|\bguardrails? (checks?\b[^.]*\bfailed|intervened|triggered|blocked)"
     r"|\bcontent_?policy_?violation|\bdata_?inspection_?failed\b|\bresponsibleaipolicyviolation\b"
     r"""|['"](code|type)['"]: ?['"](content_filter|content_policy_violation)['"]"""
     r"|(敏感|不安全|违规|不合规)[^。]{0,6}(内容|信息|词)|内容(安全)?审核[^。]{0,4}[不未]通过",
@@ -56,11 +62,24 @@ SENTENCES = re.compile(
 SUBJECTS = re.compile(
     r"\b(?P<owner>accounts?|organi[sz]ations?|keys?|projects?|workspaces?|teams?|tenants?"
     r"|users?|customers?|subscriptions?|billing|payments?|cards?|ip|addresse?s?|devices?|regions?"
-    r"|countr(y|ies)|clients?|applications?|login)\b"
+    r"|countr(y|ies)|clients?|applications?|login"
+    r"|(models?|parameters?|arguments?|fields?|features?|endpoints?)"
+    r"(?=( \S+){0,2} (is|was|are|were|has|have)\b))\b"
     r"|\b(content|prompts?|inputs?|outputs?|requests?|responses?|messages?|images?|texts?)\b",
     re.I,
 )
-"""Who or what is flagged or violates a policy: an owner is refused, and not the content."""
+"""Who or what is flagged or violates a policy: an owner or a setting is refused, and not the
+content."""
+
+FLAGS = {"filtered", "blocked", "inputsensitive", "outputsensitive"}
+"""What is true beside a reply without words that a filter stopped."""
+
+OUT_OF_ORDER = re.compile(
+    r"\b(service|system|filter\w*|moderation|guardrails?|safety|check\w*)\b[^.]{0,40}\b(unavailable"
+    r"|unreachable|timed? ?out|overloaded|could not be reached|(did|does) not respond)\b",
+    re.I,
+)
+"""What is said where the filter itself failed: it gave no verdict."""
 
 OF_ACCOUNT = re.compile(
     r"\b(has|have|is|was|were) (been )?(\w+ly )?"
@@ -74,15 +93,19 @@ def is_filter(error: Any, status: int) -> bool:
     status = status_of(status, error if isinstance(error, Mapping) else {})
     if status in OTHER_STATUS:
         return False
-    for key, value in walk(error):
+    facts = [*walk(error)]
+    if any(key in SAID_BY and OUT_OF_ORDER.search(str(value)) for key, value in facts):
+        return False
+    for key, value in facts:
         if isinstance(value, str):
             parts = map(plain_key, value.split("."))
             is_named = key in NAMED_BY and any(map(NAMES.fullmatch, parts))
             is_found = is_named or (key in SAID_BY and _says_filtered(value))
         elif key == "metadata" and isinstance(value, Mapping):
             is_found = _gives_reasons(value)
-        else:
-            is_found = key == "filtered" and value is True
+        else:  # Zhipu lists the roles whose content it stopped
+            is_listed = key == "contentfilter" and isinstance(value, list) and bool(value)
+            is_found = is_listed or (key == "filtered" and value is True)
         if is_found:
             return True
     return False
@@ -117,17 +140,22 @@ def with_verdict(data: Any) -> Any:
     message: Json = given if isinstance(given, dict) else {}
     reason = plain_reason(choice.get("finish_reason"))
     is_filtered = FINISH.get(reason) == "filter"
-    if not (is_filtered or message.get("content") or message.get("tool_calls")):
+    is_whole = (message.get("content") or message.get("tool_calls")) and not error_of(data)
+    if not is_filtered and (FINISH.get(reason) == "failed" or not is_whole):
         is_filtered = any(_verdicts(data, choice))
     if is_filtered:
         reason = reason if FINISH.get(reason) == "filter" else "content_filter"
-        kept = {name: value for name, value in choice.items() if name != "error"}
-        choice = kept | {"message": message, "finish_reason": reason}
+        data, choice, message = map(_without_error, (data, choice, message))
+        choice |= {"message": message, "finish_reason": reason}
     elif choice and reason in FINISH:
         choice = choice | {"finish_reason": reason}
     else:
         return data
     return data | {"choices": [choice]}
+
+
+def _without_error(node: Json) -> Json:
+    return {name: value for name, value in node.items() if name != "error"}
 
 
 def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
@@ -151,7 +179,8 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
     yield is_prompt_blocked(data) or is_prompt_blocked(choice)
     yield bool(choice.get("error")) and is_filter(choice["error"], 200)
     for key, value in walk(data):
-        yield key in ("filtered", "inputsensitive", "outputsensitive") and value is True
+        yield key in FLAGS and value is True
+        yield key == "amazonbedrockguardrailaction" and value == "INTERVENED"
     yield not data.get("choices") and is_filter(data, 200)
 
 
@@ -172,5 +201,7 @@ def plain_reason(reason: Any) -> str:
     words = re.findall(r"[A-Za-z_][\w-]*", str(reason or ""))
     if not words:
         return str(reason or "")
+    if words[0] == "content_filter":  # and why, as in `content_filter: OTHER`
+        return words[0]
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words[-1]).lower().replace("-", "_")
     return snake.removeprefix("finish_reason_")

@@ -16,10 +16,10 @@ LONGEST = 31 * 86_400.0  # seconds; a number beyond it has another unit, or is n
 UNITS = {
     **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
     **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "microsecond", "microseconds"), 1e-6),
-    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds", "毫秒"), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds", "秒", "秒钟"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes", "分钟"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "小时"), 3600.0),
     **dict.fromkeys(("d", "day", "days"), 86_400.0),
 }
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
@@ -28,7 +28,10 @@ STEP = re.compile(rf"(\d+(?:\.\d+)?)\s?({_UNIT})(?![a-z])", re.I)
 DURATION = rf"{_STEP}(?:(?:\s|,|and){{0,5}}{_STEP}){{0,4}}"
 NUMBER = re.compile(r"\d{1,40}(\.\d{0,40})?")
 
-AGAIN = r"\b(?:again|retry(?:ing)?|wait(?:ing)?|resets?|available)"
+AGAIN = (
+    r"\b(?:again|retry(?:ing)?|wait(?:ing)?|resets?|available|back(?:ing)? ?off"
+    r"|next request (?:is )?(?:allowed|possible))"
+)
 SENTENCE = re.compile(
     rf"{AGAIN}[\s_:=-]*(?:(?:in|after|for|at least|about|approximately|another)[\s:=]+){{0,3}}"
     rf"(?P<wait>{DURATION})",
@@ -40,17 +43,19 @@ BARE = re.compile(
     re.I,
 )
 MOMENT = re.compile(
-    r"\b(?:again|retry|resets?|available)\s+(?:(?:at|after|on)\s+)?"
+    r"\b(?:again|retry|resets?|available)[\s:]+(?:(?:at|after|on)[\s:]+)?"
     r"(?P<wait>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)",
     re.I,
 )
+LATER = re.compile(rf"(?P<wait>{_STEP})[之以]?[后後]")
 PROTO = re.compile(r"retry_?delay\W{1,6}seconds\W{1,4}(?P<wait>\d{1,9})", re.I)
 
 FIELDS = {"retrydelay", "retryafter", "retryafterseconds", "retryinseconds", "resetsinseconds"}
-FIELDS |= {"resetsat", "retryat"}
+FIELDS |= {"resetsat", "retryat", "resetat", "resettime", "quotaresetdelay", "quotaresettimestamp"}
+FIELDS |= {"estimatedtime", "waitseconds", "waittime"}
 FIELDS_OF_MS = {"retryafterms", "retryaftermilliseconds", "retrydelayms"}
 HEADERS = {"retry-after-ms": 1e-3, "x-ms-retry-after-ms": 1e-3, "retry-after": 1.0}
-HEADERS |= {"x-ratelimit-retry-after": 1.0}
+HEADERS |= dict.fromkeys(("retry-after-seconds", "x-retry-after", "x-ratelimit-retry-after"), 1.0)
 COMBINED = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
 
 
@@ -127,7 +132,7 @@ def _told(key: str, value: Any, now: float) -> Iterator[float]:
     if key in FIELDS | FIELDS_OF_MS and is_plain:
         waits.append(read_seconds(value, now, 1e-3 if key in FIELDS_OF_MS else 1.0))
     elif isinstance(value, str):
-        for pattern in (SENTENCE, BARE, MOMENT, PROTO):
+        for pattern in (SENTENCE, BARE, MOMENT, LATER, PROTO):
             waits += [read_seconds(said["wait"], now) for said in pattern.finditer(value)]
     yield from (wait for wait in waits if wait is not None)
 
@@ -143,7 +148,7 @@ def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, flo
             parts: dict[str, str] = dict(COMBINED.findall(text))
             remaining = parts.get("remaining", parts.get("r", ""))
             reset = parts.get("reset", parts.get("t", ""))
-        wait = read_seconds(reset, now)
+        wait = read_seconds(reset, now, 1e-3 if name.endswith("-ms") else 1.0)
         if wait is not None:
             count = NUMBER.fullmatch(remaining.strip())
             yield wait, float(count[0]) if count else None
