@@ -202,6 +202,6 @@ def plain_reason(reason: Any) -> str:
     if not words:
         return str(reason or "")
     if words[0] == "content_filter":  # and why, as in `content_filter: OTHER`
-        return words[0]
+        return "content_filter"
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words[-1]).lower().replace("-", "_")
     return snake.removeprefix("finish_reason_")
