@@ -19,32 +19,56 @@ LEFT_AS_TEXT = (
     " call parser of this model, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
 )
 MOST_CALLS = 128
+MOST_VAIN = 32  # objects in the words that look like calls and are none
 NAME = r"[\w.-]{1,64}"
 BAR, GAP = "[|\uff5c]", "[_\u2581]"
 SPACE = r"(?:[\w\uff5c]{1,20}:?)?"  # a name before that of a tag, as in <minimax:tool_call>
+MINIMAX = "]<]minimax[>["  # before each tag
 INVOKE = rf"<{SPACE}(?:function=|(?:invoke|function)\sname=)"
-CHANNEL = r"(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*(?:commentary|analysis)\s+"
-CONSTRAINED = r"[^<]{0,50}(?:<\|constrain\|>[^<]{0,50})?<\|message\|>"
+CHANNEL = (
+    r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>|\A|(?<=</think>))"
+    r"\s*(?:commentary|analysis)\s+"
+)
+CONSTRAINED = r"[^<{]{0,50}(?:<\|constrain\|>[^<{]{0,50})?(?:<\|message\|>|(?=\{))"
+NAMES = ("name", "tool_name", "tool", "action")
+GIVEN = ("arguments", "parameters", "args", "action_input", "tool_input", "input")
+WITHIN = ("function", "function_call", "tool_calls")
 FORMS = {
-    # Qwen, Hermes, GLM, Hunyuan, Seed, Granite, Gemma
-    "tagged": rf"<(?P<tag>{SPACE}tool_calls?|{SPACE}function_calls?|\|tool_call\|?)>.*?"
-    r"(?:</?(?P=tag)>|<tool_call\|>|\Z)",
-    # Qwen-coder without its tags, MiniMax, DeepSeek
-    "invoked": rf"{INVOKE}(?:(?!{INVOKE}).)*?</{SPACE}(?:invoke|function)>",
-    "mistral": r"\[TOOL_CALLS\].*?(?=\[TOOL_CALLS\]|</s>|\Z)",
-    # DeepSeek, Kimi
+    # Qwen, Hermes, GLM, Hunyuan, Seed, Granite, Gemma, Nemotron, LongCat
+    "tagged": rf"(?:<|&lt;)(?P<tag>{SPACE}tool_?calls?|{SPACE}function_?calls?"
+    r"|\|(?:tool|function)_calls?\|?)(?:>|&gt;).*?(?:(?:<|&lt;)/?(?P=tag)(?:>|&gt;)|<tool_call\|>|\Z)",
+    # Qwen-coder without its tags, MiniMax, DeepSeek, Llama
+    "invoked": rf"{INVOKE}(?:(?!{INVOKE}).)*?(?:</{SPACE}(?:invoke|function)>|\Z)",
+    "mistral": r"\[TOOL_CALLS\].*?(?:(?=\[TOOL_CALLS\])|</s>|\Z)",
+    # DeepSeek, Kimi, StepFun
     "listed": rf"<{BAR}tool{GAP}calls?(?:{GAP}section)?{GAP}begin{BAR}>.*?"
     rf"(?:<{BAR}tool{GAP}calls(?:{GAP}section)?{GAP}end{BAR}>|\Z)",
-    # Llama, Phi, InternLM, Cohere, LFM
-    "called": r"(?:<\|python_tag\|>|\bfunctools(?=\[)|<\|action_start\|>|<\|START_ACTION\|>"
-    r"|<\|tool_call_start\|>).*?"
-    r"(?:<\|(?:action_end|END_ACTION|tool_call_end|eom_id|eot_id)\|>|\Z)",
-    "harmony": rf"{CHANNEL}to={NAME}{CONSTRAINED}.*?(?:<\|call\|>|<\|end\|>|\Z)",
-    # JSON or Python alone: a call only where it names a tool and its arguments
-    "fenced": r"```(?:json|python|tool_call|tool_code)?\s*(?:(?!```).)*```",
-    "bare": r"\A\s*[\[{].*[\]}]\s*\Z",
+    # Llama, Phi, InternLM, Cohere, LFM, Solar, Kimi K3, FunctionGemma, GigaChat
+    "called": r"(?:<\|python_(?:tag|start)\|>|\bfunctools(?=\[)|<\|action_start\|>"
+    r"|<\|START_ACTION\|>|<\|tool_call[_:]start\|>|<\|open\|>\s*tools\s*<\|sep\|>"
+    r"|<start_function_call>|\bfunction call<\|role_sep\|>).*?"
+    r"(?:<\|(?:action_end|END_ACTION|tool_call[_:]end|python_end|eom_id|eot_id)\|>"
+    r"|<\|close\|>\s*tools\s*<\|sep\|>|<end_function_call>|\Z)",
+    # Apertus: the name of the tool is the key
+    "keyed": r"<\|tools_prefix\|>.*?(?:<\|tools_suffix\|>|\Z)",
+    "harmony": rf"(?:{CHANNEL}to={NAME}{CONSTRAINED}"
+    rf"|<\|start\|>\s*assistant\s+to={NAME}\s*<\|channel\|>{CONSTRAINED})"
+    r".*?(?:<\|call\|>|<\|end\|>|\Z)",
+    # ReAct, Qwen 2
+    "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME}[*\s]*\n"
+    r"[*\s]*(?:Action[ _]Input|\u273fARGS\u273f)[*\s]*:.*?"
+    r"(?=\n\s*(?:Observation\s*:|\u273fRE)|\Z)",
+    # JSON, Python or a tag of any sense: a call only where it names a tool and its arguments
+    "fenced": r"```\w{0,12}\s*(?:(?!```).)*```",
+    "bare": r"\A\s*(?:[\[{].*[\]}]|[a-z]\w{0,40}\([^()\n]{1,2000}\))\s*\Z",
+    "loose": r"<(?P<any>tool|tool_code|tool_use|use_mcp_tool)>(?:(?!<(?P=any)>).)*?</(?P=any)>",
+    "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{"|".join((*NAMES, *WITHIN, "type"))})["']\s*:""",
 }
-SECTIONS = re.compile("|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I)
+DOUBTFUL = ("fenced", "bare", "loose", "inline")
+"""Forms that other words have, too."""
+SECTIONS = re.compile(
+    "|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I | re.M
+)
 FUNCTION = re.compile(
     rf"{INVOKE}[\"']?(?P<name>{NAME})[\"']?\s*>(?P<body>(?:(?!{INVOKE}).)*)", re.S
 )
@@ -53,18 +77,36 @@ PARAMETER = re.compile(
     rf"(?P<value>(?:(?!<{SPACE}parameter).)*?)</{SPACE}parameter>",
     re.S,
 )
+TAGGED_VALUE = re.compile(rf"<(?P<name>{NAME})>(?P<value>[^<]*)</(?P=name)>")
 PAIR = re.compile(
-    r"<arg_key>([^<]{1,64})</arg_key>\s*<arg_value>((?:(?!<arg_).)*?)</arg_value>", re.S
+    r"<arg_key>(?P<key>[^<]{1,64})</arg_key>\s*<arg_value>(?P<value>(?:(?!<arg_).)*?)</arg_value>"
+    r"|<\|tool_arg:start\|>(?P<key_2>[^<]{1,64})<\|tool_arg:value\|>"
+    r"(?P<value_2>(?:(?!<\|tool_arg).)*?)<\|tool_arg:end\|>"
+    r"|<\|open\|>argument\s+key=\"(?P<key_3>[^<\"]{1,64})\"[^<]{0,80}<\|sep\|>"
+    r"(?P<value_3>(?:(?!<\|open).)*?)<\|close\|>argument<\|sep\|>",
+    re.S,
 )
+PAIR_NAME = re.compile(rf".{{0,80}}?<\|open\|>call\s+tool=\"({NAME})\"|\s*({NAME})", re.S)
 NAMED_JSON = re.compile(
-    rf"(?:functions?\.|call:|to=functions\.)?(?P<name>{NAME})(?::\d{{1,3}})?"
-    rf"(?:\[CALL_ID\]\w{{0,40}}|\[ARGS\]|<{BAR}[^<>]{{1,40}}{BAR}>|```|json|\s){{0,6}}(?=\{{)"
+    rf"(?:functions?\.|call:|to=(?:functions\.)?)?(?P<name>{NAME})(?::\d{{1,3}})?"
+    rf"(?:\[CALL_ID\]\w{{0,40}}|\[ARGS\]|<{BAR}[^<>]{{1,40}}{BAR}>|```|\b(?:json|code|commentary)\b"
+    r"|</(?:tool_)?name>|<(?:arguments|parameters|args|input)>|\*|Action[ _]Input\s*:"
+    r"|\u273fARGS\u273f\s*:|\s){0,12}(?=\{)"
 )
 FENCE = re.compile(
-    r"\A\s*(?:```(?:json|python|tool_call|tool_code)?|<[^<>]{1,60}>|\[TOOL_CALLS\]|functools)+\s*"
+    r"\A(?:\s*(?:```\w{0,12}|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)|\[TOOL_CALLS\]|functools"
+    r"|function call(?=<)))+\s*"
 )
-FENCE_END = re.compile(r"\s*(?:```|<[^<>]{1,60}>)+\s*\Z")
-LONGEST_CODE = 10_000  # characters of Python that are looked at
+FENCE_END = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
+LONGEST_CODE = 10_000  # characters of Python, or of JSON with faults, that are looked at
+QUOTED = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
+PIECE = re.compile(
+    r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\b(?P<key>[A-Za-z_]\w*)(?=\s*:)"
+    r"|\b(?P<constant>true|false|null)\b|(?P<bracket>[{}])",
+    re.S,
+)
+CONSTANTS = {"true": "True", "false": "False", "null": "None"}
+NO_TOOLS = ("answer", "final_answer", "print", "dict", "list", "set", "tuple")
 
 
 class TextCall(NamedTuple):
@@ -78,10 +120,9 @@ class TextCall(NamedTuple):
 def read_text_calls(text: str) -> list[TextCall]:
     """The calls of a reply without its thoughts, in order, with ids that count them."""
     calls = list[TextCall]()
-    for section in SECTIONS.finditer(text):
-        for name, arguments in _read_section(section):
-            call = ToolCall(f"call_{len(calls)}", name, arguments)
-            calls.append(TextCall(call, section.start(), section.end()))
+    for _, start, end, found in _sections(text.replace(MINIMAX, "")):
+        for name, arguments in found:
+            calls.append(TextCall(ToolCall(f"call_{len(calls)}", name, arguments), start, end))
             if len(calls) == MOST_CALLS:
                 return calls
     return calls
@@ -89,31 +130,44 @@ def read_text_calls(text: str) -> list[TextCall]:
 
 def strip_text_calls(text: str) -> str:
     """The words of a reply beside the calls in it, also those that are broken."""
-    kept, at = list[str](), 0
-    for section in SECTIONS.finditer(text):
-        alone = section["fenced"] or section["bare"]
-        if not alone or any(_read_section(section)):
-            kept, at = [*kept, text[at : section.start()]], section.end()
-    return "\n".join([*kept, text[at:]]).strip() if kept else text
+    kept, at, whole = list[str](), 0, text.replace(MINIMAX, "")
+    for form, start, end, found in _sections(whole):
+        if found or form not in DOUBTFUL:
+            kept, at = [*kept, whole[at:start]], end
+    return "\n".join([*kept, whole[at:]]).strip() if kept else text
 
 
-def _read_section(section: re.Match[str]) -> Iterator[tuple[str, str]]:
+def _sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]]:
+    """The form of each section that may hold calls, its span, and the calls in it."""
+    at, vain = 0, 0
+    while section := SECTIONS.search(text, at):
+        form = next(name for name in FORMS if section[name] is not None)
+        end = section.end()
+        if form == "inline":
+            value, after = _json_at(text, section.start()) if vain < MOST_VAIN else (None, end)
+            found = list(_calls_of_value(value)) if isinstance(value, dict) else []
+            vain += not found
+            end = after if found else end
+        else:
+            found = list(_read_section(form, section[0]))
+        yield form, section.start(), end, found
+        at = max(end, section.start() + 1)
+
+
+def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
     """The name and the arguments as JSON of each call in a section."""
-    text = section[0]
     if functions := list(FUNCTION.finditer(text)):
-        for function in functions:
-            values = {m["name"]: _value(m["value"]) for m in PARAMETER.finditer(function["body"])}
-            yield function["name"], json.dumps(values, ensure_ascii=False)
+        yield from map(_read_function, functions)
         return
     inner = FENCE_END.sub("", FENCE.sub("", text))
-    if pairs := PAIR.findall(text):
-        name = re.match(rf"\s*({NAME})", inner)
-        if name:
-            values = {key.strip(): _value(value) for key, value in pairs}
-            yield name[1], json.dumps(values, ensure_ascii=False)
+    if pairs := list(PAIR.finditer(text)):
+        if name := PAIR_NAME.match(text) if "<|open|>" in text else PAIR_NAME.match(inner):
+            groups = [[group for group in pair.groups() if group is not None] for pair in pairs]
+            values = {key.strip(): _value(value) for key, value in groups}
+            yield name[1] or name[2], json.dumps(values, ensure_ascii=False)
         return
-    calls = [*_calls_of(inner)] or [*_python_calls(inner)]
-    if calls or section["fenced"] or section["bare"]:
+    calls = [*_calls_of(inner, form == "keyed")] or [*_python_calls(inner)]
+    if calls or form in ("fenced", "bare"):
         yield from calls
         return
     at = 0
@@ -121,6 +175,18 @@ def _read_section(section: re.Match[str]) -> Iterator[tuple[str, str]]:
         value, at = _json_at(text, match.end())
         if isinstance(value, dict):
             yield match["name"], json.dumps(value, ensure_ascii=False)
+
+
+def _read_function(function: re.Match[str]) -> tuple[str, str]:
+    """A call whose parameters stand in tags, or are one JSON object."""
+    body = function["body"]
+    values = {m["name"]: _value(m["value"]) for m in PARAMETER.finditer(body)}
+    if not values and body.lstrip().startswith("{"):
+        given, _ = _json_at(body, 0)
+        values = given if isinstance(given, dict) else {}
+    elif not values:
+        values = {m["name"]: _value(m["value"]) for m in TAGGED_VALUE.finditer(body)}
+    return function["name"], json.dumps(values, ensure_ascii=False)
 
 
 def _python_calls(text: str) -> Iterator[tuple[str, str]]:
@@ -134,12 +200,14 @@ def _python_calls(text: str) -> Iterator[tuple[str, str]]:
             if not isinstance(node, ast.Call) or node.args or not node.keywords:
                 return
             values = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
-            yield ast.unparse(node.func), json.dumps(values, ensure_ascii=False)
+            name = ast.unparse(node.func).removesuffix(".call")
+            if name not in NO_TOOLS:
+                yield name, json.dumps(values, ensure_ascii=False)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return
 
 
-def _calls_of(text: str) -> Iterator[tuple[str, str]]:
+def _calls_of(text: str, keyed: bool = False) -> Iterator[tuple[str, str]]:
     """The calls in one JSON value, or in several one behind the other."""
     at = 0
     while at < len(text):
@@ -147,18 +215,38 @@ def _calls_of(text: str) -> Iterator[tuple[str, str]]:
         if value is None:
             return
         for item in value if isinstance(value, list) else [value]:
-            inner = item.get("function") if isinstance(item, dict) else None
-            item = inner if isinstance(inner, dict) else item
-            if not isinstance(item, dict):
+            if keyed and isinstance(item, dict):
+                item = {
+                    "name": next(iter(item), None),
+                    "arguments": next(iter(item.values()), None),
+                }
+            found = list(_calls_of_value(item))
+            if not found:
                 return
-            name = item.get("name", item.get("tool_name"))
-            given = [item[key] for key in ("arguments", "parameters", "args") if key in item]
-            if not isinstance(name, str) or not given:
-                return
-            written = given[0] if isinstance(given[0], str) else json.dumps(given[0])
-            yield name, written
+            yield from found
         rest = re.match(r"[\s;,]*", text[at:])
         at += rest.end() if rest else 0
+
+
+def _calls_of_value(item: Any) -> Iterator[tuple[str, str]]:
+    """The calls in one JSON object that names a tool and its arguments."""
+    if not isinstance(item, dict):
+        return
+    inner = next((item[key] for key in WITHIN if isinstance(item.get(key), dict | list)), None)
+    if inner is not None:
+        for value in inner if isinstance(inner, list) else [inner]:
+            yield from _calls_of_value(value)
+        return
+    name = next((item[key] for key in NAMES if isinstance(item.get(key), str)), None)
+    for key in GIVEN:
+        given = item.get(key)
+        if name and (isinstance(given, dict) or (isinstance(given, str) and _is_object(given))):
+            yield name, given if isinstance(given, str) else json.dumps(given)
+            return
+
+
+def _is_object(text: str) -> bool:
+    return text.strip().startswith("{")
 
 
 def _json_at(text: str, at: int) -> tuple[Any, int]:
@@ -170,7 +258,33 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
         _, end = json.JSONDecoder().raw_decode(text, place)
         return read_json(text[place:end]), end
     except (ValueError, RecursionError):
+        return _near_json_at(text, place)
+
+
+def _near_json_at(text: str, at: int) -> tuple[Any, int]:
+    """The same of an object that is nearly JSON: keys without quotation marks, strings in the
+    marks of Gemma or of Python, a comma too many."""
+    part = QUOTED.sub(
+        lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:LONGEST_CODE]
+    )
+    pieces, depth, last = list[str](), 0, 0
+    for piece in PIECE.finditer(part):
+        word = piece[0]
+        depth += {"{": 1, "}": -1}.get(word, 0)
+        word = json.dumps(word) if piece["key"] else CONSTANTS.get(word, word)
+        pieces += [part[last : piece.start()], word]
+        last = piece.end()
+        if depth < 1:
+            break
+    if not part.startswith("{") or depth:
         return None, len(text)
+    try:
+        value = ast.literal_eval("".join(pieces))
+        json.dumps(value)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return None, len(text)
+    rest = part[last:]
+    return value, len(text) - len(rest) if text.endswith(rest) else len(text)
 
 
 def _value(text: str) -> Any:

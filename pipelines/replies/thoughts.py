@@ -9,27 +9,54 @@ from bisect import bisect_right
 __all__ = ["cut_at_new_turn", "cut_at_turn_end", "ends_in_thought", "strip_thoughts"]
 
 THOUGHT_TAG = (
-    "(?:[a-z]+:|longcat_)?think(?:ing)?|thoughts?|(?:thought|thinking|reasoning)[_-]?process"
+    "(?:[a-z]+:|longcat_|deep_?)?think(?:ing)?|thoughts?|(?:thought|thinking|reasoning)[_-]?process"
     "|reasoning(?:_content)?|reflection|reason|scratch_?pad|analysis|chain_?of_?thought|cot"
-    "|inner_?(?:monologue|thoughts?)|antthinking"
+    "|(?:inner|internal)_?(?:monologue|thoughts?|reasoning)|antthinking"
+    "|\u601d\u8003(?:\u8fc7\u7a0b)?"  # Chinese for thinking
 )
 """Names of tags: <think>, <seed:think>, <longcat_think>, <reason>, <scratchpad> ..."""
 OPENED = re.compile(rf"<({THOUGHT_TAG})(?:\s[^<>]{{0,100}})?>", re.I)
-CLOSED = re.compile(rf"</({THOUGHT_TAG})\s?>", re.I)
+CLOSED = re.compile(rf"</\s?({THOUGHT_TAG})\s?>", re.I)
 OPEN, CLOSE = "<think>", "</think>"
-BEGINS = "begin_of_thought|start_thinking|thought_start|think_start|inner_prefix"
-ENDS = "end_of_thought|end_thinking|thought_end|think_end|inner_suffix"
+BEGINS = "begin_of_thought|start_thinking|thought_start|think[_:]start|inner_prefix"
+ENDS = "end_of_thought|end_thinking|thought_end|think[_:]end|inner_suffix"
+SUMMARY = r"<summary>[^<]{0,40}(?:think|thought|reason)[^<]{0,80}</summary>"
+TITLE = r"\A[\s*_#]*(?:Here(?: is|'s) my thought process:|Thinking\.\.\.)"
+RESPONSE = r"Here(?: is|'s) my response:"
+DONE = r"\.\.\.\s?done thinking\.?[*_]*"
+EOM = r"(?:<\|eo[mt]\|>\s*)?"
 START = r"(?:<\|(?:end|return|call)\|>\s*)?(?:<\|start\|>\s*assistant\s*)?"
 TO = r"[^<]{0,200}(?:<\|constrain\|>[^<]{0,50})?"
 MARKERS = tuple(
-    (re.compile(marker, re.I if insensitive else 0), replacement)
+    (re.compile(marker, re.S | re.I if insensitive else re.S), replacement)
     for marker, replacement, insensitive in (
         # escaped for HTML, in other brackets, or as a special token
-        (rf"&lt;(/?)({THOUGHT_TAG})&gt;", r"<\1\2>", True),
+        (rf"(?:&lt;|\\<)(/?)({THOUGHT_TAG})(?:&gt;|\\?>)", r"<\1\2>", True),
         (r"[\[\u25c1](/?)think(?:ing)?[\]\u25b7]", r"<\1think>", True),
         (rf"<\|(/?)({THOUGHT_TAG})\|>", r"<\1\2>", True),
         (rf"<\|(?:{BEGINS})\|>", OPEN, True),
         (rf"<\|(?:{ENDS})\|>", CLOSE, True),
+        # folded up, as web pages show them, or in a block of code
+        (rf"<details\b[^<>]{{0,300}}>\s*{SUMMARY}(?:(?!<details\b).)*?</details>", "\n", True),
+        (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n.*?\n```", "\n", True),
+        (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n", OPEN, True),
+        # in words, where what follows the thoughts has its words, too: Granite, Ollama
+        (rf"{TITLE}(?=.*(?:{RESPONSE}|{DONE}))", OPEN, False),
+        (rf"{RESPONSE}|{DONE}", CLOSE, False),
+        # Apriel, Pangu
+        (r"\[BEGIN FINAL RESPONSE\]", CLOSE, False),
+        (r"\[unused16\]", OPEN, False),
+        (r"\[unused17\]", CLOSE, False),
+        # Kimi K3
+        (r"<\|open\|>\s*think\s*<\|sep\|>", OPEN, False),
+        (r"<\|close\|>\s*think\s*<\|sep\|>", CLOSE, False),
+        (r"<\|(?:open|close)\|>\s*(?:response|message)\s*<\|sep\|>", "\n", False),
+        # Solar
+        (r"<\|end\|>\s*<\|begin\|>\s*assistant\s*(?=<\|(?:content|tool_calls)\|>)", CLOSE, False),
+        # Muse
+        (r"(?:<\|start\|>\s*assistant)?\s*\bto=self\s*<\|message\|>", OPEN, False),
+        (rf"{EOM}<\|start\|>\s*assistant(?:\s+to=[\w.-]{{1,64}})?\s*<\|message\|>", CLOSE, False),
+        (r"\A\s*to=user\s*<\|message\|>", "", False),
         # Gemma
         (r"<\|channel>\s*(?:thought|analysis)\b", OPEN, False),
         (r"<channel\|>", CLOSE, False),
@@ -37,31 +64,59 @@ MARKERS = tuple(
         (r"<unused95>", CLOSE, False),
         # harmony: all but the channel `final` is for the model itself
         (rf"{START}<\|channel\|>\s*final\b{TO}<\|message\|>", CLOSE, False),
-        # before a call of a tool
+        # before a call of a tool, in either order of its header
+        (
+            r"<\|start\|>\s*assistant\s+to=([\w.-]{1,64})\s*<\|channel\|>\s*(\w+)",
+            r"<|start|>assistant<|channel|>\2 to=\1",
+            False,
+        ),
         (r"<\|end\|>\s*<\|start\|>\s*assistant\s*(?=<\|channel\|>\s*\w+\s+to=)", CLOSE, False),
         (rf"{START}<\|channel\|>\s*\w+\b(?!\s+to=){TO}<\|message\|>", OPEN, False),
         # harmony whose special tokens a server took away
         (r"\Aanalysis(?=[A-Z\"'(\u2018\u201c])", OPEN, False),
+        (r"assistantcommentary(?= to=)", f"{CLOSE}commentary", False),
         (r"assistant(?:analysis|commentary)(?=[^a-z]|\Z)", OPEN, False),
         (r"assistantfinal(?=[^a-z]|\Z)", CLOSE, False),
     )
 )
 """Other markers, and what they become."""
-MARKED = re.compile(r"[<\[\u25c1]|&lt;|\Aanalysis|assistant(?:final|analysis|commentary)")
+MARKED = re.compile(
+    r"[<\[\u25c1]|&lt;|\Aanalysis|assistant(?:final|analysis|commentary)|\A\s*```"
+    rf"|{TITLE}|{RESPONSE}|{DONE}"
+)
 """Something that every marker begins with."""
 
 TURN_END = re.compile(
-    r"</s>|<(?:eos|end_of_turn|turn\|)>|<\|(?:im_end|end|endoftext|end_of_text|eot_id|eom_id|return"
-    r"|eos|endofturn|end_of_turn|endofresponse|end_of_turn_token|user|observation|im_start"
-    r"|start_header_id|start_of_turn)\|>|<\|turn>|<start_of_turn>|<\|END_OF_TURN_TOKEN\|>"
-    r"|<\uff5c(?:end\u2581of\u2581sentence|User)\uff5c>|\[INST\]",
+    r"</s>|<(?:eos|end_of_turn|turn\|)>|<\|(?:im[_:]end|end|endoftext|end_of_text|eo[tm](?:_id)?"
+    r"|return|eos|hy_eos|stop|flush|endofturn|end_of_turn|turn_end|endofresponse|endofassistant"
+    r"|assistant_end|role_end|end_of_turn_token|user|user_start|observation|im[_:]start|im_user"
+    r"|im_system|start_header_id|header_start|start_of_role|start_of_turn)\|>|<\|turn>"
+    r"|<start_of_turn>|<extra_id_1>|<SPECIAL_1[12]>|\[\|(?:endofturn|user|system)\|\]"
+    r"|<[|\uff5c](?:end\u2581of\u2581sentence|User)[|\uff5c]>|\[INST\]|\[END FINAL RESPONSE\]",
     re.I,
 )
 """Special tokens that end a turn or begin the next one."""
+BEGIN = re.compile(r"<(?:s|bos|pad)>|<\|(?:begin_of_text|startoftext|begin)\|>", re.I)
+"""Special tokens that begin a text."""
+ECHO = re.compile(
+    r"\A(?:<\|im_start\|>\s*(?:system|user)\b|<\|start_header_id\|>\s*(?:system|user)\b"
+    r"|<start_of_turn>\s*user\b|<\|turn>\s*(?:system|user)\b|<\|(?:system|user)\|>|\[INST\]"
+    r"|<\uff5cUser\uff5c>)",
+    re.I,
+)
+"""How a reply begins that repeats its prompt."""
+OWN_TURN = re.compile(
+    r"<\|im_start\|>\s*assistant\b|<\|start_header_id\|>\s*assistant\s*<\|end_header_id\|>"
+    r"|(?:<start_of_turn>|<\|turn>)\s*model\b|<\|assistant\|>|\[/INST\]|<\uff5cAssistant\uff5c>",
+    re.I,
+)
+"""Where the model's own turn begins behind its prompt."""
 NEW_TURN = re.compile(
     r"(?:^|\n|(?<=[.!?)\]\"'*\w]) )[#*\s]{0,9}"
     r"(?:(?:Human|User|Assistant|HUMAN|USER|ASSISTANT|Question|QUESTION|Instruction)(?: ?\d{1,3})?"
     r"|(?<=\n\n)Q)\s?(?:\*\*)?:(?=\W)"
+    r"|\n[#*\s]{0,9}(?:Frage|Pregunta|Pergunta|Domanda|\u0412\u043e\u043f\u0440\u043e\u0441)\s?:(?=\W)"
+    r"|\n[#*\s]{0,9}(?:\u95ee\u9898|\u554f\u984c|\u7528\u6237|\u8cea\u554f|\uc9c8\ubb38)\s?[:\uff1a]"
 )
 """Words that begin another turn, which some replies write on with."""
 
@@ -83,8 +138,11 @@ def ends_in_thought(text: str) -> bool:
 
 
 def cut_at_turn_end(text: str) -> str:
-    """Return a reply up to the first special token that ends the model's turn; tokens before its
-    first word count as nothing."""
+    """Return a reply up to the first special token that ends the model's turn, without the prompt
+    that it repeats; tokens before its first word count as nothing."""
+    text = BEGIN.sub("", text)
+    own = OWN_TURN.search(text) if ECHO.match(text.lstrip()) else None
+    text = text[own.end() :] if own else text
     for match in TURN_END.finditer(text):
         if re.search(r"\w", TURN_END.sub("", text[: match.start()])):
             return text[: match.start()].rstrip()
