@@ -214,4 +214,6 @@ def split_choices(came: HttpResponse) -> list[HttpResponse]:
         if number:
             alone |= {"choices": [{**choice, "usage": None}], "usage": None, "x_groq": None}
         answers.append(came._replace(body=write_json(alone).encode()))
-    return answers or [came._replace(body=write_json(whole).encode())]
+    if not answers and any(value for name, value in whole.items() if name != "choices"):
+        answers.append(came._replace(body=write_json(whole).encode()))  # a verdict alone
+    return answers or [came]
