@@ -101,7 +101,7 @@ def test_what_the_server_refuses_is_passed_on_and_recorded(tmp_path: Path) -> No
         answer = post(dead.url, {"model": "m", "messages": [turn("Well?")]})
         assert answer.status == 502 and "cannot be reached" in answer.error["message"]
     errors = [record.error.splitlines()[:1] for record in served.records]
-    assert ["429" in str(error) for error in errors] == [True, False, False]
+    assert ["answered 429" in str(error) for error in errors] == [True, False, False]
     assert errors[2] == [] and served.records[2].replies[0].tool_calls[0].name == "zoom"
 
 
