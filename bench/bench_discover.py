@@ -16,8 +16,8 @@ import numpy as np
 from scipy.stats import norm
 
 from looktwice.eval.adaptive.discovery import Discovery, first_round
+from looktwice.eval.adaptive.steering import Pool
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.runs.steering import Pool
 from looktwice.prompting.markers import Circles
 
 ALIKE = 0.6

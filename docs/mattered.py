@@ -42,7 +42,7 @@ from looktwice.prompting.turns import Ask, Reperceive
 from looktwice.prompting.wording import Verbatim
 from looktwice.specialists.drawings import ColoredShapeCounter
 from looktwice.specialists.features import AttentionShare, QuestionAttention, VisionAttention
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"

@@ -10,19 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.analysis.analyses import ANALYSES, ReportTable
+from looktwice.eval.analysis.analyses import ReportTable, analyses_of
 from looktwice.eval.analysis.factors import effects_csv, sweep_table
 from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
-from looktwice.eval.analysis.looking.measured import measurement_curves, part_curves
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import escaped
-from looktwice.eval.judging.summary import agreement
 from looktwice.eval.page.data import PageChange, PageEvidence, PageFinding
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.pairs import ALL
 from looktwice.eval.page.render import page_file, page_pieces
-from looktwice.eval.psychometrics.thresholds import crossed_grids, threshold_lines
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.counted import counted, listed
@@ -106,10 +103,10 @@ def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterato
     first = evidence.samples if evidence else ()
     data = page.data(scored.rows, whole=not served, first=first)
     lines = [*data.lines]
-    for draw in (measurement_curves, part_curves, threshold_lines):
-        for run in scored.scores:
-            for task in dict.fromkeys(arm.point.task for arm in run.points):
-                lines += draw(run, task)
+    grids = [*data.grids]
+    for part in analyses_of(scored):
+        lines += part.curves(scored)
+        grids += part.maps(scored)
     data = replace(
         data,
         notes=[*scored.notes, f"Read with: {report.readers}", *report.agreement],
@@ -118,7 +115,7 @@ def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterato
         sentences=finding.sentences,
         about=" · ".join(_about(page)),
         evidence=evidence,
-        grids=[*data.grids, *crossed_grids(scored.scores, scored.by)],
+        grids=grids,
     )
     tables = [part for part in report.tables if part.table.rows]
     return page_pieces(
@@ -200,7 +197,9 @@ class Report:
                 facts = _describe_data([arm for arm in run.points if arm.point.task == name])
                 shown = task_table(sort_rows(of_task))
                 tables.append(ReportTable(title, shown, facts=facts))
-        return tables + [part for analysis in ANALYSES for part in analysis.tables(self.scored)]
+        return tables + [
+            part for analysis in analyses_of(self.scored) for part in analysis.tables(self.scored)
+        ]
 
     @property
     def method(self) -> list[str]:
@@ -219,7 +218,10 @@ class Report:
         """Which judge counts, and how far judges agree."""
         lines = []
         for run in self.scored.scores:
-            lines += [*run.judged.which_counts, *agreement(run.judged.lines)]
+            if run.judged.lines:
+                from looktwice.eval.judging.summary import agreement
+
+                lines += [*run.judged.which_counts, *agreement(run.judged.lines)]
         return lines
 
     @cached_property

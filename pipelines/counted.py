@@ -1,4 +1,5 @@
-"""Counts: numbers in sentences, and with how many entries two lists begin alike."""
+"""Counts: numbers in sentences, sentences of a length, and with how many entries two lists begin
+alike."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -43,6 +44,12 @@ def listed(names: Sequence[str], most: int) -> str:
     """The first of some names, and how many more there are: "a, b and 4 more"."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def shorten(text: str, most: int = 300) -> str:
+    """Text in one line of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def count_alike(turns: Sequence[str], earlier: Sequence[str]) -> int:

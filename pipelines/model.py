@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NotRequired, Protocol
 
@@ -29,6 +31,11 @@ __all__ = [
 
 SAMPLING = ("temperature, top_p, logprobs >= 0", "top_p <= 1", "max_tokens >= 1")
 """The ranges of what is asked for in a call, and of a model's settings of these names."""
+CALLS_AS_TEXT = (
+    "let the agent write its calls as text (`protocol: {use: prompting.agent.PlainCalls}` in its"
+    " own node)"
+)
+"""The end of a sentence about a model that takes no tools."""
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "filter", "tool"]
 
@@ -345,6 +352,10 @@ class Stopped(BaseException):
     it."""
 
 
+STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
+"""An event of the caller's thread; once it is set, none of its requests leaves any more."""
+
+
 class Deferred(Stopped):
     """A request was put among those of a batch; the sample is run again once its reply is there."""
 
@@ -381,3 +392,13 @@ def canonical(value: Any) -> str:
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
 )
+
+
+def name_of(model: Any) -> str:
+    """The name under which a server knows the model, or else its class."""
+    return str(getattr(model, "model", "") or type(model).__name__)
+
+
+def place_of(url: str) -> str:
+    """Host, port and path of a URL."""
+    return url.partition("://")[2] or url

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import math
+from html import escape
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 from PIL import Image
 
 from looktwice.pipelines.picture import JPEG, Payload, Picture
+
+if TYPE_CHECKING:
+    from looktwice.pipelines.state import State
 
 __all__: list[str] = []
 
@@ -51,3 +56,25 @@ def hash_distance(first: int, second: int) -> int:
     brighter = (1 << HASH_SIDE**2) - 1
     steps = abs((first >> HASH_SIDE**2) - (second >> HASH_SIDE**2))
     return ((first ^ second) & brighter).bit_count() + steps
+
+
+def state_html(state: State, longest: int = 320) -> str:
+    """The views of a `State` side by side, then its prompt, every turn, and the answer."""
+    views, turns = "", ""
+    for number, view in enumerate(state.views, 1):
+        caption = "view {}, {}x{}".format(number, *view.size)
+        views += (
+            '<figure style="margin:0"><img'
+            f' src="{thumbnail(view.picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+        )
+    for message in state.messages:
+        count = len(message.views)
+        images = f"[{count} image{'s' * (count > 1)}] " if count else ""
+        turns += f"<p><b>{message.role}</b> {images}{escape(message.text)}</p>"
+    words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
+    answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
+    return (
+        f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p><div'
+        f' style="display:flex;gap:8px;flex-wrap:wrap">{views}</div><div'
+        f' style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
+    )

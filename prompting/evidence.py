@@ -9,19 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import Affine, bounds, contains, warp
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import KEPT, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.shapes import pixel_area
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 
 __all__: list[str] = []
 
 Missing = Literal["keep", "fail", "abstain"]
 """What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
 from an answer."""
-
-KEPT = "; kept as it is"
-"""How a note ends that says why a stage found nothing to do, and left the views as they were."""
 
 Found = TypeVar("Found")
 

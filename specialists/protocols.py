@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.ranges import Ranged
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
 
 __all__ = [
@@ -39,19 +38,9 @@ __all__ = [
     "GeneratedImageDetector",
     "ImageSimilarity",
     "Matcher",
-    "NoEvidence",
     "ReflectanceEstimator",
     "Segmenter",
 ]
-
-
-class NoEvidence(Exception):
-    """A specialist or rule lacks what it needs to decide; the stage abstains with the message as
-    its reason."""
-
-
-class Checked(Ranged):
-    """A specialist that has settings, whose numbers hold the rules in its `ranges`."""
 
 
 class DepthEstimator(Protocol):

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from looktwice.eval.adaptive.race import Race, RaceResult
-from looktwice.eval.adaptive.runs import Arms, NamedArms, Races, Split, Staircases, by_label
-from looktwice.eval.psychometrics.thresholds import Along
+from looktwice.eval.adaptive.runs import Arms, NamedArms, Races, Split, by_label
+from looktwice.eval.adaptive.steering import Pool, Round, Steering
+from looktwice.eval.adaptive.winner import finish_discovery
 from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.options import RunSummary
 from looktwice.eval.runs.predict import Run
-from looktwice.eval.runs.steering import Pool, Round, Steering
-from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.runs.study import Study
 from looktwice.pipelines.config.spec import Arm, public_path
 
 SHARE = 0.3
@@ -86,11 +87,18 @@ class Discovery(Races):
     winners: list[Winner] = field(default_factory=list, init=False)
     share: float = SHARE
 
-    def begin(self, run: Run, scorers: Mapping[str, RecordScorer]) -> None:
-        """Steer this run from now on. Raises RunError for what cannot be asked one by one."""
-        grids = [len(arms) * run.planned[task] for (task, *_), arms in run.groups().items()]
+    def begin(self, run: Run) -> None:
+        """Choose what this run asks. Raises RunError for what cannot be asked one by one."""
+        groups, planned = run.questions.groups(), run.questions.planned
+        grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
         self.share = min(1.0, self.budget / sum(grids)) if self.budget else SHARE
-        super().begin(run, scorers)
+        super().begin(run)
+
+    def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
+        """Write the winners as studies, try them under the styles, and save the races."""
+        if not summary.stopped:
+            yield from finish_discovery(self, study)
+        yield from super().end(study, summary)
 
     def count(self, arms: Arms, samples: int) -> int:
         """The task's part of the budget."""
@@ -162,31 +170,3 @@ class Only(Steering):
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """One round."""
         yield [(sample, arms) for sample in self.samples]
-
-
-def make_steering(config: Mapping[str, Any]) -> Steering | None:
-    """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
-    RunError for a staircase that goes along nothing, and for styles that a search cannot try."""
-    choose = dict(config.get("choose") or {})
-    if not choose:
-        return None
-    by = choose.pop("by")
-    if by == "race":
-        return Races(**choose)
-    if by == "discovery":
-        from looktwice.prompting.markers.styles import DRAWINGS
-
-        styles = choose.get("styles", [])
-        if len(styles) == 1 or not DRAWINGS.keys() >= {*styles}:
-            raise RunError(
-                f"choose.styles are two or more of {', '.join(DRAWINGS)}, or [] for none; found"
-                f" {styles}"
-            )
-        return Discovery(**choose)
-    along = Along.of(config)
-    if along is None:
-        raise RunError(
-            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
-            " was named"
-        )
-    return Staircases(along, **choose)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import numpy as np
 from pydantic import with_config
 from typing_extensions import TypedDict
 
+from looktwice.eval.analysis.analyses import Analysis, ReportTable
+from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.verdict import RunScores
@@ -36,6 +39,7 @@ NOTE = (
     " mean; `asked` and `after` count bets."
 )
 FILE = "race.json"
+FEW = 8  # arms that are shown at the end of a run
 
 
 def _log_mean(logs: Floats) -> Floats:
@@ -208,13 +212,6 @@ class RaceNode(TypedDict):
     arms: list[dict[str, str]]
 
 
-def race_table(results: Sequence[RaceResult], most: int = 0) -> TextTable:
-    """A line per task and arm: what it was asked, how far from the leader, when it fell out; then
-    the confirmation. With `most`, of so many arms, those that stayed longest."""
-    lines = [line for result in results for line in _lines(result, most)]
-    return TextTable(HEADER, lines, text_columns=2)
-
-
 def say_race(result: RaceResult) -> str:
     """The end of a race in a sentence, with what it cost."""
     race, grid = result.race, len(result.race.names) * result.samples
@@ -290,11 +287,24 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
     return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
 
 
-def _lines(result: RaceResult, most: int = 0) -> list[tuple[str, ...]]:
+def last_arms(scored: Table) -> Iterator[ReportTable]:
+    """The races of scored runs, of each those arms alone that stayed longest."""
+    shown, _ = saved_races(scored.scores)
+    place, by_task = HEADER.index("ended"), defaultdict[str, list[tuple[str, ...]]](list)
+    for line in shown.rows:
+        by_task[line[0]].append(line)
+    rows = list[tuple[str, ...]]()
+    for lines in by_task.values():
+        fell = [line[place].removeprefix("after ") for line in lines]
+        last = [-int(text) if text.isdecimal() else -math.inf for text in fell]
+        order = sorted(range(len(lines)), key=last.__getitem__) if len(lines) > FEW else None
+        rows += [lines[number] for number in order[:FEW]] if order else lines
+    yield ReportTable("the race", TextTable(HEADER, rows, text_columns=2), note=NOTE)
+
+
+def _lines(result: RaceResult) -> list[tuple[str, ...]]:
     race, lines = result.race, list[tuple[str, ...]]()
     names = list(race.names)
-    if most:
-        names = sorted(names, key=lambda name: -race.dropped.get(name, (math.inf,))[0])[:most]
     lead = race.winner or (race.leader if len(race.values) else "")
     for name in names:
         asked, far, held_out = race.answers(name), "", ""
@@ -314,3 +324,13 @@ def _lines(result: RaceResult, most: int = 0) -> list[tuple[str, ...]]:
 def _interval(value: float, low: float, high: float) -> str:
     value_text, low_text, high_text = (percent(part, sign=True) for part in (value, low, high))
     return f"{value_text}\n{low_text} to {high_text}"
+
+
+RACE_ANALYSIS = Analysis(
+    "race",
+    "The race",
+    lambda scored: saved_races(scored.scores)[0],
+    lambda scored: saved_races(scored.scores)[1],
+    ending=last_arms,
+    sentences=lambda run: [f"{race['said']}." for race in read_races(run)],
+)

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.adaptive.race import Race, RaceResult
+from looktwice.eval.adaptive.race import Race, RaceResult, save_races
+from looktwice.eval.adaptive.steering import Pool, Round, Steering
 from looktwice.eval.psychometrics.functions import COARSE, Psychometric, Threshold
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError
-from looktwice.eval.runs.steering import Pool, Round, Steering
+from looktwice.eval.runs.options import RunSummary
+from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.labels import as_number, label_with_changes
 from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.statistics.intervals import Estimate, Floats
@@ -209,6 +211,11 @@ class Races(Steering):
     step: int = 10
     seed: int = 0
     results: list[RaceResult] = field(default_factory=list, init=False)
+
+    def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
+        """Save the races beside the records."""
+        if summary.written or summary.kept:
+            yield f"race: {save_races(summary.folder, self.results)}"
 
     def count(self, arms: Arms, samples: int) -> int:
         """The full grid."""

@@ -15,6 +15,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
+from looktwice.eval.analysis.analyses import Analysis, lines
 from looktwice.eval.display.table import once
 from looktwice.eval.display.text_tables import Column, Columns, names, percent, some, text
 from looktwice.eval.records.records import Record, SampleRow
@@ -275,3 +276,16 @@ def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[Overla
                 best = max(best, (iou((x0, y0, x1, y1), target), shown))
         if boxes:
             yield best
+
+
+LOOKS_CHANGED_ANALYSIS = Analysis(
+    "looks",
+    "What an agent's looks changed",
+    lines(LOOKS, summarize_looks, empty=False, same="task"),
+)
+LOOK_TURNS_ANALYSIS = Analysis(
+    "look_turns",
+    "Accuracy by turns that looked",
+    lines(TURNS, turn_counts, same="task"),
+    wrap=False,
+)

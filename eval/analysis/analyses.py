@@ -1,36 +1,25 @@
-"""Every analysis of scored runs, in the order of the report; another one is a line of ANALYSES.
+"""Every analysis of scored runs, in the order of the report; another one is a line of ANALYSES, or
+of an extension.
 
 The report shows all that have something to say, `looktwice analyse RUN NAME` one of them, and so
-does Python: `analysis("pairs").tables(score_table(run))[0].table.markdown`.
+does Python: `analysis("pairs").tables(score_table(run))[0].table.markdown`. One is opened only
+where all is there that it needs, which `find_traits` tells of the runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import starmap
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from looktwice.eval.adaptive.race import saved_races
-from looktwice.eval.analysis import contestants, fragility, gap, ranks, steadiness
-from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
-from looktwice.eval.analysis.factors import effect_note, sweep_table
-from looktwice.eval.analysis.looking import measured, turns
-from looktwice.eval.analysis.looking.contribution import certificates, contribution_table
-from looktwice.eval.display.score_tables import (
-    benchmark_metric_table,
-    failure_table,
-    reason_table,
-    task_table,
-    token_table,
-)
+from looktwice.eval.analysis.asked import ASKED, Asked
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import Columns, TextTable, table
-from looktwice.eval.judging.summary import judge_table
-from looktwice.eval.psychometrics import thresholds
+from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.extensions import Extension, list_extensions
 
 Line = TypeVar("Line")
 
@@ -54,7 +43,9 @@ class Analysis:
     `find` gives the table, or several under titles of their own. `facts` stand above it, such as
     what all its lines have in common; then, if `unchanged`, the stages that changed no request,
     which explain a difference of zero. `needs` says what a run must have, where that is more than
-    some answers.
+    some answers. `ending` gives the tables and sentences that are printed at the end of a run,
+    `curves` and `maps` what the page draws, and `sentences` what a run found that chose its
+    questions. `ask` answers where `settings` are given.
     """
 
     name: str
@@ -65,6 +56,25 @@ class Analysis:
     unchanged: bool = False
     needs: str = ""
     facts: Callable[[Table], Iterable[tuple[str, str]]] = lambda _: ()
+    ending: Callable[[Table], TextTable | Iterable[ReportTable | str]] | None = None
+    curves: Callable[[Table], Iterable[PageLines]] = lambda _: ()
+    maps: Callable[[Table], Iterable[PageGrid]] = lambda _: ()
+    sentences: Callable[[RunScores], Iterable[str]] = lambda _: ()
+    settings: tuple[str, ...] = ()
+    ask: Callable[[Asked], None] | None = None
+
+    def tell(self, asked: Asked) -> None:
+        """Show the tables, or with settings what `ask` finds."""
+        if asked.settings and self.ask is not None:
+            self.ask(asked)
+            return
+        tables = [shown for shown in self.tables(asked.scored) if shown.table.rows]
+        if not tables:
+            needs = f"; it needs {self.needs}" if self.needs else ""
+            asked.say(f"{self.name}: these runs have nothing to show{needs}")
+        for shown in tables:
+            facts = (f"{name}: {value}" for name, value in shown.facts)
+            asked.show(shown.table, shown.title, "\n".join((*facts, shown.note)))
 
     def tables(self, scored: Table) -> list[ReportTable]:
         """The tables that have lines."""
@@ -99,173 +109,113 @@ def lines(
     return find
 
 
-def _contribution(scored: Table) -> Iterator[ReportTable]:
+AGENT, MEASURED = "room:prompting.agent", "measured"
+
+
+def curves_by_task(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
+    """What each of these draws of every run and task."""
+
+    def draw_all(scored: Table) -> Iterator[PageLines]:
+        for draw in draws:
+            for run in scored.scores:
+                for task in dict.fromkeys(arm.point.task for arm in run.points):
+                    yield from draw(run, task)
+
+    return draw_all
+
+
+def _of(place: str, title: str, *needs: str) -> Extension:
+    return Extension(f"looktwice.eval.analysis.{place}", title, needs)
+
+
+FIRST = {
+    "baseline": _of("contestants:BASELINE_ANALYSIS", "Against the baseline"),
+    "effects": _of("factors:EFFECTS_ANALYSIS", "Effect of each factor", "key:sweep|key:each"),
+}
+"""What stands before the analyses of extensions."""
+
+FURTHER = {
+    "metrics": _of("scores:METRICS_ANALYSIS", "The benchmark's own metrics"),
+    "looks": _of("agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT),
+    "certify": _of("looking.contribution:CERTIFY", "What a tool contributes, and by what", ASKED),
+    "tool": _of("looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT),
+    "look_turns": _of("agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns that looked", AGENT),
+    "turns": _of("looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", "turns"),
+    "stopping": _of("looking.turns:STOPPING_ANALYSIS", "When to stop", "turns"),
+    "risk": _of("looking.measured:RISK_ANALYSIS", "Right of what is answered at all", MEASURED),
+    "routing": _of("looking.measured:ROUTING_ANALYSIS", "Sent on by confidence", MEASURED),
+    "measured": _of(
+        "looking.measured:MEASURED_ANALYSIS", "What was measured, and being right", MEASURED
+    ),
+    "seen": _of(
+        "looking.turns:SEEN_ANALYSIS", "Was the mark seen", "class:prompting.controls.MarkQuestions"
+    ),
+    "spread": _of("steadiness:SPREAD_ANALYSIS", "Spread over variants"),
+    "pairs": _of("contestants:PAIRS_ANALYSIS", "Contestants with one another"),
+    "oracle": _of("contestants:ORACLE_ANALYSIS", "All contestants together"),
+    "draws": _of("steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", "draws"),
+    "letters": _of("steadiness:LETTERS_ANALYSIS", "Letters chosen"),
+    "slices": _of("scores:SLICES_ANALYSIS", "Slices"),
+    "unreadable": _of("scores:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
+    "failures": _of("scores:FAILURES_ANALYSIS", "What failed"),
+    "guesses": _of("contestants:GUESSED_ANALYSIS", "Guesses"),
+    "judges": _of("scores:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
+    "specialists": _of("contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs"),
+    "cost": _of("scores:COST_ANALYSIS", "Tokens and cost"),
+}
+
+
+def all_analyses() -> dict[str, Extension]:
+    """Every analysis by name, in the order of the report."""
+    return FIRST | list_extensions("analyses") | FURTHER
+
+
+def find_traits(scored: Table) -> set[str]:
+    """What is there to analyse: "key:K" for each key of the studies, "class:C" and "room:R" for
+    each class of a task or stage and its room, "turns", "measured", "draws", "judges" and "by"."""
+    traits = {"by"} if scored.by else set[str]()
     for run in scored.scores:
-        for certificate in certificates(run):
-            title = f"What the tool contributes on {certificate.arms['full'].task}"
-            shown, note = contribution_table(certificate, run), " ".join(certificate.verdict)
-            yield ReportTable(title, shown, True, note)
+        traits |= {f"key:{key}" for key, value in run.config.items() if value is not None}
+        traits |= {"judges"} if run.judged.lines else set()
+        for arm in run.points:
+            traits |= {"draws"} if arm.point.draws > 1 else set()
+            traits |= {"turns"} if any(entry.calls > 1 for entry in arm.all) else set()
+            traits |= {MEASURED} if any(entry.measured for entry in arm.all) else set()
+            for use in _classes(arm.point.spec):
+                traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
+    return traits
 
 
-ANALYSES = (
-    Analysis(
-        "baseline",
-        "Against the baseline",
-        contestants.comparison_table,
-        contestants.COMPARISON_NOTE,
-        unchanged=True,
-        facts=contestants.comparison_facts,
-    ),
-    Analysis("effects", "Effect of each factor", sweep_table, effect_note, unchanged=True),
-    Analysis("gap", "Why the numbers differ", gap.factor_table),
-    Analysis(
-        "fragility",
-        "How fragile the marker makes it",
-        fragility.fragility_table,
-        fragility.NOTE,
-        needs="a study with `fragility:`",
-    ),
-    Analysis(
-        "flips",
-        "Who would lead under another style",
-        ranks.flip_table,
-        needs="a study with `fragility:` and two models",
-    ),
-    Analysis(
-        "ranks",
-        "Ranks under other styles",
-        lines(ranks.RANKS, ranks.rank_moves),
-        needs="a study with `fragility:` and three models",
-    ),
-    Analysis(
-        "styles",
-        "Every style and codec",
-        lines(fragility.STYLES, fragility.style_shifts),
-        needs="a study with `fragility:`",
-    ),
-    Analysis(
-        "race",
-        "The race",
-        lambda scored: saved_races(scored.scores)[0],
-        lambda scored: saved_races(scored.scores)[1],
-    ),
-    Analysis(
-        "thresholds",
-        "Thresholds",
-        lambda scored: thresholds.threshold_table(scored.scores),
-        thresholds.NOTE,
-    ),
-    Analysis(
-        "crossed",
-        "Two fields crossed, of --by A,B",
-        lambda scored: starmap(ReportTable, thresholds.crossed_tables(scored.scores, scored.by)),
-    ),
-    Analysis(
-        "metrics",
-        "The benchmark's own metrics",
-        lambda scored: benchmark_metric_table(scored.rows),
-        wrap=False,
-    ),
-    Analysis(
-        "looks",
-        "What an agent's looks changed",
-        lines(LOOKS, summarize_looks, empty=False, same="task"),
-    ),
-    Analysis("tool", "What the tool contributes", _contribution),
-    Analysis(
-        "look_turns",
-        "Accuracy by turns that looked",
-        lines(TURNS, turn_counts, same="task"),
-        wrap=False,
-    ),
-    Analysis(
-        "turns",
-        "What further turns changed",
-        lines(turns.TURN_COLUMNS, turns.turn_lines, empty=False, same="task"),
-    ),
-    Analysis(
-        "stopping", "When to stop", lines(turns.STOPPING_COLUMNS, turns.stopping_rules, same="task")
-    ),
-    Analysis(
-        "risk",
-        "Right of what is answered at all",
-        lines(measured.RISK_COLUMNS, measured.risks),
-        wrap=False,
-    ),
-    Analysis("routing", "Sent on by confidence", lines(measured.ROUTE_COLUMNS, measured.routes)),
-    Analysis("measured", "What was measured, and being right", measured.measurement_table),
-    Analysis(
-        "seen",
-        "Was the mark seen",
-        lines(turns.SEEN_COLUMNS, turns.seen_marks, empty=False),
-        turns.SEEN_NOTE,
-        needs="a task and `MarkQuestions` of it",
-    ),
-    Analysis("spread", "Spread over variants", steadiness.spread_table),
-    Analysis(
-        "pairs",
-        "Contestants with one another",
-        contestants.pair_table,
-        contestants.PAIR_NOTE,
-        wrap=False,
-    ),
-    Analysis(
-        "oracle",
-        "All contestants together",
-        contestants.oracle_table,
-        contestants.ORACLE_NOTE,
-        wrap=False,
-    ),
-    Analysis(
-        "order",
-        "Would the order hold",
-        lines(ranks.ORDERS, ranks.find_orders, empty=False),
-        ranks.ORDER_NOTE,
-        wrap=False,
-    ),
-    Analysis(
-        "draws",
-        "Draws",
-        lines(steadiness.DRAWS, steadiness.find_draws, empty=False),
-        steadiness.DRAW_NOTE,
-    ),
-    Analysis(
-        "letters", "Letters chosen", steadiness.position_table, steadiness.POSITION_NOTE, wrap=False
-    ),
-    Analysis(
-        "slices",
-        "Slices",
-        lambda scored: task_table([row for row in scored.rows if row.slice], full=True),
-        wrap=False,
-    ),
-    Analysis(
-        "unreadable",
-        "Why answers are unreadable",
-        lambda scored: reason_table(scored.scores),
-        wrap=False,
-    ),
-    Analysis("failures", "What failed", lambda scored: failure_table(scored.scores)),
-    Analysis(
-        "guesses", "Guesses", lines(contestants.GUESSES, contestants.find_guesses), wrap=False
-    ),
-    Analysis("judges", "Verdicts of judges", lambda scored: judge_table(scored.scores)),
-    Analysis(
-        "specialists",
-        "Specialists and MLLMs",
-        lines(contestants.SPECIALISTS, contestants.specialist_pairs),
-        wrap=False,
-    ),
-    Analysis("people", "Beside people on the same items", gap.ceiling_table, wrap=False),
-    Analysis("published", "Beside what was published", gap.published_table, wrap=False),
-    Analysis("published-gaps", "Less what was published, points", gap.published_gaps, wrap=False),
-    Analysis("cost", "Tokens and cost", lambda scored: token_table(scored.rows), wrap=False),
-)
+def _classes(node: object) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        if isinstance(node.get("use"), str):
+            yield node["use"]
+        node = [*node.values()]
+    for inner in node if isinstance(node, list) else ():
+        yield from _classes(inner)
+
+
+def analyses_of(scored: Table) -> Iterator[Analysis]:
+    """Those that may have something to say of these runs, in the order of the report: whose needs
+    are among the traits of the runs, or are "file:PATTERN", a file of a run folder."""
+    traits = find_traits(scored)
+
+    def is_there(need: str) -> bool:
+        kind, _, pattern = need.partition(":")
+        if kind == "file":
+            return any(any(run.folder.path.glob(pattern)) for run in scored.scores)
+        return need in traits
+
+    for extension in all_analyses().values():
+        if extension.is_of_use(is_there):
+            yield extension.open()
 
 
 def analysis(name: str) -> Analysis:
     """The analysis of this name. Raises RunError, which says what there is."""
-    named = {part.name: part for part in ANALYSES}
+    named = all_analyses()
     if name not in named:
         hint = did_you_mean(name, named) or f"; there are {', '.join(named)}"
         raise RunError(f"no analysis is named {name!r}{hint}")
-    return named[name]
+    found: Analysis = named[name].open()
+    return found

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.eval.analysis.analyses import Analysis, lines
 from looktwice.eval.display.score_tables import contestant_of, delta_cell, drop_means_of_one
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
@@ -385,3 +386,23 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
             kind.append(entry.verdict is Verdict.RIGHT)
         if line.guesses:
             yield line
+
+
+BASELINE_ANALYSIS = Analysis(
+    "baseline",
+    "Against the baseline",
+    comparison_table,
+    COMPARISON_NOTE,
+    unchanged=True,
+    facts=comparison_facts,
+)
+PAIRS_ANALYSIS = Analysis(
+    "pairs", "Contestants with one another", pair_table, PAIR_NOTE, wrap=False
+)
+ORACLE_ANALYSIS = Analysis(
+    "oracle", "All contestants together", oracle_table, ORACLE_NOTE, wrap=False
+)
+GUESSED_ANALYSIS = Analysis("guesses", "Guesses", lines(GUESSES, find_guesses), wrap=False)
+AGAINST_SPECIALISTS_ANALYSIS = Analysis(
+    "specialists", "Specialists and MLLMs", lines(SPECIALISTS, specialist_pairs), wrap=False
+)

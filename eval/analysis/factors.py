@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from looktwice.eval.analysis.analyses import Analysis
 from looktwice.eval.analysis.contestants import Question
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.table import Table, once
@@ -343,3 +344,8 @@ def effects_csv(scored: Table) -> str:
             values = [cells[name] for name in EFFECT_COLUMNS]
             rows.append([f"{v:.6g}" if isinstance(v, float) else v for v in values])
     return csv_text(rows)
+
+
+EFFECTS_ANALYSIS = Analysis(
+    "effects", "Effect of each factor", sweep_table, effect_note, unchanged=True
+)

@@ -19,7 +19,7 @@ from html import escape
 from random import Random
 from typing import Any
 
-from looktwice.eval.adaptive.race import read_races
+from looktwice.eval.analysis.analyses import analyses_of
 from looktwice.eval.analysis.factors import ALL_TASKS, BESIDE, LevelEffect, sweep_effects
 from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
 from looktwice.eval.display.table import Table, judge_lines
@@ -172,7 +172,7 @@ def find(scored: Table) -> Finding:
     notes = list[str]()
     for run in scored.scores:
         if run.folder.facts.get("chosen_by"):  # its arms share no samples
-            notes += [f"{race['said']}." for race in read_races(run)]
+            notes += [said for part in analyses_of(scored) for said in part.sentences(run)]
             continue
         study = OneChange(scored, run)
         for task in study.tables:

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import isnan
 from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 
+from looktwice.eval.analysis.analyses import Analysis, lines
 from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import (
     Column,
@@ -377,3 +378,19 @@ def _published_spreads(published: Published) -> Iterator[Sequence[str]]:
         if len(spreads) > 1:
             mean = f"{fmean(spreads):.1f}\nlargest {max(spreads):.1f}"
             yield f"{len(spreads)} models, published", task, "", mean, "", ""
+
+
+FRAGILITY_ANALYSIS = Analysis(
+    "fragility",
+    "How fragile the marker makes it",
+    fragility_table,
+    NOTE,
+    needs="a study with `fragility:`",
+    ending=partial(fragility_table, whole=False),
+)
+EVERY_STYLE_ANALYSIS = Analysis(
+    "styles",
+    "Every style and codec",
+    lines(STYLES, style_shifts),
+    needs="a study with `fragility:`",
+)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from looktwice.eval.analysis.analyses import Analysis
 from looktwice.eval.annotation.ratings import HUMANS, MAJORITY
 from looktwice.eval.display.score_tables import to_people
 from looktwice.eval.display.table import Table
@@ -305,3 +306,11 @@ def ceiling_table(scored: Table) -> TextTable:
                     about = file.parts[-3], arm.task, arm.contestant, str(len(values))
                     lines.append((*about, *shares))
     return TextTable(("sheet", "task", "contestant", "items", "right %", "people %"), lines, 3)
+
+
+FACTORS_ANALYSIS = Analysis("gap", "Why the numbers differ", factor_table, ending=factor_table)
+PEOPLE_ANALYSIS = Analysis("people", "Beside people on the same items", ceiling_table, wrap=False)
+PUBLISHED_ANALYSIS = Analysis("published", "Beside what was published", published_table, wrap=False)
+PUBLISHED_GAPS_ANALYSIS = Analysis(
+    "published-gaps", "Less what was published, points", published_gaps, wrap=False
+)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from looktwice.eval.analysis.analyses import Analysis, lines
 from looktwice.eval.analysis.contestants import MAX_CONTESTANTS, Question
 from looktwice.eval.analysis.fragility import (
     Fragility,
@@ -258,3 +259,21 @@ def _values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
         for name, draws in whole_draws(arm).items():
             values[arm.point.task_id, name] = [draw.score.value for draw in draws]
     return [dict(zip(values, draw, strict=True)) for draw in zip(*values.values(), strict=False)]
+
+
+FLIPS_ANALYSIS = Analysis(
+    "flips",
+    "Who would lead under another style",
+    flip_table,
+    needs="a study with `fragility:` and two models",
+    ending=flip_table,
+)
+RANK_MOVES_ANALYSIS = Analysis(
+    "ranks",
+    "Ranks under other styles",
+    lines(RANKS, rank_moves),
+    needs="a study with `fragility:` and three models",
+)
+ORDER_ANALYSIS = Analysis(
+    "order", "Would the order hold", lines(ORDERS, find_orders, empty=False), ORDER_NOTE, wrap=False
+)

@@ -10,6 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
+from looktwice.eval.analysis.analyses import Analysis, lines
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     OF_ARM,
@@ -246,3 +247,10 @@ def spread_table(scored: Table) -> TextTable:
             ranked = sorted(rows, key=lambda row: row.value or 0.0)
             lines.append(_Spread(f"{name} ({run})" if many else name, task, ranked))
     return table(SPREADS, lines)
+
+
+SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
+SEVERAL_DRAWS_ANALYSIS = Analysis(
+    "draws", "Draws", lines(DRAWS, find_draws, empty=False), DRAW_NOTE
+)
+LETTERS_ANALYSIS = Analysis("letters", "Letters chosen", position_table, POSITION_NOTE, wrap=False)

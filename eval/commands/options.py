@@ -193,27 +193,12 @@ def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2)
         Console().print(table.console(title, blocks, caption))
 
 
-def print_thresholds(scored: Any) -> None:
-    """Print the fields that `--by` crosses, and the thresholds of the runs, or that no sample has
-    their field."""
-    from looktwice.eval.psychometrics import thresholds
-
-    for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
-        print_text_table(crossed, title, blocks=0)
-    fitted = thresholds.threshold_table(scored.scores)
-    print_text_table(fitted, "thresholds", thresholds.NOTE)
-    for run in scored.scores:
-        if along := thresholds.Along.of(run.config):
-            rows = (row.meta for row in run.folder.samples.values())
-            if lacking := thresholds.say_no_levels(rows, along.field):
-                say(f"no thresholds: {lacking}")
-
-
 def print_table(scored: Any, kind: str = "short") -> None:
     """Print what was found; or, `full` or by slices, the table and the effect of each factor of a
-    sweep, of each single change. Then what its studies ask for: thresholds, fragility, a gap."""
+    sweep, of each single change. Then what further analyses have to say at the end of a run."""
     from rich.console import Console
 
+    from looktwice.eval.analysis.analyses import analyses_of
     from looktwice.eval.analysis.finding import find
     from looktwice.eval.display.table import console_table
 
@@ -235,20 +220,24 @@ def print_table(scored: Any, kind: str = "short") -> None:
         from looktwice.eval.analysis.ending import Ending
 
         Console().print(Ending(finding))
-    if scored.by or "thresholds" in keys:
-        print_thresholds(scored)
-    if "fragility" in keys:
-        from looktwice.eval.analysis.fragility import NOTE, fragility_table
-        from looktwice.eval.analysis.ranks import flip_table
+    for part in analyses_of(scored):
+        _print_ending(part, scored)
 
-        fragile = fragility_table(scored, whole=False)
-        print_text_table(fragile, "how fragile the marker makes it", NOTE, blocks=1)
-        flips = flip_table(scored)
-        print_text_table(flips, "who would lead under another style", blocks=1)
-    if "gap" in keys:
-        from looktwice.eval.analysis.gap import factor_table
 
-        print_text_table(factor_table(scored), "why the numbers differ")
+def _print_ending(part: Any, scored: Any) -> None:
+    """What an analysis has to say at the end of a run, if anything."""
+    from looktwice.eval.display.text_tables import TextTable
+
+    shown = part.ending(scored) if part.ending else ()
+    if isinstance(shown, TextTable):
+        note = part.note if isinstance(part.note, str) else part.note(scored)
+        print_text_table(shown, part.title.lower(), note, blocks=1)
+        return
+    for piece in shown:
+        if isinstance(piece, str):
+            say(piece)
+        else:
+            print_text_table(piece.table, piece.title, piece.note, blocks=1)
 
 
 def parse_columns(texts: list[str]) -> dict[str, str]:

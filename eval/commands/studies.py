@@ -23,15 +23,15 @@ from looktwice.eval.commands.options import (
     complete_config,
     complete_name,
     print_table,
-    print_text_table,
     refuse,
     say,
 )
+from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.signals import exit_code
 
 if TYPE_CHECKING:
     from looktwice.eval.runs import Study
-    from looktwice.eval.runs.predict import RunSummary
+    from looktwice.eval.runs.options import RunSummary
 
 
 def check(
@@ -144,32 +144,32 @@ def run(
     """
     from rich.console import Console
 
-    from looktwice.eval.adaptive.discovery import make_steering
-    from looktwice.eval.page.conversations import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
-    from looktwice.eval.runs.elsewhere.processes import AT_WORK
-    from looktwice.eval.runs.predict import default_workers
-    from looktwice.eval.runs.reply_cache import keep_within, parse_size
-    from looktwice.pipelines.runtime.stores import Blobs
+    from looktwice.eval.runs.options import default_workers
 
     plan = load_study(config, overrides, plugin, allow)
     part, kept = _parse_shard(shard), again == "nothing"
     threads = workers or default_workers(plan.models)
     options = RunOptions(threads, limit, part, kept, budget, max_requests)
-    most = parse_size(cache_size) if cache_size else None
-    steering = make_steering(plan.config)
+    most = None
+    if cache_size:
+        from looktwice.eval.runs.reply_cache import keep_within, parse_size
+
+        most = parse_size(cache_size)
+    executor = open_executor(on, gpus) if on else None
     typed = any(getattr(model, "types", False) for model in plan.models)
     # no bar where somebody types
     console = Console(stderr=True, force_terminal=False if typed else None)
     fresh, as_json = again == "all", log == "json"
-    about = plan, out, options, cache, fresh, only_cached, console, on, gpus, as_json, steering
-    study = Study(*about, may_fork=True)
-    with early_thumbnails(Blobs(study.folder / "blobs"), AT_WORK):
-        outcome = study()
-    _print_results(study, outcome, allow, table)
+    about = plan, out, options, cache, fresh, only_cached, console, as_json
+    study = Study(*about, executor=executor, may_fork=True)
+    outcome = study()
+    for line in outcome.told:
+        say(line)
+    _print_results(study, outcome, table)
     for line in outcome.sentences:
         say(line)
-    for line in keep_within(cache or out / ".cache", out, most):
+    for line in keep_within(cache or out / ".cache", out, most) if cache_size else ():
         say(line)
     if outcome.why or outcome.failed or outcome.stopped:
         raise Exit(exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
@@ -183,32 +183,30 @@ def _parse_shard(text: str) -> tuple[int, int]:
     return int(number), int(shards)
 
 
-def _print_results(study: Study, outcome: RunSummary, allow: list[str], kind: str) -> None:
-    """Finish a discovery; print what a run that has answers found and its races, and write its
-    report."""
-    from looktwice.eval.adaptive.discovery import Discovery
-    from looktwice.eval.adaptive.race import NOTE, race_table, save_races
-    from looktwice.eval.adaptive.runs import Races
-    from looktwice.eval.commands.winner import finish_discovery
+def open_executor(on: str, gpus: float) -> Any:
+    """What does the trials in place of this machine's threads: `ray`, or `ray://HOST:PORT`. Raises
+    RunError."""
+    name = on.partition(":")[0]
+    extension = find_extension("executors", name)
+    if extension is None:
+        refuse(f"--on {on}: write `ray` for this machine, or `ray://HOST:10001` for a cluster")
+    return extension.open()(on, gpus)
+
+
+def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
+    """Print what a run that has answers found, and write its report."""
     from looktwice.eval.display.table import score_table
     from looktwice.eval.page.conversations import sample_images
     from looktwice.eval.report import write_report
 
-    plan, run, steering = study.plan, outcome.folder, study.steering
-    if isinstance(steering, Discovery) and not outcome.stopped:
-        finish_discovery(study, allow)
-    if not (outcome.written or outcome.kept or (steering and steering.answers)):
+    plan, run = study.plan, outcome.folder
+    if not (outcome.written or outcome.kept):
         return
-    races = save_races(run, steering.results) if isinstance(steering, Races) else None
     scored = score_table([run], plan=plan)
     print_table(scored, kind)
     images = sample_images({arm.task_id: arm.task for arm in plan.points})
     page = write_report(scored, run, images, again=False)
     say(f"report: {page}; with every picture: looktwice view")
-    if isinstance(steering, Races):
-        most = 8 * isinstance(steering, Discovery)
-        print_text_table(race_table(steering.results, most), "the race", NOTE)
-        say(f"race: {races}")
     _say_left_out(plan)
 
 

@@ -39,7 +39,7 @@ from looktwice.prompting.coordinates import ShownImage, ToolError, map_to_source
 from looktwice.prompting.grids.grids import source_box
 from looktwice.prompting.wording.instructions import Parts
 from looktwice.specialists.networks.network import HubNetwork
-from looktwice.specialists.protocols import Checked, NoEvidence
+from looktwice.specialists.rules import Checked, NoEvidence
 
 STUDY = "look"
 """The shipped study that holds every tool."""

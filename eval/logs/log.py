@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.counted import shorten
 from looktwice.pipelines.model import Messages
-from looktwice.pipelines.models.answers import shorten
 
 if TYPE_CHECKING:
     import pandas

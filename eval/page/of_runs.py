@@ -32,7 +32,6 @@ from looktwice.eval.page.data import (
     PageSample,
     PageTask,
 )
-from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
@@ -80,6 +79,12 @@ class RunPage:
         `first` are put into the file before others.
         """
         thumbnails = self._fill_file(first) if whole else {}
+        lines: Any = ()
+        drawn: Any = ()
+        if any(scores.point.changes for run in self.runs for scores in run.points):
+            from looktwice.eval.page.sweeps import curves, grids
+
+            lines, drawn = curves(self.runs, rows), grids(self.runs, rows)
         is_complete = whole and len(self._worded) == len(self.samples)
         return PageData(
             ", ".join(run.name for run in self.runs),
@@ -89,8 +94,8 @@ class RunPage:
             self.answers,
             thumbnails,
             [(run.name, _provenance(run)) for run in self.runs],
-            lines=curves(self.runs, rows),
-            grids=grids(self.runs, rows),
+            lines=list(lines),
+            grids=list(drawn),
             detailed=None if is_complete else frozenset(self._worded),
         )
 

@@ -4,10 +4,11 @@ questions: what was sent, the true answer, and whether the model was right."""
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from operator import attrgetter
 from statistics import fmean
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from looktwice.eval.analysis.asked import Asked, Finding
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.probes.linear import FOLDS, SHUFFLES, fit_probe
 from looktwice.eval.records.records import Record, RunError, SampleRow, StoredMessage
@@ -23,6 +25,7 @@ from looktwice.eval.statistics.intervals import Estimate, Floats, bootstrap_mean
 from looktwice.eval.statistics.paired import compare_paired, holm
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.internals import Layer, States, read_states
 from looktwice.pipelines.picture import PictureError
@@ -390,3 +393,31 @@ def probe_page(run: RunScores, probed: ProbedRun) -> str:
         reasons = "\n".join(f"- {name}: {why}" for name, why in probed.left_out.items())
         parts += ["## Not probed", reasons]
     return "\n\n".join(parts) + "\n"
+
+
+def tell_probes(asked: Asked) -> None:
+    """Where in a model the answer is lost, by linear probes on every layer, tried on the share
+    `held_out` of the pictures of at most `limit` questions of each arm."""
+    page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
+    if not isinstance(share, float) or not 0.1 <= share <= 0.9:
+        raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
+    limit, tell = asked.settings.get("limit"), partial(print, file=sys.stderr)
+    if not isinstance(limit, int | None):
+        raise RunError(f"limit is a number of questions, found {limit!r}")
+    probed = probe_run(asked.run, asked.plugins, share, limit, tell)
+    for why in dict.fromkeys(probed.left_out.values()):
+        names = "; ".join(name for name, reason in probed.left_out.items() if reason == why)
+        asked.say(f"not probed: {names} ({why})")
+    if not probed.arms:
+        raise RunError(
+            f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run that"
+            " has"
+        )
+    asked.show(probe_table(probed, whole=False), "read in the layers", NOTE)
+    for arm in probed.arms:
+        asked.say(" ".join(probe_sentences(arm)))
+    write_file(page, probe_page(asked.run, probed))
+    asked.say(f"probes: {page}")
+
+
+PROBE = Finding("Where in a model the answer is lost", ("held_out", "limit"), tell_probes)

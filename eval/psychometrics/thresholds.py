@@ -7,12 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, starmap
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from looktwice.eval.analysis.analyses import Analysis, ReportTable, curves_by_task
+from looktwice.eval.analysis.asked import Asked
+from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -300,3 +303,40 @@ def _order(level: Level) -> tuple[bool, Level]:
 
 def _shown(level: Level) -> str:
     return level if isinstance(level, str) else f"{level:g}"
+
+
+def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
+    """What is printed at the end of a run: fields that are crossed, thresholds, or that no sample
+    has their field."""
+    for title, crossed in crossed_tables(scored.scores, scored.by):
+        yield ReportTable(title, crossed)
+    yield ReportTable("thresholds", threshold_table(scored.scores), note=NOTE)
+    for run in scored.scores:
+        if along := Along.of(run.config):
+            rows = (row.meta for row in run.folder.samples.values())
+            if lacking := say_no_levels(rows, along.field):
+                yield f"no thresholds: {lacking}"
+
+
+def _ask_thresholds(asked: Asked) -> None:
+    from looktwice.eval.psychometrics.questions import tell_thresholds
+
+    tell_thresholds(asked)
+
+
+THRESHOLDS_ANALYSIS = Analysis(
+    "thresholds",
+    "Thresholds",
+    lambda scored: threshold_table(scored.scores),
+    NOTE,
+    ending=_print_thresholds,
+    curves=curves_by_task(threshold_lines),
+    settings=("along", "target", "scale", "direction"),
+    ask=_ask_thresholds,
+)
+CROSSED_ANALYSIS = Analysis(
+    "crossed",
+    "Two fields crossed, of --by A,B",
+    lambda scored: starmap(ReportTable, crossed_tables(scored.scores, scored.by)),
+    maps=lambda scored: crossed_grids(scored.scores, scored.by),
+)

@@ -27,7 +27,7 @@ from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
-from looktwice.prompting.evidence import KEPT
+from looktwice.pipelines.state import KEPT
 
 __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 

@@ -1,4 +1,4 @@
 from .from_python import evaluate as evaluate
-from .predict import RunOptions as RunOptions
+from .options import RunOptions as RunOptions
 from .requests import Forward as Forward
 from .study import Study as Study

@@ -24,7 +24,6 @@ from looktwice.eval.runs.dry_run import (
     key_faults,
     name_of,
     try_arm,
-    warn_of_levels,
     warn_of_places,
 )
 from looktwice.eval.scoring.labels import baseline_of, labels
@@ -34,12 +33,12 @@ from looktwice.eval.tasks.base import MadeTask, at_task, checked_items, count_it
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.eval.tasks.sample_faults import find_sample_faults, open_item
 from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, say_no_answer, spec
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import counted, shorten
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, close_model
-from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture
@@ -82,7 +81,8 @@ def check(
         yield from tried.write_pages(out)
     yield from tried.requests(whole)
     yield from tried.look_at_marks()
-    yield from warn_of_levels(plan, TRIED)
+    for name, key in keys_in(plan.config).items():
+        yield from key.warn(plan.config[name], plan, TRIED)
     yield from warn_of_places(tried.trials, limit)
     if whole:
         yield from tried.look_at_samples(faults)

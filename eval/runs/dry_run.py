@@ -14,14 +14,14 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
-from looktwice.eval.psychometrics.thresholds import Along, say_no_levels
 from looktwice.eval.records.writer import describe_failure
+from looktwice.eval.runs.options import Done
 from looktwice.eval.tasks.base import MadeTask, checked_items
 from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, public_path
 from looktwice.pipelines.counted import counted, listed
-from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
+from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, name_of, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, execute
@@ -29,15 +29,10 @@ from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.pipelines.state import Call, State
 from looktwice.prompting.turns.image_places import find_place
-from looktwice.prompting.views.losses import say_lost_drawings
-from looktwice.prompting.views.seen import say_losses
 
 CHARACTERS = 4  # of a token of words, about
 SECONDS = 2.0  # that counting requests, or looking at keys, takes, about
 AGENT = "looktwice.prompting.agent.agent", "Agent"
-Done = Mapping[str, set[tuple[str, int]]]
-"""The samples and draws of each arm, by its id, that have a record already."""
-
 NOTHING: Done = {}
 
 
@@ -54,18 +49,6 @@ def key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
             if wrong := say_key_fault(item.answer, len(item.sample.choices)):
                 yield f"{arm.task_name}, sample {item.sample.id}: {wrong}; --all names all"
                 break
-
-
-def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
-    """A warning where none of the `first` samples of each task has numbers in the field of
-    `thresholds`."""
-    if (along := Along.of(plan.config)) is None:
-        return
-    metas = list[Mapping[str, Any]]()
-    for task in {arm.task_id: arm.task for arm in plan.points}.values():
-        metas += [item.sample.meta for item in islice(checked_items(task), first)]
-    if lacking := say_no_levels(metas, along.field):
-        yield f"warning: no thresholds, of the first {counted(len(metas), 'sample')}: {lacking}"
 
 
 class HashOnlyBlobs(Blobs):
@@ -156,6 +139,9 @@ class DryRun:
 
     def losses(self) -> Iterator[str]:
         """What the model of each request cannot see of the views that it would be sent."""
+        from looktwice.prompting.views.losses import say_lost_drawings
+        from looktwice.prompting.views.seen import say_losses
+
         for call, request in zip(self.calls, self.requests, strict=False):
             sent = [view for message in call.messages for view in message.views]
             name = name_of(request.model)
@@ -335,8 +321,3 @@ def announce_requests(
     if left:
         sentence += f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}"
     return f"{sentence}; what the cache holds is not asked again" if cached else sentence
-
-
-def name_of(model: Any) -> str:
-    """The name under which a server knows the model, or else its class."""
-    return str(getattr(model, "model", "") or type(model).__name__)

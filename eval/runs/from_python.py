@@ -12,7 +12,7 @@ from looktwice.eval.display.printable import file_names
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunError
-from looktwice.eval.runs.predict import RunOptions
+from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.config.classes import did_you_mean

@@ -3,48 +3,44 @@ no records."""
 
 from __future__ import annotations
 
-import heapq
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from looktwice.eval.display.printable import cell
-from looktwice.eval.display.progress import Display, print_json
-from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
-from looktwice.eval.runs.elsewhere.processes import Processes
-from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins, price
-from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
-from looktwice.eval.runs.steering import Steering
+from looktwice.eval.runs.companions import Companion, Executor
+from looktwice.eval.runs.display import Announcement, ProgressDisplay, Voice
+from looktwice.eval.runs.made_with import changed_plugins
+from looktwice.eval.runs.options import RunOptions, RunSummary
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run_models import Ledger, RunModels, is_batched, price
+from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
-from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.base import at_task
-from looktwice.pipelines.clock import Clock, run_clock
+from looktwice.pipelines.clock import run_clock
+from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.models.batched.model import Batched
-from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.extensions import find_extension
+from looktwice.pipelines.model import name_of
 from looktwice.pipelines.models.limits import Ration
-from looktwice.pipelines.runtime.networks import close_networks
-from looktwice.pipelines.runtime.signals import ENDING, exit_code
+from looktwice.pipelines.runtime.signals import ENDING, exit_code, free_opened, give_up_waiting
 from looktwice.pipelines.runtime.stores import use_result_store
 
 TOGETHER = 0.5  # seconds
-SLOWEST = 3  # samples that are named at the end
-Slow = tuple[float, str, str]
-"""Seconds of all stages, the sample, and the contestant."""
+PROCESSES = "LOOKTWICE_PROCESSES"
+"""The environment variable with the number of processes; where it is not set, the run decides."""
+LONG = 500  # records of a run for which other processes may be worth their start
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,11 @@ class Study:
     """Runs a plan into `out/<name>`.
 
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of
-    the name aside; `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by
-    tasks of Ray, with so many `gpus` for each actor that holds networks. `steering` chooses what is
-    asked. With `json_lines` progress and remarks are lines of JSON, for a program. With `may_fork`
-    forks of this process may ask for the run. Raises RunError, TaskError, CacheError.
+    the name aside; `only_cached` calls no server. `companions` go along; without them, those that
+    the keys of the study ask for. The `executor` does the trials; without one, threads do, or in a
+    long run the processes of an extension. With `json_lines` progress and remarks are lines of
+    JSON, for a program. With `may_fork` forks of this process may ask for the run. Raises
+    RunError, TaskError, CacheError.
     """
 
     plan: Plan
@@ -65,16 +62,20 @@ class Study:
     fresh: bool = False
     only_cached: bool = False
     console: Console = field(default_factory=lambda: Console(stderr=True))
-    on: str = ""
-    gpus: float = 0.0
     json_lines: bool = False
-    steering: Steering | None = None
+    companions: Sequence[Companion] | None = None
+    executor: Executor | None = None
     may_fork: bool = False
 
     @property
     def folder(self) -> Path:
         """The folder of the run."""
         return self.out / self.plan.name
+
+    @property
+    def say(self) -> Voice:
+        """Tells the user a sentence."""
+        return Voice(self.console, self.json_lines)
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet, and close every model."""
@@ -84,64 +85,48 @@ class Study:
         for arm in self.plan.points:
             with at_task(arm.task_name):
                 arm.task.facts  # noqa: B018  reads the table
-        scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan
-        cache = self.cache or self.out / ".cache"
-        run = self._make_run(cache)
-        models = RunModels(run.progress, cache, self.only_cached, say=self.say)
+        cache, progress = self.cache or self.out / ".cache", Progress()
+        models = RunModels(progress, cache, self.only_cached, say=self.say)
         ledger = Ledger(self.folder / SPENT, models)
         models.ration = self._ration(models, ledger)
-        run.wrap = models.wrap
-        if any(isinstance(model, Batched) for model in self.plan.models):
-            run.collect = models.collect
+        display = ProgressDisplay(self.say, models.spent)
+        chosen = companions_of(self.plan) if self.companions is None else self.companions
+        companions = [*chosen, ledger, display]
+        if not self.only_cached:
+            companions.append(Announcement(self.say, lambda: models.cached))
+        run = Run(self.plan, self.folder, self.options, models, companions, progress=progress)
+        run.scorers  # noqa: B018  the faults of readers, too
+        run.executor = self.executor or self._find_executor(run)
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.say(sentence)
-        most = run.total()
-        if self.steering is not None:
-            self.steering.begin(run, scorers)
-            most = self.steering.most
-        display = Display(self.console, most, models.spent, self.json_lines)
-        slowest = list[Slow]()
-        lock = threading.Lock()
-
-        def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
-            slow = record.timings.get("total", 0.0), record.sample, arm.contestant
-            with lock:
-                slowest[:] = heapq.nlargest(SLOWEST, [*slowest, slow])
-                ledger.write_now_and_then()
-            scored = scorers[arm.id](record, row)
-            display.add(scored.verdict.value)
-            if self.steering is not None:
-                self.steering.take(arm, scored)
-
-        run.on_record = show_verdict
-        run.on_skipped = display.skip
-        processes = Processes(run, most, models, cache, self.say, self.may_fork)
-        run.elsewhere = processes
-        if not self.only_cached:
-            run.on_begin = partial(self._announce, run, most, models)
         try:
+            run.begin()
             results = use_result_store(cache / "findings")
-            with run_clock() as clock, results, display, _handle_interrupts(run, self.say):
+            with run_clock() as clock, results, display.shown, _handle_interrupts(run, self.say):
                 summary = run()
             for sentence in models.remarks():
                 self.say(sentence)
-            self._say_times(clock, slowest)
-            return summary
+            display.tell_times(clock)
         finally:
-            processes.close()
+            run.executor.close()
             ledger.write()
             models.close()
-            close_networks()
+            free_opened()
             self._allow_folder()
+        told = [line for companion in companions for line in companion.end(self, summary)]
+        return replace(summary, told=told)
 
-    def _announce(self, run: Run, most: int, models: RunModels, done: Done) -> None:
-        """Say what will be asked, and of a run that is steered, what its arms would ask of every
-        sample."""
-        asked = announce_requests(self.plan, run.planned, done, models.cached)
-        if asked and self.steering is not None:
-            share = 100 * most / max(1, run.total())
-            asked = f"{most:,} answers at most, {share:.0f} % of all, which were {asked}"
-        self.say(asked)
+    def _find_executor(self, run: Run) -> Executor:
+        """The threads of the run, or in a long one whose models other processes may ask, the
+        executor `processes` of an extension."""
+        asked = self.plan.models
+        is_long = PROCESSES in os.environ or run.questions.total() >= LONG
+        may_go = asked and not run.chooser and all(getattr(m, "apart", False) for m in asked)
+        extension = find_extension("executors", "processes") if is_long and may_go else None
+        if extension is None:
+            return Executor()
+        executor: Executor = extension.open()(may_fork=self.may_fork)
+        return executor
 
     def _move_aside(self) -> None:
         # takes the lock: the folder of a running study must not be moved
@@ -163,26 +148,11 @@ class Study:
             with suppress(OSError):  # it is asked for again
                 allow(self.folder, [points], reads)
 
-    def _make_run(self, cache: Path) -> Run:
-        if not self.on:
-            return Run(self.plan, self.folder, self.options)
-        from looktwice.eval.runs.elsewhere.on_ray import RayRun, parse_place
-
-        return RayRun(
-            self.plan,
-            self.folder,
-            self.options,
-            address=parse_place(self.on),
-            gpus=self.gpus,
-            cache=cache,
-            only_cached=self.only_cached,
-        )
-
     def _ration(self, models: RunModels, ledger: Ledger) -> Ration:
         """What may be asked. Raises RunError for a budget where a model has no prices."""
         budget, most = None if self.only_cached else self.options.budget, self.options.max_requests
         bounded = not self.only_cached and (budget, most) != (None, None)
-        if bounded and any(isinstance(model, Batched) for model in self.plan.models):
+        if bounded and any(map(is_batched, self.plan.models)):
             raise RunError(
                 "--budget and --max-requests cannot bound what is asked in batches; bound it with"
                 " --limit"
@@ -204,33 +174,12 @@ class Study:
             dearest=ledger.dearest,
         )
 
-    def say(self, sentence: str) -> None:
-        """Tell the user, if there is anything to say."""
-        if not sentence:
-            return
-        if self.json_lines:
-            print_json(self.console, {"event": "note", "text": sentence})
-        else:
-            self.console.print(cell(sentence), highlight=False, soft_wrap=True)
 
-    def _say_times(self, clock: Clock, slowest: Sequence[Slow]) -> None:
-        """Where the time went, of all threads together, and which samples took longest; in a log
-        alone, as a terminal has room for what was found."""
-        if self.console.is_terminal and not self.json_lines:
-            return
-        if not slowest or not (shares := clock.shares()):
-            return
-        if self.json_lines:
-            slow = [{"seconds": s, "sample": i, "contestant": name} for s, i, name in slowest]
-            times = {"event": "times", "seconds": dict(clock.seconds), "slowest": slow}
-            print_json(self.console, times)
-            return
-        kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)
-        if len(stages := clock.stages()) > 1:
-            beside = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in stages)
-            kinds += f"; beside one another, of {clock.whole:.2g} s: {beside}"
-        slowly = ", ".join(f"{sample} of {name} {s:.2g} s" for s, sample, name in slowest)
-        self.say(f"time: {kinds}; slowest: {slowly}")
+def companions_of(plan: Plan) -> list[Companion]:
+    """What the keys of a study let go along with its run. Raises RunError."""
+    config = plan.config
+    made = (key.companion(config[name], plan) for name, key in keys_in(config).items())
+    return [companion for companion in made if companion is not None]
 
 
 @contextmanager
@@ -253,7 +202,7 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
             os._exit(exit_code(number))
         if run.progress.drain.is_set():
             run.progress.stop.set()
-            http_loop().cancel()
+            give_up_waiting()
             sentence = "stopping now; the same command resumes the run later"
         else:
             run.progress.drain.set()

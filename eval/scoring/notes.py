@@ -23,8 +23,7 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
     commonest_failure,
 )
-from looktwice.pipelines.counted import counted, listed
-from looktwice.pipelines.models.answers import shorten
+from looktwice.pipelines.counted import counted, listed, shorten
 from looktwice.prompting.agent.episode import Look, read_looks
 from looktwice.prompting.markers.base import NO_MARK
 

@@ -36,12 +36,10 @@ from looktwice.eval.scoring.row import (
 )
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
 from looktwice.eval.statistics.means import mean_interval
-from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
-from looktwice.prompting.controls import PermuteChoices, PermuteLabels
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
-ROTATE = public_path(PermuteChoices), public_path(PermuteLabels)
+ROTATE = "prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels"
 Rivals = Mapping[str, PointScores | None]
 """Point id -> the arm that it is compared with."""
 

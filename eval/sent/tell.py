@@ -10,9 +10,8 @@ from looktwice.eval.display.text_tables import Column, Columns, TextTable, table
 from looktwice.eval.logs.tell import say_some, write_csv
 from looktwice.eval.sent.factors import FACTORS, Difference, SentComparison
 from looktwice.eval.sent.worth import Worth
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import counted, shorten
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.models.answers import shorten
 
 MOST_WORDS, MOST_CHANGES, COMMON = 60, 6, 0.5
 METHOD = (

@@ -23,7 +23,7 @@ from rich.console import Console
 from looktwice.eval.display.printable import printable
 from looktwice.eval.listing import plain
 from looktwice.eval.records.records import RunFolder
-from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, name_of, try_arm
+from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.studio.draft import FILE, FOLDER, MODELS, Draft, Node
@@ -39,7 +39,7 @@ from looktwice.pipelines.disk import dump_yaml, write_file
 from looktwice.pipelines.geometry import bounds
 from looktwice.pipelines.json_input import CLOSED, read_as
 from looktwice.pipelines.marks import Box, Mask, Point
-from looktwice.pipelines.model import Model, ModelError
+from looktwice.pipelines.model import Model, ModelError, name_of
 from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
 from looktwice.pipelines.models.pocket.network import CELLS
 from looktwice.pipelines.picture import Payload, Picture, PictureError

@@ -4,7 +4,7 @@ written from here."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired, Required
+from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
@@ -32,18 +32,6 @@ class Needs(TypedDict, total=False):
         "Files or folders that must be there, one or a list.",
         "file: data/replies.jsonl",
     ]
-
-
-Gap = TypedDict(
-    "Gap",
-    {
-        "from": Annotated[str, "The contestant to begin with.", "from: as_official"],
-        "to": Annotated[str, "The contestant to end with.", "to: as_vlmevalkit"],
-    },
-)
-Gap.__doc__ = """Two contestants; each setting in which they differ is changed alone, and the \
-report says what each is worth."""
-Gap.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
 
 
 class Contestant(TypedDict, total=False):
@@ -79,101 +67,6 @@ class Contestant(TypedDict, total=False):
         Field(ge=1, le=9_999),
         "How often it answers each sample, in place of the file's `draws`.",
         "draws: 5",
-    ]
-
-
-class Fragility(TypedDict, total=False):
-    """VPBench's marker styles and codecs in place of a sweep; how far results hang on them is told
-    by the report."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    slot: Annotated[str, "The slot of the marker, `mark` without it.", "slot: mark"]
-    styles: Annotated[
-        list[str],
-        Field(min_length=2),
-        "The styles, the one to compare with first; without it, all seventeen.",
-        "styles: [default, color blue]",
-    ]
-    codecs: Annotated[
-        list[str],
-        Field(min_length=1),
-        "The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.",
-        "codecs: [png, jpeg80]",
-    ]
-
-
-class Choose(TypedDict, total=False):
-    """Questions that are chosen by the answers so far; `by` says how, and the others are its
-    settings."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    by: Annotated[
-        Required[Literal["race", "staircase", "discovery"]],
-        "`race` asks arms that can no longer win no more, and confirms the winner on other"
-        " samples; `staircase` looks for the level of `thresholds` at which each arm passes"
-        " its target; `discovery` looks for the best arm on a budget.",
-        "by: race",
-    ]
-    level: Annotated[
-        float,
-        Field(ge=0.001, le=0.5),
-        "race: the chance of dropping the best arm, and the level of its confirmation and of a"
-        " discovery's; 0.05 without it.",
-        "level: 0.01",
-    ]
-    held_out: Annotated[
-        float,
-        Field(ge=0, le=0.9),
-        "race, discovery: the share of samples to confirm on; 0.3 without it.",
-        "held_out: 0.5",
-    ]
-    budget: Annotated[
-        int,
-        Field(ge=1),
-        "discovery: the most answers; without it 30 % of those of all arms on all samples.",
-        "budget: 2000",
-    ]
-    styles: Annotated[
-        list[str],
-        "discovery: the styles of VPBench under which the winner is tried where it draws marks;"
-        " without it the six of its result tables.",
-        "styles: [default, radius 3]",
-    ]
-    questions: Annotated[
-        int,
-        Field(ge=2),
-        "staircase: the most questions of each arm; 60 without it.",
-        "questions: 40",
-    ]
-    width: Annotated[
-        float,
-        Field(ge=0),
-        "staircase: stop at an interval this wide; on a log scale, the ratio of its ends.",
-        "width: 1.5",
-    ]
-
-
-class Thresholds(TypedDict, total=False):
-    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked
-    for."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    along: Annotated[
-        str, "A field of the samples' meta with numbers, such as a size.", "along: size"
-    ]
-    target: Annotated[
-        float, Field(gt=0, lt=1), "The accuracy at the threshold; 0.75 without it.", "target: 0.8"
-    ]
-    scale: Annotated[
-        Literal["linear", "log"],
-        "How levels count: `linear`, as without it, or `log`.",
-        "scale: log",
-    ]
-    direction: Annotated[
-        Literal["rising", "falling"],
-        "Whether accuracy rises with the level or falls; without it, what fits ten times as"
-        " well, and of a staircase `rising`.",
-        "direction: falling",
     ]
 
 
@@ -289,28 +182,6 @@ class StudyConfig(TypedDict, total=False):
         str | None,
         "The contestant that all others are compared with; without it, the first.",
         "baseline: plain",
-    ]
-    gap: Annotated[
-        Gap | None,
-        "Two contestants whose difference is taken apart, one setting at a time.",
-        "gap: {from: as_official, to: as_vlmevalkit}",
-    ]
-    fragility: Annotated[
-        Fragility | None,
-        "Sweeps the marker in VPBench's styles under several codecs, and tells how far the"
-        " results hang on them.",
-        "fragility: {slot: mark, codecs: [png]}",
-    ]
-    choose: Annotated[
-        Choose | None,
-        "Asks what tells most, in place of everything: a race between the arms, or a staircase"
-        " for each.",
-        "choose: {by: race, level: 0.05}",
-    ]
-    thresholds: Annotated[
-        Thresholds | None,
-        "Fits accuracy along a control parameter, and tells the level at which it passes a target.",
-        "thresholds: {along: size, target: 0.75, scale: log}",
     ]
     published: Annotated[
         dict[str, Published] | None,

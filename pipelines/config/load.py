@@ -8,24 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Annotated, Any, NamedTuple, cast, get_type_hints
 
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
 from looktwice.pipelines.config.elsewhere import HINTS
-from looktwice.pipelines.config.entries import (
-    Choose,
-    Contestant,
-    Fragility,
-    Needs,
-    StudyConfig,
-    Thresholds,
-)
+from looktwice.pipelines.config.entries import CLOSED, Contestant, Needs, StudyConfig
 from looktwice.pipelines.config.handles import spelt_out
+from looktwice.pipelines.config.keys import Key, keys_in
 from looktwice.pipelines.config.paths import (
     Scope,
     allowed_roots,
@@ -35,6 +30,7 @@ from looktwice.pipelines.config.paths import (
     shipped,
 )
 from looktwice.pipelines.disk import check_yaml, read_file
+from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.json_input import leaves
 
 Node = dict[str, Any]
@@ -311,27 +307,43 @@ def _reference_fault(tree: Any, text: str) -> str:
 
 OVERLAID = ("model", "stages", "read", "draws")  # what a contestant lays over the file's
 CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAID, "contestants")
-KNOWN: dict[tuple[str, int], type] = {
-    ("contestants", 3): Contestant,
-    ("contestants", 4): Needs,
-    ("choose", 2): Choose,
-    ("fragility", 2): Fragility,
-    ("thresholds", 2): Thresholds,
-}
+KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
 """What holds an entry, by the first of the words of its place and their number."""
+
+
+def study_schema(keys: Mapping[str, Key]) -> Any:
+    """The schema of a study that has these keys of extensions as well."""
+    if not keys:
+        return StudyConfig
+    entries = get_type_hints(StudyConfig, include_extras=True)
+    for name, key in keys.items():
+        entries[name] = Annotated[key.schema | None, key.about, key.example]
+    schema: Any = TypedDict("StudyConfig", entries, total=False)  # type: ignore[misc]
+    schema.__pydantic_config__ = CLOSED
+    return schema
+
+
+def _entries_of(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
+    """The entries that may stand where an unknown one does."""
+    if len(words) == 2 and words[0] in keys:
+        return [*keys[words[0]].schema.__annotations__]
+    if known := KNOWN.get((words[0], len(words))):
+        return [*known.__annotations__]
+    return [*StudyConfig.__annotations__, *list_extensions("keys")]
 
 
 def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Entries that do not belong where they stand, and entries that hold the wrong kind of thing,
     with their places."""
-    strange, wrong = Faults(), Faults()
+    strange, wrong, keys = Faults(), Faults(), keys_in(config)
+    schema = study_schema(keys)
     try:
-        TypeAdapter(StudyConfig).validate_python(dict(config))
+        TypeAdapter(schema).validate_python(dict(config))
     except ValidationError as exc:
         for error in exc.errors(include_url=False, include_context=False):
             words = [str(word) for word in error["loc"]]
             if error["type"] == "extra_forbidden":
-                entries = KNOWN.get((words[0], len(words)), StudyConfig).__annotations__
+                entries = _entries_of(words, keys)
                 near = _place_of(words[-1], config) or did_you_mean(words[-1], entries)
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
                 strange.note(f"{'.'.join(words)}: no such entry{near}; {hint}")
@@ -342,9 +354,8 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
                 message = error["msg"][0].lower() + error["msg"][1:]
                 message = message.replace("valid dictionary", "mapping")
-                example = get_type_hints(StudyConfig, include_extras=True)[words[0]].__metadata__[
-                    -1
-                ]
+                entry = get_type_hints(schema, include_extras=True)[words[0]]
+                example = entry.__metadata__[-1]
                 wrong.note(f"{place}: {message}, found {shown}; such as `{example}`")
     return strange, wrong
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, Faults, load_plugin
-from looktwice.pipelines.config.expand import ArmNode, Expansion, expand_fragility
+from looktwice.pipelines.config.expand import ArmNode, Expansion
+from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import (
@@ -22,7 +23,6 @@ from looktwice.pipelines.config.spec import (
     identity,
     may_answer,
     say_no_answer,
-    settings,
     spec,
 )
 from looktwice.pipelines.counted import counted
@@ -86,15 +86,17 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     """The plan of a configuration that is already loaded. Raises ConfigError with every fault at
     once."""
     noted = Faults(faults)
-    config = expand_fragility(config, noted)
+    keys = keys_in(config)
+    for entry, key in keys.items():
+        config = key.expand(config[entry], config, noted)
     expansion = Expansion(config, scope, noted)
     nodes = list(expansion.arms())
     noted.note(*_name_faults(config.get("name"), name))
     binder = Binder(scope, faults=noted)
     arms = [arm for node in nodes if (arm := _build_arm(node, binder))]
-    changed = make_gap_arms(arms, config.get("gap"), noted)
+    changed = [arm for n, key in keys.items() for arm in key.add_arms(config[n], arms, noted)]
     unready = {arm.contestant: reason for arm in arms if (reason := _missing(arm))}
-    arms += [arm for gap_arm in changed if (arm := _with_id(gap_arm, binder))]
+    arms += [arm for new in changed if (arm := _with_id(new, binder))]
     _note_duplicates(arms, noted)
     if noted:
         raise ConfigError(noted)
@@ -224,108 +226,3 @@ def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm,
 
 def _reader_id(arm: Arm) -> str:
     return digest(identity(arm.read))
-
-
-def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:
-    """For each task the first contestant's arm with one factor of the second, for each factor in
-    which they differ.
-
-    `gap` names the two under `from` and `to`. A factor is a stage, a setting of a stage that asks
-    (so that the order of images and the decoding are told apart), the model, or the reader. The
-    changed place and what it became stand in the arm's `changes`. Only arms without changes of
-    their own are looked at. What cannot be done is noted in `faults`.
-    """
-    # what is missing is a fault of its own
-    if not gap or not arms or not {"from", "to"} <= gap.keys():
-        return []
-    sides: dict[str, dict[str, Arm]] = {name: {} for name in (gap["from"], gap["to"])}
-    for arm in arms:
-        if arm.contestant in sides and not arm.changes:
-            sides[arm.contestant].setdefault(arm.task_id, arm)
-    names = ", ".join(dict.fromkeys(arm.contestant for arm in arms)) or "none"
-    for name, side in sides.items():
-        if not side:
-            faults.note(f"gap: no contestant {name!r} without changes; there are {names}")
-    if len(sides) < 2:
-        faults.note(f"gap: from and to are both {gap['from']!r}; name two contestants")
-        return []
-    start, end = sides.values()
-    pairs = [(arm, end[task]) for task, arm in start.items() if task in end]
-    return [arm for a, b in pairs for arm in _single_changes(a, b, faults)]
-
-
-def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
-    common = [slot for slot in a.stages if slot in b.stages]
-    if common != [slot for slot in b.stages if slot in a.stages]:
-        faults.note(
-            f"gap: {a.contestant!r} and {b.contestant!r} have the stages {', '.join(common)} in"
-            " another order"
-        )
-        return
-    for place in _factors(a, b):
-        try:
-            yield _changed(a, b, place)
-        except (ValueError, TypeError) as exc:
-            faults.note(
-                f"gap: {a.contestant!r} with {place} of {b.contestant!r} cannot be built ({exc})"
-            )
-
-
-def _factors(a: Arm, b: Arm) -> Iterator[str]:
-    """The places in which two arms differ, in the order in which they take effect."""
-
-    def differ(name: str, one: Any, two: Any) -> bool:
-        return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
-
-    for slot in _slots(a, b):
-        mine, theirs = a.stages.get(slot), b.stages.get(slot)
-        if mine is not None and type(mine) is type(theirs) and asks_model(mine):
-            for f in fields(mine):  # type: ignore[arg-type]  # a stage is a dataclass
-                if f.init and differ(f.name, mine, theirs):
-                    yield f"stages.{slot}.{f.name}"
-        elif spec(mine) != spec(theirs):
-            yield f"stages.{slot}"
-    yield from (place for place in ("model", "read") if differ(place, a, b))
-
-
-def _slots(a: Arm, b: Arm) -> list[str]:
-    """All slots of both: those of `a`, and each further one behind the one that it follows in
-    `b`."""
-    order = list(a.stages)
-    place = 0
-    for slot in b.stages:
-        if slot not in order:
-            order.insert(place, slot)
-        place = order.index(slot) + 1
-    return order
-
-
-def _changed(a: Arm, b: Arm, place: str) -> Arm:
-    """The arm `a` with one place of `b`. Raises ValueError where the two settings do not go
-    together."""
-    value: Any
-    if place in ("model", "read"):
-        value = getattr(b, place)
-        return replace(a, **{place: value}, changes={place: describe(settings(value))})
-    slot, _, name = place.removeprefix("stages.").partition(".")
-    stage: Any = b.stages.get(slot)
-    value = stage
-    if name:
-        value = getattr(stage, name)
-        stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
-    merged = {**a.stages, slot: stage}
-    ordered = {name: merged.get(name) for name in _slots(a, b)}
-    stages = {name: stage for name, stage in ordered.items() if stage is not None}
-    lacks = a.model is None and any(map(asks_model, stages.values()))
-    model = b.model if lacks else a.model
-    return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
-
-
-def describe(node: Any) -> Any:
-    """A node as a change shows it: its class with the settings that are no defaults; a plain value
-    as it is."""
-    if not isinstance(node, Mapping) or "use" not in node:
-        return node
-    name = str(node["use"]).rpartition(".")[2]
-    shown = [f"{k}={describe(v)}" for k, v in node.items() if k not in ("use", "version")]
-    return f"{name}({', '.join(shown)})" if shown else name

@@ -12,9 +12,9 @@ from typing import Any
 
 from yarl import URL
 
+from looktwice.pipelines.counted import shorten
 from looktwice.pipelines.json_input import read_json, with_texts
-from looktwice.pipelines.model import ModelError, Reply, Usage
-from looktwice.pipelines.models.chat_template import CALLS_AS_TEXT
+from looktwice.pipelines.model import CALLS_AS_TEXT, ModelError, Reply, Usage
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import (
     how_to_send_a_key,
@@ -177,12 +177,6 @@ def refusal(
         others = "check the settings that the message names, or leave them out"
         advice = ADVICE.get(status, others).format(key=variable)
     return ModelError(f"{fault}; {advice}", status=status)
-
-
-def shorten(text: str, most: int = 300) -> str:
-    """Text in one line of at most so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def _parse(

@@ -19,6 +19,7 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     canonical,
+    place_of,
     price_fault,
 )
 from looktwice.pipelines.models.answers import read_response
@@ -224,8 +225,3 @@ class ChatAPI(Ranged):
         asked = wire_options(full, self.token_field, self.choices_as)
         sent = wire_messages(messages, self.system, self.detail)
         return {"model": self.model, "messages": sent, **asked, **self.extra} | asked
-
-
-def place_of(url: str) -> str:
-    """Host, port and path of a URL."""
-    return url.partition("://")[2] or url

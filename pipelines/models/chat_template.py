@@ -14,17 +14,13 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import Message, Messages, ModelError, Tool, ToolCall
+from looktwice.pipelines.model import CALLS_AS_TEXT, Message, Messages, ModelError, Tool, ToolCall
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import WeightsError, import_transformers
 
 THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
 CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-CALLS_AS_TEXT = (
-    "let the agent write its calls as text (`protocol: {use: prompting.agent.PlainCalls}` in its"
-    " own node)"
-)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import threading
 import urllib.request
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from yarl import URL
 
 from looktwice.pipelines.json_input import mend_text
-from looktwice.pipelines.model import ModelError, Stopped
+from looktwice.pipelines.model import STOPPING, ModelError, Stopped
+from looktwice.pipelines.runtime.signals import WAITING
 
 if TYPE_CHECKING:  # a tenth of a second, for which a run without a server need not wait
     import asyncio
@@ -30,9 +30,6 @@ CONNECT_SECONDS = 10.0
 LARGE = 1 << 20  # bytes of a request that are sent piece by piece
 # of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
 MOST_BYTES = 16 << 20
-
-STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
-"""An event of the caller's thread; once it is set, none of its requests leaves any more."""
 
 
 class HttpResponse(NamedTuple):
@@ -212,3 +209,6 @@ def http_loop() -> HttpLoop:
             _current = HttpLoop()
             atexit.register(_current.close)
         return _current
+
+
+WAITING.append(lambda: http_loop().cancel())

@@ -16,8 +16,7 @@ from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped, Usage
-from looktwice.pipelines.models.http_client import STOPPING
+from looktwice.pipelines.model import STOPPING, Around, Model, ModelError, Reply, Stopped, Usage
 from looktwice.pipelines.ranges import Ranged
 
 Answer = TypeVar("Answer")

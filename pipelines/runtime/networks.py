@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.runtime.signals import OPENED
 from looktwice.pipelines.state import collect_remarks, remark
 
 AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
@@ -139,6 +140,9 @@ def close_networks() -> None:
             getattr(resources.pop(), "close", lambda: None)()
         gc.collect()
         free_memory()
+
+
+OPENED.append(close_networks)
 
 
 def import_torch(extra: str = "torch") -> Any:

@@ -1,12 +1,20 @@
 """The signals that end a program, and the exit codes that tell them apart: 130 for Ctrl-C, 143 for
-SIGTERM, 129 for a terminal that was closed."""
+SIGTERM, 129 for a terminal that was closed. And what a module that waits, or that opens much, wants
+called when a run is stopped or ends."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+
+
+WAITING: list[Callable[[], None]] = []
+"""Each ends what waits on a network, and was added by the module that waits."""
+OPENED: list[Callable[[], None]] = []
+"""Each frees what was opened in this process, and was added by the module that opens it."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -20,6 +28,18 @@ class Interrupted(KeyboardInterrupt):
 def raise_interrupt(number: int, frame: Any) -> NoReturn:
     """Handle a signal. Raises Interrupted."""
     raise Interrupted(number)
+
+
+def give_up_waiting() -> None:
+    """End all that waits on a network."""
+    for give_up in WAITING:
+        give_up()
+
+
+def free_opened() -> None:
+    """Free all that was opened in this process; a later use opens it again."""
+    for free in OPENED:
+        free()
 
 
 def exit_code(number: int) -> int:

@@ -34,7 +34,7 @@ from looktwice.prompting.coordinates import (
 )
 from looktwice.prompting.turns.ask import Ask, History, check_token_count, split_words
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, read_texts, text_of
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 
 SYSTEM = (
     "You answer a question about images, and you may look again before you do: every tool that you"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import fmean
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Model, Reply, canonical
@@ -14,8 +14,10 @@ from looktwice.pipelines.pipeline import calls_made
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
-from looktwice.prompting.coordinates import ShownImage
 from looktwice.prompting.wording.instructions import Parts, fill_in
+
+if TYPE_CHECKING:
+    from looktwice.prompting.coordinates import ShownImage
 
 LONGEST = 300  # characters of what a note holds of a model's words
 IMAGE_WITHDRAWN = "[this image was taken back]"

@@ -20,7 +20,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import check_marks, naming
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import KEPT, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     LOCAL,
@@ -40,7 +40,6 @@ from looktwice.prompting.drawing.text import (
     plate_size,
     render_text,
 )
-from looktwice.prompting.evidence import KEPT
 
 FEW = 100  # labels, of which the one that has no room is named
 

@@ -29,14 +29,9 @@ from looktwice.prompting.drawing.colors import golden_hue, hue_color, rgb
 from looktwice.prompting.drawing.shapes import paint_line, paint_shape, raster
 from looktwice.prompting.evidence import Missing, handle_missing, project, show_evidence, with_views
 from looktwice.prompting.markers.points import Disc
-from looktwice.specialists.protocols import (
-    DepthEstimator,
-    Matcher,
-    NoEvidence,
-    ScalarMap,
-    Segmenter,
-)
+from looktwice.specialists.protocols import DepthEstimator, Matcher, ScalarMap, Segmenter
 from looktwice.specialists.results import Floats, Masks, Matches, descending
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 Layout = Literal["blend", "beside", "extra", "only"]

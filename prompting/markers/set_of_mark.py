@@ -25,8 +25,9 @@ from looktwice.prompting.drawing.text import SMALLEST, plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
 from looktwice.prompting.grids.grids import column_letters
 from looktwice.prompting.markers.base import clip_pixels
-from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter
+from looktwice.specialists.protocols import Detector, Segmenter
 from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 Overlap = Literal["smaller", "larger", "score", "keep"]

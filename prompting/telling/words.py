@@ -17,8 +17,9 @@ from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.where.places import AsksAsWhere, Where
 from looktwice.prompting.where.sources import OnMarks
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, read_texts, text_of
-from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher, NoEvidence
+from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher
 from looktwice.specialists.results import DepthMap, Floats
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 Evidence = tuple[Mark, str]

@@ -21,7 +21,6 @@ from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
 from looktwice.prompting.turns.image_places import split_at_images
-from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
 IMAGE_OMITTED = "[an image was shown here]"
@@ -129,7 +128,10 @@ class Ask:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        check_tag("tags", self.tags)
+        if self.tags:
+            from looktwice.prompting.views.layout import check_tag
+
+            check_tag("tags", self.tags)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the turn and its reply; `state.draw` is the number of the draw."""
@@ -162,6 +164,8 @@ class Ask:
             already_sent = {view.picture.sha for message in sent for view in message.views}
         placed = self.images == "placed"
         shown: dict[int, Parts] = {}  # by the number of the view, or of the image where it stands
+        if self.tags:
+            from looktwice.prompting.views.layout import write_tag
         if "none" not in (self.images, self.attach):
             for number, view in enumerate(state.views, 1):
                 if not already_sent or view.picture.sha not in already_sent:

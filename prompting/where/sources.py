@@ -23,8 +23,9 @@ from looktwice.prompting.evidence import shown_sources
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
 from looktwice.prompting.where.claims import LAST_IMAGE, Claim, read_claims
 from looktwice.prompting.where.places import Places, Where
-from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.protocols import Detector
 from looktwice.specialists.results import descending
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 

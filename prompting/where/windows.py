@@ -17,8 +17,9 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.where.places import AsksAsWhere, InImages, Places, Where
-from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
+from looktwice.specialists.protocols import DepthEstimator, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap, Floats, descending
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 

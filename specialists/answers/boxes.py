@@ -26,8 +26,9 @@ from looktwice.specialists.answers.choices import (
     parse_relation,
     true_or_false,
 )
-from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
+from looktwice.specialists.protocols import DepthEstimator, Detector
 from looktwice.specialists.results import Boxes, Floats, descending
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 

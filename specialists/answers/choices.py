@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.specialists.protocols import Checked, NoEvidence
+from looktwice.specialists.rules import Checked, NoEvidence
 
 LABEL = re.compile(r"(?<![\w'])[A-H](?![\w'])")
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")

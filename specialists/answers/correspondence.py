@@ -29,9 +29,9 @@ from looktwice.specialists.protocols import (
     GeneratedImageDetector,
     ImageSimilarity,
     Matcher,
-    NoEvidence,
 )
 from looktwice.specialists.results import Floats, Matches
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}

@@ -29,8 +29,8 @@ from looktwice.specialists.protocols import (
     FaceDetector,
     FeatureExtractor,
     IdentityEmbedder,
-    NoEvidence,
 )
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 Vectors = NDArray[np.float64]

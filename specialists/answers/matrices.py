@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.boxes import choose_number
 from looktwice.specialists.answers.choices import AnswerRule, Decision
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 
 SPOKES = 8
 """Directions that a line from a picture's middle may have: clockwise, from the top."""

@@ -24,8 +24,9 @@ from looktwice.specialists.answers.choices import (
     find_choice,
     marks_by_letter,
 )
-from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ReflectanceEstimator
+from looktwice.specialists.protocols import DepthEstimator, ReflectanceEstimator
 from looktwice.specialists.results import Floats, patch_around
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 

@@ -22,8 +22,9 @@ from looktwice.pipelines.runtime.networks import (
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import normalize, resize, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, require_numbers
-from looktwice.specialists.protocols import NoEvidence, Segmenter
+from looktwice.specialists.protocols import Segmenter
 from looktwice.specialists.results import Boxes, descending
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 Words = tuple[str, ...]

@@ -19,8 +19,8 @@ from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_
 from looktwice.specialists.networks.checkpoints import say_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import PackageFile, open_onnx
-from looktwice.specialists.protocols import Checked, NoEvidence
 from looktwice.specialists.results import Faces, descending
+from looktwice.specialists.rules import Checked, NoEvidence
 
 # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
 Rows = NDArray[np.float64]

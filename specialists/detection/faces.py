@@ -19,8 +19,9 @@ from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import find_package_file, import_package
-from looktwice.specialists.protocols import Checked, FaceDetector
+from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
+from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 FILES = {

@@ -42,8 +42,8 @@ from looktwice.specialists.networks.packages import (
     import_package,
     require_float32,
 )
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.rules import NoEvidence
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from looktwice.specialists.networks.image_size import (
     to_numbers,
 )
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
-from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 FIND, READ = "AutoModelForObjectDetection", "AutoModelForTextRecognition"

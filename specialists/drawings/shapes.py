@@ -17,8 +17,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.answers.choices import AnswerRule, Decision, only_pixels
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Floats
+from looktwice.specialists.rules import NoEvidence
 
 # times as fine as the pixels is the raster in which contours are followed, by their shares of ink
 FINER = 3

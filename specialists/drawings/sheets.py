@@ -17,8 +17,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, Decision, nearest_choice, only_pixels
 from looktwice.specialists.drawings.shapes import background_color, color_distance
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Floats
+from looktwice.specialists.rules import NoEvidence
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column), from 1 -> (fill, shape)."""

@@ -30,7 +30,8 @@ from looktwice.pipelines.transforms import resample
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs
-from looktwice.specialists.protocols import Checked, ScalarMap
+from looktwice.specialists.protocols import ScalarMap
+from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 NAME = "looktwice_received"

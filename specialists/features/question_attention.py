@@ -28,7 +28,7 @@ from looktwice.specialists.features.attention import (
 )
 from looktwice.specialists.networks.image_size import to_numbers
 from looktwice.specialists.networks.network import Inputs, Network
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.protocols import Checked, NoEvidence
 from looktwice.specialists.results import DepthMap, Floats
+from looktwice.specialists.rules import Checked, NoEvidence
 
 Kind = Literal[
     "vertical_position",

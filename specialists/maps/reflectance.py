@@ -20,8 +20,8 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.networks.image_size import InputSize, require_pixels
 from looktwice.specialists.networks.network import Network, open_diffusion
-from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import FeatureGrid, Floats
+from looktwice.specialists.rules import Checked
 
 DARKEST = (
     1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise

@@ -11,8 +11,9 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.transforms import rotate
 from looktwice.pipelines.view import View
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
-from looktwice.specialists.protocols import Checked, Matcher
+from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Floats, Matches
+from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.pipelines.transforms import resample
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 
 # ImageNet's, of red, green and blue in 0..1
 MEAN, STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -40,7 +40,7 @@ from looktwice.specialists.networks.checkpoints import (
     refuse_file,
 )
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.protocols import Checked
+from looktwice.specialists.rules import Checked
 
 Inputs = tuple[Any, ...]
 """What one call of a network gives."""

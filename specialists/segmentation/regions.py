@@ -15,8 +15,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, shrink
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
-from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Masks, descending
+from looktwice.specialists.rules import Checked
 
 
 @dataclass(frozen=True)

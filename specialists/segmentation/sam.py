@@ -20,8 +20,8 @@ from looktwice.specialists.networks.checkpoints import is_weights_file
 from looktwice.specialists.networks.image_size import normalize, require_pixels, resize, to_batch
 from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.networks.packages import require_float32
-from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Boxes, Floats, Masks
+from looktwice.specialists.rules import Checked
 from looktwice.specialists.segmentation.sam3 import see_square
 from looktwice.specialists.segmentation.sam_files import (
     MaskFilter,

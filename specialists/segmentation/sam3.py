@@ -13,8 +13,9 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.networks.image_size import resize, to_batch, to_numbers
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, require_numbers
-from looktwice.specialists.protocols import BoxSegmenter, Detector, NoEvidence
+from looktwice.specialists.protocols import BoxSegmenter, Detector
 from looktwice.specialists.results import Masks
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 LONGEST = 32  # tokens of a word, which all are filled up to

@@ -29,8 +29,8 @@ from looktwice.specialists.networks.checkpoints import (
     rename,
 )
 from looktwice.specialists.networks.packages import import_package
-from looktwice.specialists.protocols import Checked
 from looktwice.specialists.results import Floats, Masks, descending
+from looktwice.specialists.rules import Checked
 
 HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
 PERCEPTRON = re.compile(

@@ -8,7 +8,7 @@ of the gain needs more than it has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -16,6 +16,9 @@ from itertools import chain
 import numpy as np
 
 from looktwice.eval.analysis.agent_looks import summarize_looks
+from looktwice.eval.analysis.analyses import Analysis, ReportTable
+from looktwice.eval.analysis.asked import Asked, Finding
+from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -26,10 +29,12 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
+from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.labels import closest, contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, compare_paired
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -250,3 +255,38 @@ def _points(gap: Estimate) -> str:
 
 SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
 """Of an agent, what the arms of a certificate have in common."""
+
+
+def _contribution(scored: Table) -> Iterator[ReportTable]:
+    for run in scored.scores:
+        for certificate in certificates(run):
+            title = f"What the tool contributes on {certificate.arms['full'].task}"
+            shown, note = contribution_table(certificate, run), " ".join(certificate.verdict)
+            yield ReportTable(title, shown, True, note)
+
+
+TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _contribution)
+
+
+def tell_certificates(asked: Asked) -> None:
+    """What a tool contributes, by the arms of tool_contribution, or those that `role` names."""
+    roles = asked.settings.get("role", {})
+    if unknown := set(roles) - set(ARMS):
+        raise RunError(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
+    certified = certificates(asked.run, roles)
+    if not certified:
+        controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
+        asked.refuse(
+            f"without, full and one of {controls}",
+            "run tool_contribution, or say which stands for which: role.without=NAME",
+        )
+    page = asked.page("certificate.md")
+    write_file(page, certificate_page(asked.run, certified))
+    for certificate in certified:
+        arm = certificate.arms["full"]
+        for line in (f"{arm.contestant} on {arm.task}:", *certificate.verdict):
+            asked.say(line)
+    asked.say(f"certificate: {page}")
+
+
+CERTIFY = Finding("What a tool contributes, and by what", ("role",), tell_certificates)

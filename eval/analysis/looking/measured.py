@@ -13,6 +13,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.eval.analysis.analyses import Analysis, curves_by_task, lines
 from looktwice.eval.analysis.contestants import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
@@ -329,4 +330,16 @@ ROUTE_COLUMNS: Columns[Route] = (
     Column("oracle\n%", "oracle", percent),
     Column("gain over\nrandom", "gain", change_cell),
     Column("p", "gain.p", format_p),
+)
+
+
+RISK_ANALYSIS = Analysis(
+    "risk", "Right of what is answered at all", lines(RISK_COLUMNS, risks), wrap=False
+)
+ROUTING_ANALYSIS = Analysis("routing", "Sent on by confidence", lines(ROUTE_COLUMNS, routes))
+MEASURED_ANALYSIS = Analysis(
+    "measured",
+    "What was measured, and being right",
+    measurement_table,
+    curves=curves_by_task(measurement_curves, part_curves),
 )

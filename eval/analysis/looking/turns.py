@@ -11,6 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
+from looktwice.eval.analysis.analyses import Analysis, lines
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -294,3 +295,18 @@ def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
                 for sample, value in values.items():
                     parts[value < 1][sample] = scores.comparable[sample]
                 yield SeenMarks(contestant, scores.task, kind, *parts, scores.clusters)
+
+
+FURTHER_TURNS_ANALYSIS = Analysis(
+    "turns", "What further turns changed", lines(TURN_COLUMNS, turn_lines, empty=False, same="task")
+)
+STOPPING_ANALYSIS = Analysis(
+    "stopping", "When to stop", lines(STOPPING_COLUMNS, stopping_rules, same="task")
+)
+SEEN_ANALYSIS = Analysis(
+    "seen",
+    "Was the mark seen",
+    lines(SEEN_COLUMNS, seen_marks, empty=False),
+    SEEN_NOTE,
+    needs="a task and `MarkQuestions` of it",
+)

@@ -33,8 +33,8 @@ from looktwice.eval.runs.elsewhere.messages import (
     receive,
     send,
 )
-from looktwice.eval.runs.made_with import RunModels, price
 from looktwice.eval.runs.predict import Run, Work
+from looktwice.eval.runs.run_models import RunModels, price
 from looktwice.eval.runs.walk import Progress, Walk, build_tree
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.spec import Arm
@@ -98,6 +98,20 @@ class BlobWriter:
 
 
 @dataclass(eq=False)
+class SharedModels(RunModels):
+    """The models of one of so many `sharers`, which have the limits of an endpoint together."""
+
+    sharers: int = 1
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask here."""
+        wrapped = super().wrap(model)
+        for key, limiter in limiters().items():
+            limiter.allot(max(1, key.in_flight // self.sharers))
+        return wrapped
+
+
+@dataclass(eq=False)
 class ChildRun(Run):
     """The part of a run that one process does: the samples in `asked`, until there is None. `emit`
     is given the events that go to the run."""
@@ -105,14 +119,14 @@ class ChildRun(Run):
     emit: Callable[[Any], None] = lambda event: None
     asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
 
-    def _walks(self, work: Work, crew: Crew) -> Iterator[Walk]:
-        roots = {group: build_tree(arms) for group, arms in self.groups().items()}
+    def _trials(self, work: Work, crew: Crew) -> Iterator[Walk]:
+        roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
         while (asked := self.asked.get()) is not None:
             if self.progress.drain.is_set():  # the run asks nobody what is left
                 return
             _, seed, draw = asked.group
             yield Walk(
-                self.models,
+                self.wrapped,
                 work.writer,
                 crew,
                 self.progress,
@@ -136,29 +150,26 @@ def work_through(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
     ended; events go into `answers`."""
     with run_clock() as clock:
         progress = Progress()
-        models = RunModels(progress, setup.cache, setup.only_cached, Ration(price=price))
+        ration = Ration(price=price)
+        models = SharedModels(
+            progress, setup.cache, setup.only_cached, ration, sharers=setup.processes
+        )
         outbox = Outbox(answers, models, clock)
         run = ChildRun(
             setup.plan,
             setup.folder,
             setup.options,
+            models,
             progress=progress,
             in_parts=True,
             emit=outbox.put,
         )
 
-        def wrap(model: Any) -> Any:
-            wrapped = models.wrap(model)
-            for key, limiter in limiters().items():
-                limiter.allot(max(1, key.in_flight // setup.processes))
-            return wrapped
-
-        run.wrap = wrap
         for target in (outbox.work, partial(_obey, run, orders)):
             threading.Thread(target=target, daemon=True).start()
         error: BaseException | None = None
         try:
-            run.predict_into(BlobWriter(Blobs(setup.folder / "blobs")), set())
+            run.execute_into(BlobWriter(Blobs(setup.folder / "blobs")), set())
         except BaseException as exc:
             error = exc if _survives_pickling(exc) else RunError(describe(exc))
         models.close()

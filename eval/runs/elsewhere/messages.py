@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.runs.predict import RunOptions
+from looktwice.eval.runs.options import RunOptions
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample

@@ -17,19 +17,23 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.runs.made_with import RunModels, describe_plugin, shard_of
-from looktwice.eval.runs.predict import Run, RunOptions, Work
+from looktwice.eval.runs.companions import Executor
+from looktwice.eval.runs.made_with import describe_plugin, shard_of
+from looktwice.eval.runs.options import RunOptions
+from looktwice.eval.runs.predict import Run, Work
+from looktwice.eval.runs.run_models import RunModels, is_batched
+from looktwice.eval.runs.walk import Progress, Walk
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import allowed_roots, use_roots
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
@@ -72,54 +76,64 @@ class Sent:
 
 
 @dataclass(eq=False)
-class RayRun(Run):
-    """Runs a plan on Ray: `address` is that of a cluster, or empty for one on this machine.
+class OnRay(Executor):
+    """Does the trials of a run by tasks of Ray: `on` is "ray" for one on this machine, or
+    "ray://HOST:PORT" for a cluster.
 
     With `gpus`, the networks lie with actors that get this share of a GPU each, as many as there is
-    room for. `cache` is the folder of the reply cache on the machine of each task.
+    room for.
     """
 
-    address: str = ""
+    wraps_models = True
+    on: str = "ray"
     gpus: float = 0.0
-    cache: Path = Path(".cache")
-    only_cached: bool = False
 
-    def __call__(self) -> Any:
-        """As `Run` does. Raises RunError where Ray is missing or cannot be reached, or the plan
-        cannot be sent."""
-        options = self.options
+    def start(self, run: Run) -> None:
+        """Connect to Ray. Raises RunError where it is missing or cannot be reached, or the run
+        cannot be split."""
+        options = run.options
         if (options.shard, options.budget, options.max_requests) != ((1, 1), None, None):
             raise RunError(
                 "--on ray makes shards of its own, and has no --budget or --max-requests; leave"
                 " them out"
             )
-        if any(isinstance(model, Batched) for model in self.plan.models):
+        if any(map(is_batched, run.plan.models)):
             raise RunError(
                 "--on ray: what is asked in batches needs no other machines; leave it out"
             )
-        self.wrap = lambda model: model  # the tasks wrap theirs
-        with _ray(self.address):
-            return super().__call__()
+        if run.chooser:
+            raise RunError("--on ray asks everything; leave it out, or `choose:` of the study")
+        self.connection.enter_context(_ray(parse_place(self.on)))
 
-    def _predict(self, work: Work) -> None:
-        there = self._done_by_arm(work.done)
-        self._skip(sum(len(there.get(arm.id, ())) for arm in self.plan.points))
-        Dispatch(self, work)()
+    def execute(self, run: Run, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+        """Let tasks go through the plan. Raises RunError where it cannot be sent."""
+        there = run.questions.done_by_arm(work.done)
+        run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
+        Dispatch(self, run, work)()
+        return iter(())
+
+    def close(self) -> None:
+        """Leave Ray, if it was not there before."""
+        self.connection.close()
+
+    def __post_init__(self) -> None:
+        parse_place(self.on)  # a fault comes before anything else
+        self.connection = ExitStack()
 
 
 class Dispatch:
     """The tasks of a run: each works through a block, and a block whose task is lost gets
     another."""
 
-    def __init__(self, run: RayRun, work: Work) -> None:
+    def __init__(self, executor: OnRay, run: Run, work: Work) -> None:
         self.run, self.work, self.ray = run, work, _ray_module()
         ray, plan = self.ray, run.plan
         nodes = ray.cluster_resources()
         gpus, tasks = nodes.get("GPU", 0), max(1, int(nodes.get("CPU", 1)))
-        if gpus < run.gpus:
+        if gpus < executor.gpus:
             raise RunError(
-                f"--gpus {run.gpus:g}: the nodes of Ray have {counted(int(gpus), 'GPU')}; leave"
-                " --gpus out, or add nodes"
+                f"--gpus {executor.gpus:g}: the nodes of Ray have {counted(int(gpus), 'GPU')};"
+                " leave --gpus out, or add nodes"
             )
         try:
             pickled = bytes(ray.cloudpickle.dumps(plan))
@@ -127,8 +141,9 @@ class Dispatch:
             raise RunError(f"the study cannot be sent to other processes: {exc}") from exc
         plugins = tuple(describe_plugin(name)["path"] for name in plan.plugins)
         roots = tuple(str(root) for root in allowed_roots() if root.exists())
-        cache, blocks = str(run.cache.absolute()), BLOCKS * tasks
-        job = Job(pickled, plugins, run.options, cache, run.only_cached, blocks, tasks, roots)
+        models: Any = run.models
+        cache, blocks = str(models.cache.absolute()), BLOCKS * tasks
+        job = Job(pickled, plugins, run.options, cache, models.only_cached, blocks, tasks, roots)
         self.arms = {arm.id: arm for arm in plan.points}
         self.done: dict[int, set[Key]] = {block: set() for block in range(blocks)}
         for key in work.done:
@@ -136,8 +151,8 @@ class Dispatch:
         self.desk = ray.remote(Desk).options(num_cpus=0).remote(tasks)
         # an actor that holds networks; a lost one is begun anew, and asked again
         lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
-        host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=run.gpus, **lives)
-        number = int(gpus / run.gpus) if run.gpus else 0
+        host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=executor.gpus, **lives)
+        number = int(gpus / executor.gpus) if executor.gpus else 0
         hosts = [host.remote(plugins, cache) for _ in range(number)]
         begin = ray.remote(num_returns="streaming", max_retries=0)(work_through).remote
         self.begin = partial(begin, ray.put(job), desk=self.desk, hosts=hosts)
@@ -193,6 +208,30 @@ class Dispatch:
             self.run.note(self.arms[record.point], row, record)
 
 
+@dataclass(eq=False)
+class Part(Run):
+    """The part of a run that one task does; its records go to `sink`."""
+
+    sink: Any = None
+
+    def tell(self, arm: Arm, row: SampleRow, record: Record) -> None:
+        """Send a record."""
+        self.sink.send(row, record)
+
+
+@dataclass(eq=False)
+class ObeyingModels(RunModels):
+    """The models of one task, which asks the desk what it may before it asks one of them."""
+
+    ask: Any = None
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask here."""
+        wrapped = super().wrap(model)
+        obey(self.ask, self.progress.drain)
+        return wrapped
+
+
 class GaveUp(RunError):
     """The sentence of an endpoint that a task could not ask."""
 
@@ -213,30 +252,27 @@ def work_through(
     outbox: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
     with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_roots(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), outbox)
-        run = Run(
+        progress = Progress()
+        models = ObeyingModels(progress, Path(job.cache), job.only_cached, ask=ask)
+        run = Part(
             ray.cloudpickle.loads(job.plan),
             Path(folder),
             replace(job.options, shard=(block + 1, job.blocks)),
-            on_record=lambda arm, row, record: sink.send(row, record),
+            models,
             in_parts=True,
+            progress=progress,
+            sink=sink,
         )
-        drain = run.progress.drain
-        models = RunModels(run.progress, Path(job.cache), job.only_cached)
-
-        def wrap(model: Any) -> Any:
-            wrapped = models.wrap(model)
-            obey(ask, drain)  # before it is asked
-            return wrapped
+        drain = progress.drain
 
         def work() -> None:
             try:
                 with use_result_store(Path(job.cache) / "findings"):
-                    run.predict_into(sink, done)
+                    run.execute_into(sink, done)
                 outbox.put(GaveUp(run.progress.why) if run.progress.why else None)
             except BaseException as exc:
                 outbox.put(exc)
 
-        run.wrap = wrap
         run_elsewhere(Hosts(ray, hosts) if hosts else None)
         for target in (work, partial(_listen, ask, drain)):
             threading.Thread(target=target, daemon=True).start()

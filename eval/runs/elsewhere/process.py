@@ -98,7 +98,7 @@ class Process:
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
         self.lock, self.asked = threading.Lock(), dict[int, Walk]()
         self.over, self.stops = dict[int, Walk](), set[str]()
-        self.has_greeted, self.has_ended, self.is_busy = False, False, True
+        self.has_greeted, self.has_ended = False, False
         self.send(setup)
 
     @property

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import import_module
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.companions import Executor
 from looktwice.eval.runs.elsewhere.messages import (
     DRAIN,
     END,
@@ -38,13 +39,12 @@ from looktwice.eval.runs.elsewhere.messages import (
     receive,
 )
 from looktwice.eval.runs.elsewhere.process import Process, is_safe_to_fork
-from looktwice.eval.runs.made_with import RunModels, Tally
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.predict import Run, Work
+from looktwice.eval.runs.run_models import RunModels, Tally, is_batched
 from looktwice.eval.runs.walk import Walk
 from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
 
@@ -60,14 +60,10 @@ OWN = ("looktwice.prompting.", "looktwice.pipelines.")
 and plugins were loaded by it."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
-BUSY = 0.5  # of a core: a process that uses more is busy
 LOOK = 0.2  # seconds between looks whether the run is being stopped
 PATIENCE = 10.0  # seconds that a process has to end once it is told to stop at once
 LATEST = 120.0  # seconds until a process is ready, once there is something to ask
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
-
-AT_WORK = threading.Event()
-"""Set while one of them is busy, so that what can wait leaves them their cores."""
 
 
 def is_own(value: Any) -> bool:
@@ -97,10 +93,10 @@ def processes_for(run: Run, records: int) -> int:
     is_bounded = options.budget is not None or options.max_requests is not None
     # OpenTelemetry, where it watches, wants a span of every stage
     is_watched = "opentelemetry.trace" in sys.modules
-    if type(run) is not Run or run.choose or is_bounded or is_watched or not plan.models:
+    if run.chooser or is_bounded or is_watched or not plan.models:
         return 0
     for model in plan.models:
-        if isinstance(model, Batched) or not getattr(model, "apart", False):
+        if is_batched(model) or not getattr(model, "apart", False):
             return 0
     if not all(map(is_own, (*stages, *plan.models))):
         return 0
@@ -115,20 +111,15 @@ def processes_for(run: Run, records: int) -> int:
 
 
 @dataclass(eq=False)
-class Processes:
-    """The processes of a run of so many `records`, begun where `processes_for` says so.
+class Processes(Executor):
+    """Does the trials of a run in processes, begun where `processes_for` says so.
 
-    `models` get the tallies of what was used in them; `say` is told where one ends before the run
-    does. `may_fork` says that this process is a command, which has used nothing yet that a fork of
-    it could not. `returned` are samples that are to be sent, or to be asked by the run where no
-    process is left; `unsent` are those that could not be pickled.
+    The models of the run get the tallies of what was used in them, and it is told where one ends
+    too early. `may_fork` says that this process is a command, which has used nothing yet that a
+    fork of it could not. `returned` are samples that are to be sent, or to be asked by the run
+    where no process is left; `unsent` are those that could not be pickled.
     """
 
-    run: Run
-    records: int
-    models: RunModels
-    cache: Path
-    say: Callable[[str], None]
     may_fork: bool = False
     processes: list[Process] = field(default_factory=list)
     returned: deque[Walk] = field(default_factory=deque)
@@ -138,14 +129,19 @@ class Processes:
     begun: float = 0.0
     stopped: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.arms = {arm.id: arm for arm in self.run.plan.points}
-        if not (self.run.folder / "records.jsonl").exists():  # else there may be nothing to ask
+    def start(self, run: Run) -> None:
+        """Begin them before the first question, unless an earlier run may have left nothing to
+        ask."""
+        if not isinstance(run.models, RunModels):
+            raise TypeError("processes share the cache of RunModels; give the run such models")
+        self.run, self.models = run, run.models
+        self.arms = {arm.id: arm for arm in run.plan.points}
+        if not (run.folder / "records.jsonl").exists():
             self.begin()
 
     def begin(self) -> None:
         """Start them, so that they are ready when the first question is."""
-        number = processes_for(self.run, self.records)
+        number = processes_for(self.run, self.run.questions.total())
         if not number:
             return
         run, usable, only_cached = self.run, cores(), self.models.only_cached
@@ -157,7 +153,7 @@ class Processes:
         if number <= len(usable) and hasattr(os, "sched_setaffinity"):
             pinned = [*random.sample(usable, number)]  # any, since another run may do so beside it
         plan, room = Plan(run.plan.name, arms), workers + max(AHEAD, workers // 4)
-        folders = run.folder.absolute(), self.cache.absolute()
+        folders = run.folder.absolute(), self.models.cache.absolute()
         forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
         if forked:
             import_module("aiohttp")  # else each of them would
@@ -168,9 +164,10 @@ class Processes:
             except (*CANNOT_BE_SENT, OSError):  # there is no room for another process
                 return
 
-    def __call__(self, walks: Iterator[Walk], writer: RunWriter) -> Iterator[Walk]:
+    def execute(self, run: Run, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
         """Ask all samples; gives those that the run itself is to ask. Raises what a Ctrl-C
         raises."""
+        walks, writer = trials, work.writer
         first: Walk | None = next(walks, None)
         if first is None:
             return walks
@@ -184,7 +181,6 @@ class Processes:
             work = [
                 pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
             ]
-            AT_WORK.set()
             try:
                 while wait(work, LOOK).not_done:
                     self._pass_on_stops()
@@ -193,8 +189,6 @@ class Processes:
                 self.run.progress.drain.set()
                 self._pass_on_stops()
                 raise
-            finally:
-                AT_WORK.clear()
         for tally in self.models.parts.values():
             add_seconds(tally.seconds, tally.busy)
         left = [*self.returned, *self.unsent]
@@ -249,7 +243,7 @@ class Processes:
             process.asked |= process.over
             if not self.run.progress.drain.is_set():
                 status = process.handle.wait()
-                self.say(
+                self.models.say(
                     f"a process that asks has ended (exit status {status}); what it was asking is"
                     " asked again"
                 )
@@ -290,14 +284,7 @@ class Processes:
             if walk.wanted:
                 process.over[event.number] = walk
         elif isinstance(event, Tally):
-            before = self.models.parts.get(id(process))
-            if before is not None:
-                process.is_busy = event.cpu - before.cpu > BUSY * (event.at - before.at)
             self.models.parts[id(process)] = event
-            if any(process.is_busy for process in self.processes):
-                AT_WORK.set()
-            else:
-                AT_WORK.clear()
         else:
             process.has_ended = True
             run.progress.count("stopped", event.stopped)

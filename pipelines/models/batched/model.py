@@ -102,6 +102,16 @@ class Batched(Ranged):
         """Raises ModelError: only `run` knows what else there is to ask."""
         raise ModelError("only `looktwice run` asks in batches; use `chat` itself here")
 
+    def open_queue(
+        self,
+        store: Store,
+        stop: threading.Event,
+        say: Callable[[str], None],
+        give_up: Callable[[str], None],
+    ) -> BatchQueue:
+        """What a run asks in place of this model; samples wait for the replies."""
+        return BatchQueue(self, store, stop, say, give_up)
+
 
 @dataclass(frozen=True)
 class _Note:

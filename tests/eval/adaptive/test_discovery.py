@@ -15,11 +15,12 @@ import yaml
 from typer.testing import CliRunner
 
 from bench.bench_discover import BLANK, planted, search
-from looktwice.eval.adaptive.discovery import Discovery, first_round, make_steering
+from looktwice.eval.adaptive.discovery import Discovery, first_round
+from looktwice.eval.adaptive.keys import make_steering
+from looktwice.eval.adaptive.steering import Pool
 from looktwice.eval.cli import app
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.steering import Pool
 from looktwice.pipelines.config import load_plan
 from tests.chat_server import chat_server
 
@@ -150,7 +151,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
         for most in (*stops, None):
             steering, options = Discovery(budget=100, styles=()), RunOptions(max_requests=most)
             plan = load_plan(study)
-            written += Study(plan, Path(out), options, steering=steering)().written
+            written += Study(plan, Path(out), options, companions=[steering])().written
         (winner,) = steering.winners
         return winner.arm.id, winner.result.calls, written
 
@@ -161,24 +162,24 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
 def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) -> None:
     study.write_text(NO_MODEL)
     steering = Discovery(budget=240)
-    summary = Study(load_plan(study), steering=steering)()
+    summary = Study(load_plan(study), companions=[steering])()
     assert not any(winner.samples for winner in steering.winners)  # for styles: no arm draws marks
     ended = {winner.result.task: winner for winner in steering.winners}
     assert summary.written <= 240
     assert 60 < ended["color"].result.calls <= 160 and 30 < ended["few"].result.calls <= 80
     assert {winner.arm.contestant for winner in ended.values()} == {"sees"}
     with pytest.raises(RunError, match="20 answers are too few to tell 4 arms apart on 80"):
-        Study(load_plan(study), Path("b"), steering=Discovery(budget=30))()
+        Study(load_plan(study), Path("b"), companions=[Discovery(budget=30)])()
     few = r"on 3 samples; about 24 samples \(`n`, --limit\) are enough, with --budget 96"
     with pytest.raises(RunError, match=few):
-        Study(load_plan(study), Path("c"), RunOptions(limit=3), steering=Discovery(budget=24))()
+        Study(load_plan(study), Path("c"), RunOptions(limit=3), companions=[Discovery(budget=24)])()
 
 
 def test_after_a_run_of_the_whole_grid_the_search_goes_through_its_answers(study: Path) -> None:
     study.write_text(NO_MODEL)
     plan = load_plan(study, ["tasks.few=null"])
     grid, steering = Study(plan)().written, Discovery(styles=())
-    summary = Study(plan, steering=steering)()
+    summary = Study(plan, companions=[steering])()
     (winner,) = steering.winners
     assert summary.written == 0 < summary.kept == winner.result.calls < grid == 320
 

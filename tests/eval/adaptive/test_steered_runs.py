@@ -12,14 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from looktwice.eval.adaptive.runs import Races, Staircases
+from looktwice.eval.adaptive.steering import Pool
 from looktwice.eval.analysis.finding import find
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import Study
-from looktwice.eval.runs.predict import RunSummary
-from looktwice.eval.runs.steering import Pool
+from looktwice.eval.runs.options import RunSummary
 from looktwice.pipelines.config import load_plan
 
 STUDY = """
@@ -40,7 +40,7 @@ def study(tmp_path: Path) -> Path:
 
 
 def steered(study: Path, steering: Any, *overrides: str, out: str = "") -> RunSummary:
-    return Study(load_plan(study, overrides), study.parent / out, steering=steering)()
+    return Study(load_plan(study, overrides), study.parent / out, companions=[steering])()
 
 
 def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from looktwice.eval.analysis.analyses import ANALYSES, analysis
+from looktwice.eval.analysis.analyses import all_analyses, analyses_of, analysis
 from looktwice.eval.commands.options import print_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.display.text_tables import Column, TextTable, change_cell, names, some, table
@@ -62,8 +62,10 @@ def test_every_analysis_has_a_name_and_gives_its_tables(tmp_path: Path) -> None:
     for name, letters in (("one", "ABAB"), ("two", "ABBB"), ("three", "BBAA")):
         made.answers(made.point(name, "t", baseline=name == "one"), list(letters))
     scored = score_table(made.write().path)
-    assert len({each.name for each in ANALYSES}) == len(ANALYSES)
-    shown = {each.name for each in ANALYSES if each.tables(scored)}
+    for name, extension in all_analyses().items():
+        opened = extension.open()
+        assert opened.title == extension.help and getattr(opened, "name", name) == name
+    shown = {each.name for each in analyses_of(scored) if each.tables(scored)}
     assert {"baseline", "pairs", "oracle", "letters"} <= shown
     (pairs,) = analysis("pairs").tables(scored)
     assert pairs.title == "Contestants with one another" and len(pairs.table.rows) == 3

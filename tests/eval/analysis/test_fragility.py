@@ -23,6 +23,7 @@ from looktwice.eval.analysis.fragility import (
     fragility_table,
     spread_by_chance,
 )
+from looktwice.eval.analysis.fragility_key import expand_fragility
 from looktwice.eval.analysis.ranks import rank_flips
 from looktwice.eval.display.table import score_table
 from looktwice.eval.display.text_tables import table
@@ -34,7 +35,6 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
-from looktwice.pipelines.config.expand import expand_fragility
 from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
 from tests.made_run import MadeRun, analysed, facts
 from tests.paths import CONFIGS, DATA

@@ -30,19 +30,18 @@ from looktwice.eval.runs import RunOptions, Study, study
 from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded, dump
 from looktwice.eval.runs.elsewhere.process import Fork, Process
 from looktwice.eval.runs.elsewhere.processes import (
-    AT_WORK,
     FEWEST,
     SETTING,
     Processes,
     is_own,
     processes_for,
 )
-from looktwice.eval.runs.made_with import RunModels
-from looktwice.eval.runs.predict import Run, RunSummary
+from looktwice.eval.runs.options import RunSummary
+from looktwice.eval.runs.predict import Run, Work
+from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks import Facts
-from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
@@ -348,9 +347,10 @@ def test_samples_of_a_class_that_other_processes_lack_are_asked_by_the_run(
 
 
 def test_a_failure_held_back_in_a_process_that_ends_is_asked_again(tmp_path: Path) -> None:
-    run = Run(plan_of(CHAT), tmp_path)
     words = list[str]()
-    processes = Processes(run, 1, RunModels(Progress(), tmp_path, False), tmp_path, words.append)
+    models = RunModels(Progress(), tmp_path, False, say=words.append)
+    processes = Processes()
+    processes.start(Run(plan_of(CHAT), tmp_path, models=models))
     walk, recorded = SimpleNamespace(wanted={"a", "b"}), SimpleNamespace(wanted=set())
     process = SimpleNamespace(
         asked={1: walk, 2: recorded, 3: walk},
@@ -438,24 +438,7 @@ def test_a_run_of_which_all_is_there_begins_none(
 ) -> None:
     monkeypatch.setenv(SETTING, "2")
     (tmp_path / "records.jsonl").touch()
-    run = Run(plan_of(CHAT), tmp_path)
-    models = RunModels(Progress(), tmp_path, False)
-    processes = Processes(run, 80, models, tmp_path, print)
-    assert [*processes(iter(()), None)] == [] and not processes.processes  # type: ignore[arg-type]
-
-
-def test_thumbnails_wait_while_a_process_is_busy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SETTING, "0")
-    models = RunModels(Progress(), tmp_path, False)
-    processes = Processes(Run(plan_of(CHAT), tmp_path), 80, models, tmp_path, print)
-    tally, process = models.tally(Clock()), SimpleNamespace(is_busy=True)
-    processes.processes.append(process)  # type: ignore[arg-type]
-    waits = []
-    for at, cpu in ((0.0, 0.0), (1.0, 0.9), (2.0, 1.2), (3.0, 2.0)):
-        event = tally._replace(at=at, cpu=cpu)
-        processes._take(process, event, None)  # type: ignore[arg-type]
-        waits.append(AT_WORK.is_set())
-    AT_WORK.clear()
-    assert waits == [True, True, False, True]
+    run = Run(plan_of(CHAT), tmp_path, models=RunModels(Progress(), tmp_path, False))
+    processes, work = Processes(), Work(None, {}, set(), {})
+    processes.start(run)
+    assert [*processes.execute(run, work, iter(()))] == [] and not processes.processes

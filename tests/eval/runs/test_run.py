@@ -17,7 +17,10 @@ from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.predict import Run, default_workers
+from looktwice.eval.runs.options import default_workers
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run_models import RunModels
+from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring import Verdict
 from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import score_run
@@ -402,11 +405,13 @@ def test_a_second_model_is_wrapped_kept_and_named_like_the_first(tmp_path: Path)
     first, second = Scripted("(A)"), Scripted("B")
     wrapped: list[str] = []
 
-    def wrap(model: Any) -> Any:
-        wrapped.append(model.identity)
-        return model
+    class Noted(RunModels):
+        def wrap(self, model: Any) -> Any:
+            wrapped.append(model.identity)
+            return model
 
-    run(point(Greys(2), {"two": AskTwo(second)}, first), tmp_path, wrap=wrap)()
+    noted = Noted(Progress(), tmp_path, False)
+    run(point(Greys(2), {"two": AskTwo(second)}, first), tmp_path, models=noted)()
     assert sorted(wrapped) == ["scripted: '(A)'", "scripted: 'B'"]
     assert (len(first.asked), len(second.asked)) == (2, 2)
     for record in records(tmp_path).values():

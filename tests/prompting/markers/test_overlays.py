@@ -21,8 +21,8 @@ from looktwice.prompting.markers import DepthOverlay, MatchOverlay, ScalarOverla
 from looktwice.prompting.markers.overlays import spread_matches
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.matching import SIFT
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import DepthMap, Masks, Matches
+from looktwice.specialists.rules import NoEvidence
 
 GREY = 90
 

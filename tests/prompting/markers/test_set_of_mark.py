@@ -24,8 +24,8 @@ from looktwice.prompting.drawing.shapes import Region, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
 from looktwice.prompting.markers.chosen_mark import read_choice
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
 from tests.prompting.scenes import table
 

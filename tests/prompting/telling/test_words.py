@@ -21,8 +21,8 @@ from looktwice.prompting.markers import DepthOverlay
 from looktwice.prompting.telling import DepthWords, MatchWords, RegionWords, SimilarityWords
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.where import Detected, Segmented
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
+from looktwice.specialists.rules import NoEvidence
 from tests.prompting.scenes import plain, start
 
 

@@ -26,8 +26,9 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids import DotGrid, RuledGrid
 from looktwice.prompting.views import Crop, ZoomOnCells, ZoomOnDetections, ZoomOnMarks
-from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.protocols import Detector
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.rules import NoEvidence
 from tests.prompting.scenes import made, record_of, table
 
 CASES = table("views/zoom.yaml")

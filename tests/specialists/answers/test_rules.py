@@ -41,8 +41,8 @@ from looktwice.specialists.answers.choices import (
     true_or_false,
 )
 from looktwice.specialists.maps import SGBM
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import DepthMap, Faces, FeatureGrid
+from looktwice.specialists.rules import NoEvidence
 from tests.specialists.samples import (
     BLANK,
     DARK,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import RFDETR
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 from tests.specialists.scenes import noise
 from tests.tiny import settings
 

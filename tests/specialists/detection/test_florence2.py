@@ -13,7 +13,7 @@ import pytest
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import use_result_store
 from looktwice.specialists.detection import Florence2
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 from tests.specialists.scenes import noise
 
 torch = pytest.importorskip("torch")

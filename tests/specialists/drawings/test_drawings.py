@@ -30,7 +30,7 @@ from looktwice.specialists.drawings.shapes import (
     find_shapes,
 )
 from looktwice.specialists.drawings.sheets import read_grids
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 
 READERS: dict[str, Any] = {
     "shape_discrimination": OutlineCounter(),

@@ -14,7 +14,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.maps import ColorRetinex, ConstantShading, DepthCue
 from looktwice.specialists.maps.depth_cues import Kind
 from looktwice.specialists.maps.reflectance import integrate_steps, to_linear
-from looktwice.specialists.protocols import DepthEstimator, NoEvidence
+from looktwice.specialists.protocols import DepthEstimator
+from looktwice.specialists.rules import NoEvidence
 
 Floats = NDArray[np.float64]
 HIGH, WIDE = 120, 240

@@ -37,8 +37,9 @@ from looktwice.specialists.matching.keypoints import match_cells, refine_matches
 from looktwice.specialists.networks import InputSize, Network
 from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.packages import find_package_file
-from looktwice.specialists.protocols import Matcher, NoEvidence
+from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import FeatureGrid, Matches
+from looktwice.specialists.rules import NoEvidence
 
 torch = pytest.importorskip("torch")
 

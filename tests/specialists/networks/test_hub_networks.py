@@ -26,7 +26,7 @@ from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.matching import KeypointMatcher
 from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.networks.network import Network
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM
 from tests.specialists.scenes import noise
 from tests.tiny import dire_network

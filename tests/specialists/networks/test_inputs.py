@@ -22,8 +22,8 @@ from looktwice.specialists.matching import (
     XFeat,
 )
 from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import (
     SAM,
     Felzenszwalb,

@@ -21,8 +21,8 @@ from looktwice.specialists.detection import FaceRecognition, GroundingDINO
 from looktwice.specialists.maps import DepthAnything3
 from looktwice.specialists.matching import RoMa
 from looktwice.specialists.networks.packages import INSTALL
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, SegmentEverything
 from looktwice.specialists.segmentation.sam_files import MaskFilter
 from tests.original_files import write_file

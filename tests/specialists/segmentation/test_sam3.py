@@ -15,8 +15,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import use_result_store
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import MaskBoxes
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, SAM3
 from looktwice.specialists.segmentation.sam3 import see_square
 from tests.specialists.scenes import noise

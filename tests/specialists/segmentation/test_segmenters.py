@@ -16,8 +16,8 @@ from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import SegmentTint
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
 from looktwice.specialists.segmentation.sam import SamNetwork, open_sam
 from looktwice.specialists.segmentation.sam_files import MaskFilter

@@ -3,27 +3,26 @@ study of its own, and told with what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from looktwice.eval.commands.options import say
+from looktwice.eval.records.records import RunFolder
 
 
-def finish_discovery(study: Any, allow: Sequence[str]) -> None:
+def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
     """Write each winner as a study, try it under the styles, and add to the results what it
     costs."""
-    from looktwice.eval.records.records import RunFolder
-
-    steering, folder, paid = study.steering, RunFolder(study.folder), [study.folder]
+    folder, paid = RunFolder(study.folder), [study.folder]
     for number, winner in enumerate(steering.winners):
         path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
-        parts = (_say_styles(study, winner, path, allow, paid), _say_cost(steering, folder, winner))
+        styles = _say_styles(steering, study, winner, path, paid)
+        parts = styles, _say_cost(steering, folder, winner)
         more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
-        say(f"the winner of {winner.arm.task_name} as a study: {path}")
+        yield f"the winner of {winner.arm.task_name} as a study: {path}"
 
 
 def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
@@ -53,7 +52,7 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     return path
 
 
-def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str], paid: list[Path]) -> str:
+def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[Path]) -> str:
     """Run the winner under the styles on the samples held out, and say which is the worst; nothing
     where it draws no marks.
 
@@ -62,22 +61,22 @@ def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str], paid:
     from looktwice.eval.analysis.fragility import fragilities
     from looktwice.eval.display.table import score_table
     from looktwice.eval.display.text_tables import format_p
-    from looktwice.eval.runs.made_with import spent_by
+    from looktwice.eval.runs.run_models import spent_by
     from looktwice.eval.scoring.notes import SPENT
     from looktwice.pipelines.config.plan import load_plan
 
-    styles = list(study.steering.styles)
+    styles = list(steering.styles)
     if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
-    read = [*allow, *map(str, study.plan.files.values())]  # the study was let read them
+    read = [*map(str, study.plan.files.values())]  # the study was let read them
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, read)
     options = study.options
     if options.budget is not None:
         spent = sum(spent_by(folder / SPENT) for folder in paid)
         options = replace(options, budget=max(0.0, options.budget - spent))
-    steering = Only(samples=winner.samples)
-    tried = replace(study, plan=plan, options=options, steering=steering, fresh=False)
+    only = Only(samples=winner.samples)
+    tried = replace(study, plan=plan, options=options, companions=[only], fresh=False)
     paid.append(tried.folder)
     if (outcome := tried()).stopped:
         more = ", with a larger --cost" * ("--budget" in outcome.why)

@@ -7,17 +7,17 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
-from looktwice.eval.records.records import RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
+from looktwice.eval.runs.companions import Companion
 from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run_models import is_batched
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.sample import Item, sha_of
 
 Round = Sequence[tuple[str, Sequence[Arm]]]
@@ -57,7 +57,7 @@ class Pool:
 
 
 @dataclass(eq=False)
-class Steering(ABC):
+class Steering(Companion, ABC):
     """What a run asks, chosen in `rounds`; `answers` are the values so far by (arm id, sample),
     None where it failed.
 
@@ -66,6 +66,7 @@ class Steering(ABC):
     """
 
     kind: ClassVar[str]
+    chooses = True
 
     def __post_init__(self) -> None:
         self.answers, self.most = Answers(), 0
@@ -82,9 +83,9 @@ class Steering(ABC):
     def count(self, arms: Sequence[Arm], samples: int) -> int:
         """The most answers that the arms of one task may give, of so many samples."""
 
-    def begin(self, run: Run, scorers: Mapping[str, RecordScorer]) -> None:
-        """Steer this run from now on. Raises RunError for what cannot be asked one by one."""
-        if any(isinstance(model, Batched) for model in run.plan.models):
+    def begin(self, run: Run) -> None:
+        """Choose what this run asks. Raises RunError for what cannot be asked one by one."""
+        if any(map(is_batched, run.plan.models)):
             raise RunError(
                 "what is asked in batches cannot be chosen by the answers; name a model without"
                 " Batched"
@@ -97,23 +98,27 @@ class Steering(ABC):
                 f"{run.folder} holds what a {asked} asked, and a {self.kind} chooses otherwise;"
                 " name another --out"
             )
-        self.scorers, self._progress, run.chosen_by = scorers, run.progress, self.kind
-        run.choose = partial(self._choose, run)
+        self.scorers, self._progress = run.scorers, run.progress
         self.most = 0
-        for (task, *_), arms in run.groups().items():
-            self.most += self.count(arms, run.planned[task])
+        for (task, *_), arms in run.questions.groups().items():
+            self.most += self.count(arms, run.questions.planned[task])
 
-    def take(self, arm: Arm, scored: ScoredRecord) -> None:
-        """An answer that was recorded; called from any thread."""
+    def facts(self) -> Mapping[str, Any]:
+        """Who chose."""
+        return {"chosen_by": self.kind}
+
+    def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
+        """An answer was recorded."""
         with self._told:
             failed = scored.verdict in (Verdict.FAILED, Verdict.HIDDEN)
             self.answers[arm.id, scored.sample] = None if failed else scored.score.value
             self._open.discard((arm.id, scored.sample))
             self._told.notify_all()
 
-    def _choose(
-        self, run: Run, arms: Sequence[Arm], items: Iterator[Item]
+    def select(
+        self, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
+        """Round by round, each with the answers of the one before."""
         pool, recorded = Pool.of(arms[0].task, items), self._known_answers(arms)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:
@@ -122,7 +127,7 @@ class Steering(ABC):
                     key = arm.id, sample
                     if key in recorded:
                         self.answers[key] = recorded[key]
-                        run.progress.count("kept")
+                        self._progress.count("kept")
                         continue
                     new.append(arm)
                     with self._told:

@@ -1,0 +1,142 @@
+"""The key `gap` of a study: an arm for each setting in which two contestants differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from looktwice.pipelines.config.classes import Faults
+from looktwice.pipelines.config.entries import CLOSED
+from looktwice.pipelines.config.keys import Key
+from looktwice.pipelines.config.spec import Arm, asks_model, settings, spec
+
+GapEntry = TypedDict(
+    "GapEntry",
+    {
+        "from": Annotated[str, "The contestant to begin with.", "from: as_official"],
+        "to": Annotated[str, "The contestant to end with.", "to: as_vlmevalkit"],
+    },
+)
+GapEntry.__doc__ = """Two contestants; each setting in which they differ is changed alone, and the \
+report says what each is worth."""
+GapEntry.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
+
+
+def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:
+    """For each task the first contestant's arm with one factor of the second, for each factor in
+    which they differ.
+
+    `gap` names the two under `from` and `to`. A factor is a stage, a setting of a stage that asks
+    (so that the order of images and the decoding are told apart), the model, or the reader. The
+    changed place and what it became stand in the arm's `changes`. Only arms without changes of
+    their own are looked at. What cannot be done is noted in `faults`.
+    """
+    # what is missing is a fault of its own
+    if not gap or not arms or not {"from", "to"} <= gap.keys():
+        return []
+    sides: dict[str, dict[str, Arm]] = {name: {} for name in (gap["from"], gap["to"])}
+    for arm in arms:
+        if arm.contestant in sides and not arm.changes:
+            sides[arm.contestant].setdefault(arm.task_id, arm)
+    names = ", ".join(dict.fromkeys(arm.contestant for arm in arms)) or "none"
+    for name, side in sides.items():
+        if not side:
+            faults.note(f"gap: no contestant {name!r} without changes; there are {names}")
+    if len(sides) < 2:
+        faults.note(f"gap: from and to are both {gap['from']!r}; name two contestants")
+        return []
+    start, end = sides.values()
+    pairs = [(arm, end[task]) for task, arm in start.items() if task in end]
+    return [arm for a, b in pairs for arm in _single_changes(a, b, faults)]
+
+
+def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
+    common = [slot for slot in a.stages if slot in b.stages]
+    if common != [slot for slot in b.stages if slot in a.stages]:
+        faults.note(
+            f"gap: {a.contestant!r} and {b.contestant!r} have the stages {', '.join(common)} in"
+            " another order"
+        )
+        return
+    for place in _factors(a, b):
+        try:
+            yield _changed(a, b, place)
+        except (ValueError, TypeError) as exc:
+            faults.note(
+                f"gap: {a.contestant!r} with {place} of {b.contestant!r} cannot be built ({exc})"
+            )
+
+
+def _factors(a: Arm, b: Arm) -> Iterator[str]:
+    """The places in which two arms differ, in the order in which they take effect."""
+
+    def differ(name: str, one: Any, two: Any) -> bool:
+        return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
+
+    for slot in _slots(a, b):
+        mine, theirs = a.stages.get(slot), b.stages.get(slot)
+        if mine is not None and type(mine) is type(theirs) and asks_model(mine):
+            for f in fields(mine):  # type: ignore[arg-type]  # a stage is a dataclass
+                if f.init and differ(f.name, mine, theirs):
+                    yield f"stages.{slot}.{f.name}"
+        elif spec(mine) != spec(theirs):
+            yield f"stages.{slot}"
+    yield from (place for place in ("model", "read") if differ(place, a, b))
+
+
+def _slots(a: Arm, b: Arm) -> list[str]:
+    """All slots of both: those of `a`, and each further one behind the one that it follows in
+    `b`."""
+    order = list(a.stages)
+    place = 0
+    for slot in b.stages:
+        if slot not in order:
+            order.insert(place, slot)
+        place = order.index(slot) + 1
+    return order
+
+
+def _changed(a: Arm, b: Arm, place: str) -> Arm:
+    """The arm `a` with one place of `b`. Raises ValueError where the two settings do not go
+    together."""
+    value: Any
+    if place in ("model", "read"):
+        value = getattr(b, place)
+        return replace(a, **{place: value}, changes={place: describe(settings(value))})
+    slot, _, name = place.removeprefix("stages.").partition(".")
+    stage: Any = b.stages.get(slot)
+    value = stage
+    if name:
+        value = getattr(stage, name)
+        stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
+    merged = {**a.stages, slot: stage}
+    ordered = {name: merged.get(name) for name in _slots(a, b)}
+    stages = {name: stage for name, stage in ordered.items() if stage is not None}
+    lacks = a.model is None and any(map(asks_model, stages.values()))
+    model = b.model if lacks else a.model
+    return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
+
+
+def describe(node: Any) -> Any:
+    """A node as a change shows it: its class with the settings that are no defaults; a plain value
+    as it is."""
+    if not isinstance(node, Mapping) or "use" not in node:
+        return node
+    name = str(node["use"]).rpartition(".")[2]
+    shown = [f"{k}={describe(v)}" for k, v in node.items() if k not in ("use", "version")]
+    return f"{name}({', '.join(shown)})" if shown else name
+
+
+class Gap(Key):
+    """Takes the difference of two contestants apart."""
+
+    schema = GapEntry
+    about = "Two contestants whose difference is taken apart, one setting at a time."
+    example = "gap: {from: as_official, to: as_vlmevalkit}"
+
+    def add_arms(self, value: Any, arms: Sequence[Arm], faults: Faults) -> Sequence[Arm]:
+        """For each task and factor, the first contestant with this one of the second."""
+        return make_gap_arms(arms, value, faults)

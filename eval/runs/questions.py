@@ -1,0 +1,137 @@
+"""Which questions a run asks: the items of each task within its limit and shard, and whether they
+are still those of an earlier run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from looktwice.eval.records.records import Key, RunError, RunFolder
+from looktwice.eval.runs.made_with import DataDigest, installed_versions, shard_of
+from looktwice.eval.runs.options import RunOptions
+from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.sample import Item
+
+
+@dataclass(eq=False)
+class Questions:
+    """The questions of a plan, under the options of a run; `data` are the digests of what was
+    counted."""
+
+    plan: Plan
+    options: RunOptions
+    data: dict[str, DataDigest] = field(default_factory=lambda: defaultdict(DataDigest))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether neither a limit nor a shard leaves samples out."""
+        return self.options.limit is None and self.options.shard == (1, 1)
+
+    @property
+    def tasks(self) -> dict[str, Any]:
+        """The tasks by id."""
+        return {arm.task_id: arm.task for arm in self.plan.points}
+
+    def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
+        """The arms by (task id, seed, draw): each group takes one pass over the items of its
+        task."""
+        groups: dict[tuple[str, int, int], list[Arm]] = defaultdict(list)
+        for arm in self.plan.points:
+            for draw in range(arm.draws):
+                groups[arm.task_id, arm.seed, draw].append(arm)
+        return groups
+
+    def items(self, task: Any) -> Iterator[Item]:
+        """The items within the limit and the shard. Raises TaskError for a duplicate id and for an
+        empty task."""
+        return filter(self._in_shard, self._all_items(task))
+
+    def _in_shard(self, item: Item) -> bool:
+        number, shards = self.options.shard
+        return shard_of(item.sample.id, shards) == number - 1
+
+    def _all_items(self, task: Any) -> Iterator[Item]:
+        seen, name = set[str](), type(task).__name__
+        for item in checked_items(task):
+            if item.sample.id in seen:
+                raise TaskError(
+                    f"{name}: the id {item.sample.id!r} comes twice; ids must be unique"
+                )
+            seen.add(item.sample.id)
+            yield item
+            if len(seen) == self.options.limit:  # the next one may take long to make
+                return
+        if not seen:
+            raise TaskError(f"{name}: the set is empty; check its path, split and subset")
+
+    def total(self) -> int:
+        """The number of records of the whole plan."""
+        return sum(self.planned[arm.task_id] * arm.draws for arm in self.plan.points)
+
+    @cached_property
+    def planned(self) -> Mapping[str, int]:
+        """Task id -> its samples within the limit and the shard; which of them fall into a shard,
+        their ids tell."""
+        planned = {}
+        for name, task in self.tasks.items():
+            if self.options.shard[1] > 1:
+                items = self.data[name].through(self._all_items(task))
+                planned[name] = sum(map(self._in_shard, items))
+            else:
+                planned[name] = len(range(count_items(task))[: self.options.limit])
+        return planned
+
+    def done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
+        """The planned samples and draws of each arm that need not be asked."""
+        by_arm: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for arm_id, sample, draw in done:
+            by_arm[arm_id].add((sample, draw))
+        if self.is_whole or not by_arm:
+            return by_arm
+        ids, asked = dict[str, set[str]](), dict[str, set[tuple[str, int]]]()
+        for name, task in self.tasks.items():
+            ids[name] = {item.sample.id for item in self.items(task)}
+        for arm in self.plan.points:
+            asked[arm.id] = {pair for pair in by_arm[arm.id] if pair[0] in ids[arm.task_id]}
+        return asked
+
+    def compare(self, folder: RunFolder, answered: set[tuple[str, str]]) -> dict[str, list[str]]:
+        """Task id -> the ids of its samples, for tasks that are as they are known.
+
+        Refuses to mix old answers with questions that changed under the same ids. A sample that
+        only failed so far may change: an image that could not be read may have been repaired. Made
+        questions follow from settings and versions alone.
+        """
+        same: dict[str, list[str]] = {}
+        as_made = self.is_whole and folder.facts.get("versions") == installed_versions()
+        for task_id, task in self.tasks.items():
+            old = folder.samples_of.get(task_id, {})
+            if as_made and isinstance(task, MadeTask) and len(old) == len(task):
+                same[task_id] = [*old]
+                continue
+            now, changed = dict[str, None](), list[str]()
+            is_same = True
+            for item in self.items(task) if old else ():
+                name, row = item.sample.id, old.get(item.sample.id)
+                now[name] = None
+                if row is None or row.sha != item.sample.sha:
+                    is_same = False
+                    changed += [name] if row and (task_id, name) in answered else []
+                is_same = is_same and row is not None and row.answer == item.answer
+            if now and is_same:
+                same[task_id] = [*now]
+            gone = [name for name in old if self.is_whole and name not in now]
+            if names := changed or gone:
+                problem = "changed under the same id" if changed else "no longer in the task"
+                raise RunError(
+                    f"{folder.path}: {counted(len(names), 'sample')} {problem} since the first run,"
+                    f" such as {', '.join(names[:3])}; choose another --out, or start over: --again"
+                    " all"
+                )
+        return same

@@ -1,0 +1,269 @@
+"""The models of a run, wrapped with cache, retries and limits, watched, counted and closed; and
+what they have cost in all."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from looktwice.eval.display.progress import Spent
+from looktwice.eval.records.records import Record, RunError, SampleRow
+from looktwice.eval.runs.companions import Companion
+from looktwice.eval.runs.walk import Progress
+from looktwice.eval.scoring.score import price_of
+from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.pipelines.clock import Clock
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.model import ModelError, Usage, close_model, place_of
+from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.limits import SERVERS, Ration
+from looktwice.pipelines.models.wrappers import (
+    EndpointWatch,
+    Metered,
+    UsageCount,
+    UsageSummary,
+    wrap,
+)
+
+
+def is_batched(model: Any) -> bool:
+    """Whether what a model is asked is gathered into batches, whose replies come later."""
+    return hasattr(type(model), "open_queue")
+
+
+def price(model: Any, usage: Usage | UsageCount) -> float:
+    """The list price of what was used of a model, 0 of one without prices."""
+    return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
+
+
+class Tally(NamedTuple):
+    """What one of several processes of a run has used up to now.
+
+    `used` has an entry for each model that is asked over a network, and `lost` names one by its
+    place among these; `refused` has the counts of an `EndpointWatch`, by endpoint; `dearest` and
+    `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`. It
+    was made `at` a monotonic time, after `cpu` seconds of a core.
+    """
+
+    used: list[UsageSummary]
+    refused: dict[str, tuple[Counter[int], int]]
+    lost: list[tuple[int, Usage]]
+    dearest: dict[str, float]
+    aside: dict[str, float]
+    seconds: dict[str, float]
+    busy: dict[str, float]
+    at: float
+    cpu: float
+
+
+@dataclass(eq=False)
+class RunModels:
+    """Wraps every model of a run that is asked over a network; `cache` is the folder of the reply
+    store.
+
+    `cached` is how many replies the store held before the run; `say` is told how far batches are;
+    `parts` are the tallies of other processes, which wrapped the models in the same order.
+    """
+
+    progress: Progress
+    cache: Path
+    only_cached: bool
+    ration: Ration = field(default_factory=Ration)
+    say: Callable[[str], None] = lambda sentence: None
+
+    def __post_init__(self) -> None:
+        self.queues, self.models = list[Any](), list[Any]()
+        self.meters, self.cached = list[tuple[Any, Metered]](), 0
+        self.parts: dict[int, Tally] = {}
+        watch = partial(EndpointWatch, self.progress.give_up)
+        self.watches = defaultdict[str, EndpointWatch](watch)
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask. Raises RunError for a bad URL or a missing key,
+        CacheError."""
+        if not getattr(model, "remote", False):
+            self.models.append(model)
+            return model
+        try:
+            model.check()
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+        store, drain = Store(self.cache, "--cache"), self.progress.drain
+        self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
+        if is_batched(model):
+            queue = model.open_queue(store, drain, self.say, self.progress.give_up)
+            self.queues.append(queue)
+            wrapped = Metered(Cached(queue, store, self.only_cached, drain), model.place)
+        else:
+            watch = self.watches[getattr(model, "endpoint", model.identity)]
+            wrapped = wrap(
+                model, store, drain, only_cached=self.only_cached, watch=watch, ration=self.ration
+            )
+        self.models.append(wrapped)
+        self.meters.append((model, wrapped))
+        return wrapped
+
+    def collect(self) -> None:
+        """Wait for the batches that samples wait for. Raises Stopped."""
+        for queue in self.queues:
+            queue.collect()
+
+    @property
+    def waits(self) -> bool:
+        """Whether samples may wait for a batch."""
+        return bool(self.queues)
+
+    def tally(self, clock: Clock) -> Tally:
+        """What was used in this process up to now."""
+        models = [model for model, _ in self.meters]
+        lost = [(models.index(model), usage) for model, usage in self.ration.lost]
+        refused = {
+            endpoint: (watch.refused.copy(), watch.given_up)
+            for endpoint, watch in self.watches.items()
+        }
+        used = [meter.snapshot() for _, meter in self.meters]
+        dearest, aside = dict(self.ration.dearest), dict(SERVERS.aside)
+        spent = *clock.snapshot(), time.monotonic(), time.process_time()
+        return Tally(used, refused, lost, dearest, aside, *spent)
+
+    def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
+        """Each model, its place, and what was used of it, in other processes too."""
+        for number, (model, meter) in enumerate(self.meters):
+            # one that could not begin has not wrapped them all
+            parts = [part.used[number] for part in [*self.parts.values()] if part.used[number:]]
+            yield model, meter.place, reduce(UsageSummary.plus, parts, meter.snapshot())
+
+    @property
+    def lost(self) -> list[tuple[Any, Usage]]:
+        """What was billed for answers that were no replies, with the model that was asked."""
+        parts = [pair for part in [*self.parts.values()] for pair in part.lost]
+        return [*self.ration.lost, *((self.meters[number][0], usage) for number, usage in parts)]
+
+    def dearest(self) -> dict[str, float]:
+        """What the dearest request of each model cost, by its identity."""
+        dearest = dict(self.ration.dearest)
+        for part in [*self.parts.values()]:
+            for name, cost in part.dearest.items():
+                dearest[name] = max(cost, dearest.get(name, 0.0))
+        return dearest
+
+    def spent(self) -> Spent:
+        """What was asked for so far in this run; its cost is that of the models with prices, if
+        there are any."""
+        tokens_in, tokens_out, cost = 0, 0, 0.0
+        used: list[tuple[Any, Usage | UsageCount]] = [*self.lost]
+        used += [(model, summary.paid) for model, _, summary in self.used()]
+        for model, usage in used:
+            tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
+            cost += price(model, usage)
+        return Spent(tokens_in, tokens_out, cost or None)
+
+    def remarks(self) -> Iterator[str]:
+        """What has to be said at the end: dead servers, replies that another one gave, and prices
+        without tokens."""
+        aside = {*SERVERS.aside}.union(*(part.aside for part in self.parts.values()))
+        for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
+            others = "the other server was" if len(urls) == 2 else "the others were"
+            for url in (url for url in urls if len(urls) > 1 and url in aside):
+                yield f"{url} could not always be asked, so {others}"
+        yield from self.uncounted()
+        self._add_refusals()
+        for endpoint, watch in self.watches.items():
+            if refused := watch.say_refusals(place_of(endpoint), self.progress.drain.is_set()):
+                yield refused
+        unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
+        for _, here, count in self.used():
+            unknown |= set(count.unknown)
+            for there, number in count.elsewhere.items():
+                elsewhere[here, there] += number
+        for place, reason in sorted(unknown):
+            yield (
+                f"the server at {place} ended replies with the reason {reason!r}, not known here;"
+                " they count as whole"
+            )
+        if lost := self.lost:
+            tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
+            yield (
+                f"{counted(len(lost), 'answer')} could not be used, and billed all the same:"
+                f" {tokens:,} tokens"
+            )
+        for (here, there), number in elsewhere.items():
+            came = counted(number, "reply", "replies")
+            yield (
+                f"{came} came from the cache as {there} gave them; the model at {here} has the same"
+                " `name`"
+            )
+
+    def _add_refusals(self) -> None:
+        """Those that other processes met, to those of this one."""
+        for part in self.parts.values():
+            for endpoint, (counts, given_up) in part.refused.items():
+                self.watches[endpoint].refused.update(counts)
+                self.watches[endpoint].given_up += given_up
+
+    def uncounted(self) -> Iterator[str]:
+        """A sentence for each server that counts no tokens, although its model has prices."""
+        for model, place, summary in self.used():
+            paid = summary.paid
+            if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
+                yield (
+                    f"the server at {place} counts no tokens, so there is no cost of what it"
+                    " answered"
+                )
+
+    def close(self) -> None:
+        """Close every model and its cache."""
+        for model in self.models:
+            close_model(model)
+
+
+@dataclass(eq=False)
+class Ledger(Companion):
+    """What a run has cost in all, in a file of its folder, so that a later command with a budget
+    knows.
+
+    It is written each second while records come, and at the end: a kill forgets at most the last
+    second. Below the sum stands the dearest call of each model. `models` know what this command
+    has paid.
+    """
+
+    path: Path
+    models: RunModels
+
+    def __post_init__(self) -> None:
+        self.before, self.dearest = spent_by(self.path), dict[str, float]()
+        self.written, self.lock = time.monotonic(), threading.Lock()
+        with suppress(OSError, ValueError):
+            _, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
+            self.dearest = json.loads(dearest or "{}")
+
+    def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
+        """Write, if the last time was a second ago."""
+        with self.lock:
+            if time.monotonic() - self.written >= 1:
+                self.write()
+
+    def write(self) -> None:
+        """Write what the run has cost up to now, if anything."""
+        self.written = time.monotonic()
+        if (cost := self.models.spent().cost) and self.path.parent.is_dir():
+            with suppress(OSError):
+                dearest = json.dumps(self.models.dearest())
+                write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")
+
+
+def spent_by(path: Path) -> float:
+    """What a run has cost in all, as its file says."""
+    with suppress(OSError, ValueError, IndexError):
+        return float(path.read_text(encoding="utf-8").split()[0])
+    return 0.0

@@ -1,0 +1,84 @@
+"""How an extension attaches: a table of names, each of which is opened when it is used.
+
+An extension brings commands, keys of a study, analyses, executors or formats of logs; tasks,
+stages, models and specialists need no door, because their path is their name. Looktwice's own
+extensions stand in the table of `extras`. A package of anybody's declares an entry point of the
+group `looktwice.extensions` whose value is such a table; docs/howto/extend.md shows one whole.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Any, Literal, NamedTuple
+
+__all__ = ["Extension"]
+
+Group = Literal["commands", "keys", "analyses", "executors", "logs"]
+GROUPS: tuple[Group, ...] = ("commands", "keys", "analyses", "executors", "logs")
+ENTRY_POINTS = "looktwice.extensions"
+OWN = "looktwice.extras"
+
+
+class Extension(NamedTuple):
+    """One thing that an extension brings: where it is, as "package.module:attribute", and a line of
+    help.
+
+    `needs` says what must be there for it to be of use, such as "key:fragility"; "A|B" means one of
+    the two. What is there, the group says: of analyses, `eval.analysis.analyses`.
+    """
+
+    place: str
+    help: str = ""
+    needs: tuple[str, ...] = ()
+
+    def open(self) -> Any:
+        """Import it. Raises ImportError, AttributeError."""
+        module, _, name = self.place.partition(":")
+        return getattr(import_module(module), name)
+
+    def is_of_use(self, is_there: Callable[[str], bool]) -> bool:
+        """Whether all is there that it needs."""
+        return all(any(map(is_there, need.split("|"))) for need in self.needs)
+
+
+Table = Mapping[str, Mapping[str, Extension]]
+"""By group, and then by name."""
+
+
+def find_extension(group: Group, name: str) -> Extension | None:
+    """The extension of this name: looktwice's own, else that of an installed package."""
+    return _own().get(group, {}).get(name) or _installed().get(group, {}).get(name)
+
+
+def list_extensions(group: Group) -> dict[str, Extension]:
+    """All extensions of a group by name: looktwice's own, then those of installed packages."""
+    own = dict(_own().get(group, {}))
+    return own | {k: v for k, v in _installed().get(group, {}).items() if k not in own}
+
+
+@cache
+def _own() -> Table:
+    if find_spec(OWN) is None:
+        return {}
+    table: Table = import_module(OWN).EXTENSIONS
+    return table
+
+
+@cache
+def _installed() -> Table:
+    """The tables of installed packages; one that cannot be opened is warned of and left out."""
+    merged: dict[str, dict[str, Extension]] = {group: {} for group in GROUPS}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            for group, entries in point.load().items():
+                for name, entry in entries.items():
+                    merged[group].setdefault(name, Extension(*entry))
+        except Exception as exc:
+            why = f"{type(exc).__name__}: {exc}"
+            warnings.warn(f"the extension {point.value} cannot be opened ({why})", stacklevel=2)
+    return merged
