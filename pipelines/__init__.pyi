@@ -1,4 +1,5 @@
 from .config import ConfigError as ConfigError
+from .extensions import Extension as Extension
 from .marks import Box as Box, Mask as Mask, Point as Point
 from .model import CallOptions as CallOptions, Message as Message, Model as Model, Reply as Reply
 from .models import (

@@ -1,1 +1,2 @@
+from .analyses import Analysis as Analysis
 from .finding import Finding as Finding, find as find

@@ -28,6 +28,7 @@ from looktwice.eval.tasks.base import TaskError, suggest_among
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import read_file, write_file
+from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.state import Stage
 
@@ -95,6 +96,12 @@ FORMATS = (
 """The formats of logs; where several suit, the first is meant. VLMEvalKit's is any table."""
 
 
+def all_formats() -> tuple[Format, ...]:
+    """Our formats and those of extensions, which come before VLMEvalKit's."""
+    further = (extension.open() for extension in list_extensions("logs").values())
+    return (*FORMATS[:-1], *further, FORMATS[-1])
+
+
 OF_RUNS = ("trajectories", "run")
 """What `export` also writes, of runs alone: `runs.trajectories` and `runs.merge`."""
 
@@ -134,7 +141,7 @@ def read_logs(
 def load_log(path: Path, columns: Named) -> list[Log]:
     """The logs in a file or folder of another program as they are there. Raises TaskError."""
     fields = _first_fields(path)
-    for form in FORMATS:
+    for form in all_formats():
         if form.read is not None and form.suits(path, fields):
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
@@ -169,11 +176,11 @@ def _first_fields(path: Path) -> Container[str]:
 def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") -> Iterator[str]:
     """Write each contestant into the folder `out`, and say a line per file.
 
-    `form` is the name of one of FORMATS that can be written: a `.eval` of inspect_ai for each task,
+    `form` is the name of one of the formats that can be written: a `.eval` of inspect_ai for each task,
     Every Eval Ever's pair of files, or an entry for Hugging Face's `.eval_results`, which names the
     repository of the `dataset`. Raises TaskError and OSError.
     """
-    formats = {entry.name: entry for entry in FORMATS if entry.write or entry.write_file}
+    formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
     if form not in formats:
         names = [*formats, *OF_RUNS]
         raise TaskError(f"--to {form}: no format of this name{suggest_among(form, names)}")
@@ -193,7 +200,7 @@ def export_file(log: Log, file: Path) -> int:
     """Write a log in the format of the file's ending; gives how many samples. Raises TaskError,
     RunError and OSError."""
     refuse_run_file(file)
-    for form in FORMATS:
+    for form in all_formats():
         if file.suffix in form.endings and form.write_file is not None:
             return form.write_file(log, file)
     formats = [form for form in FORMATS if form.endings]

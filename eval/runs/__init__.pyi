@@ -1,3 +1,4 @@
+from .companions import Companion as Companion, Executor as Executor
 from .from_python import evaluate as evaluate
 from .options import RunOptions as RunOptions
 from .requests import Forward as Forward

@@ -1,0 +1,105 @@
+"""A package of somebody else's attaches by its entry point, as docs/howto/extend.md shows it whole;
+where it cannot be opened, looktwice goes on without it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from looktwice.pipelines.extensions import GROUPS, Extension, find_extension, list_extensions
+from tests.paths import ROOT
+
+PAGE = (ROOT / "docs" / "howto" / "extend.md").read_text(encoding="utf-8")
+STUDY = """
+task: {use: eval.tasks.MarkedScenes, kind: color, n: 6}
+model: {use: pipelines.models.Scripted, answer: "(A)"}
+stages:
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+letters: true
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the package of the page is installed."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
+    for name, text in re.findall(r'```\w+ title="([\w.]+)"\n(.*?)```', PAGE, re.DOTALL):
+        (source / name).write_text(text, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--no-index", "--target", target, source], check=True)
+    return target
+
+
+def looktwice(*words: str, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    links = os.pathsep.join([str(ROOT / "typings"), str(path)])
+    code = "from looktwice.eval.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": links},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_package_of_the_page_adds_one_of_each(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
+    where = {"folder": tmp_path, "path": installed}
+    greeted = looktwice("greet", "Ada", **where)
+    assert (greeted.returncode, greeted.stdout) == (0, "Hello, Ada.\n"), greeted.stderr
+    assert "greet" in looktwice("--help", **where).stdout
+    run = looktwice("run", "study.yaml", "--on", "last-first", "--workers", "1", **where)
+    assert run.returncode == 0 and "letters: {'A': 6}" in run.stdout, run.stderr
+    lines = (tmp_path / "runs" / "study" / "records.jsonl").read_text().splitlines()
+    asked = [json.loads(line)["sample"] for line in lines]
+    assert asked == sorted(asked, reverse=True) and len(asked) == 6
+    shown = looktwice("analyse", "runs/study", "letters-all", **where)
+    assert "AAAAAA" in shown.stdout, shown.stderr
+    assert "All letters" in (tmp_path / "runs" / "study" / "report.md").read_text()
+    looktwice("export", "runs/study", "--to", "letters", "--out", "out", **where)
+    assert [path.read_text() for path in (tmp_path / "out").glob("*.letters")] == ["AAAAAA"]
+
+
+def test_a_key_that_nobody_brings_is_a_fault_that_names_the_keys(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
+    run = looktwice("check", "study.yaml", folder=tmp_path, path=tmp_path)
+    assert run.returncode == 2 and "letters: no such entry" in run.stderr
+    assert "choose" in run.stderr
+
+
+def test_a_package_that_cannot_be_opened_is_warned_of(tmp_path: Path) -> None:
+    about = tmp_path / "broken-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[looktwice.extensions]\nbroken = not_there:TABLE\n")
+    listed = looktwice("analyse", "--list", folder=tmp_path, path=tmp_path)
+    assert listed.returncode == 0 and "baseline" in listed.stdout
+    assert "the extension not_there:TABLE cannot be opened" in listed.stderr
+
+
+def test_each_of_our_own_can_be_opened() -> None:
+    for group in GROUPS:
+        for name, extension in list_extensions(group).items():
+            assert extension.open() is not None, name
+    assert find_extension("keys", "not one") is None
+
+
+@pytest.mark.parametrize(
+    ("needs", "there", "is_of_use"),
+    [
+        ((), {}, True),
+        (("key:gap",), {"key:gap"}, True),
+        (("key:gap",), {"key:gaps"}, False),
+        (("key:a|key:b",), {"key:b"}, True),
+        (("key:a|key:b", "turns"), {"key:b"}, False),
+    ],
+)
+def test_needs(needs: tuple[str, ...], there: Mapping[str, object], is_of_use: bool) -> None:
+    assert Extension("x:y", "", needs).is_of_use(there.__contains__) is is_of_use
