@@ -290,10 +290,10 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
 def last_arms(scored: Table) -> Iterator[ReportTable]:
     """The races of scored runs, of each those arms alone that stayed longest."""
     shown, _ = saved_races(scored.scores)
-    place, by_task = HEADER.index("ended"), defaultdict[str, list[tuple[str, ...]]](list)
+    place, by_task = HEADER.index("ended"), defaultdict[str, list[Sequence[str]]](list)
     for line in shown.rows:
         by_task[line[0]].append(line)
-    rows = list[tuple[str, ...]]()
+    rows = list[Sequence[str]]()
     for lines in by_task.values():
         fell = [line[place].removeprefix("after ") for line in lines]
         last = [-int(text) if text.isdecimal() else -math.inf for text in fell]

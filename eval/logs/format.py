@@ -176,7 +176,7 @@ def _first_fields(path: Path) -> Container[str]:
 def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") -> Iterator[str]:
     """Write each contestant into the folder `out`, and say a line per file.
 
-    `form` is the name of one of the formats that can be written: a `.eval` of inspect_ai for each task,
+    `form` is the name of a format that can be written: a `.eval` of inspect_ai for each task,
     Every Eval Ever's pair of files, or an entry for Hugging Face's `.eval_results`, which names the
     repository of the `dataset`. Raises TaskError and OSError.
     """

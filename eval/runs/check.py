@@ -22,7 +22,6 @@ from looktwice.eval.runs.dry_run import (
     StandIn,
     count_requests,
     key_faults,
-    name_of,
     try_arm,
     warn_of_places,
 )
@@ -38,7 +37,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, say_no_answer, spec
 from looktwice.pipelines.counted import counted, shorten
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError, close_model
+from looktwice.pipelines.model import ModelError, close_model, name_of
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture

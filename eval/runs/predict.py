@@ -170,8 +170,8 @@ class Run:
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
         gc.freeze()  # what is there by now stays, and need not be looked through again and again
         for model in self.plan.models:
-            is_plain = self.models is None or self.executor.wraps_models
-            wrapped = model if is_plain else self.models.wrap(model)
+            models = None if self.executor.wraps_models else self.models
+            wrapped = models.wrap(model) if models else model
             drain = self.progress.drain
             self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
 

@@ -318,7 +318,8 @@ def study_schema(keys: Mapping[str, Key]) -> Any:
     entries = get_type_hints(StudyConfig, include_extras=True)
     for name, key in keys.items():
         entries[name] = Annotated[key.schema | None, key.about, key.example]
-    schema: Any = TypedDict("StudyConfig", entries, total=False)  # type: ignore[misc]
+    make: Any = TypedDict  # of names that are known when it runs
+    schema = make("StudyConfig", entries, total=False)
     schema.__pydantic_config__ = CLOSED
     return schema
 

@@ -178,11 +178,11 @@ class Processes(Executor):
         self.returned.append(first)
         self.begun = self.stopped = time.monotonic()
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
-            work = [
+            tasks = [
                 pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
             ]
             try:
-                while wait(work, LOOK).not_done:
+                while wait(tasks, LOOK).not_done:
                     self._pass_on_stops()
                     self._end_what_hangs()
             except BaseException:

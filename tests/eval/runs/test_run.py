@@ -264,7 +264,7 @@ def test_limit_and_shards(tmp_path: Path) -> None:
     run(one, tmp_path / "limit", limit=2)()
     assert sorted(key[1] for key in records(tmp_path / "limit")) == ["grey_0", "grey_1"]
     made = iter(Greys(6))
-    assert len([*run(one, tmp_path / "made", limit=2).items(made)]) == 2
+    assert len([*run(one, tmp_path / "made", limit=2).questions.items(made)]) == 2
     assert next(made).sample.id == "grey_2"  # none is made beyond, which may take long
     names = []
     for number in (1, 2, 3):
@@ -314,7 +314,7 @@ def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> N
 def test_how_many_records_a_run_comes_to(tmp_path: Path, part: dict[str, Any], number: int) -> None:
     points = [point(Greys(6), draws=draws) for draws in (1, 2)]
     study = run(points, tmp_path, **part)
-    assert study.total() == study().written == number
+    assert study.questions.total() == study().written == number
     assert RunFolder(tmp_path).facts["planned"] == {points[0].task_id: number // 3}
     assert RunFolder(tmp_path).facts["arms"] == [arm.id for arm in study.plan.points]
     run(points, tmp_path)()  # the samples of the other part are not lost
