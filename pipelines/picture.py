@@ -153,6 +153,11 @@ class Picture:
         """Whether there is something to read, as far as that can be told without reading it."""
         return self._is_there is None or self._is_there()
 
+    @property
+    def is_made(self) -> bool:
+        """Whether it was made from pixels, and has no encoded source."""
+        return self._fetch is None
+
     @_kept_property
     def pixels(self) -> Pixels:
         """HxWx3 RGB uint8, read-only; the same array at every call."""

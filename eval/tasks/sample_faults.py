@@ -84,7 +84,7 @@ def _unread(sample: Sample, is_late: bool) -> Iterator[str]:
         try:
             if not picture.is_there():
                 picture.source  # noqa: B018  says why
-            elif not is_late:
+            elif not (is_late or picture.is_made):
                 picture.size  # noqa: B018  reads the header
                 if looks_cut(picture.source):
                     picture.payload  # noqa: B018  decodes it
