@@ -42,7 +42,7 @@ MODULES = {  # files, and the tests that must notice a change to them, the quick
     "eval/statistics/*.py": "tests/eval/statistics tests/eval/scoring",
     "eval/runs/predict.py": f"tests/eval/runs/test_run.py {STOPPING}",
     "eval/runs/walk.py": f"tests/eval/runs/test_run.py {STOPPING}",
-    "eval/runs/merge.py": "tests/eval/runs",
+    "eval/recorded/merge.py": "tests/eval/runs",
 }
 # Changes that no test can notice, because the program does the same: "file function: before ->
 # after" and why.

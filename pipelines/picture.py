@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from pybase64 import b64encode
 
-from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.encodings.decoding import (
     BROKEN,
@@ -28,6 +27,7 @@ from looktwice.pipelines.encodings.decoding import (
 )
 from looktwice.pipelines.encodings.jpeg import shortened
 from looktwice.pipelines.encodings.png import AS_BEFORE, opencv_png, to_png
+from looktwice.pipelines.runtime.clock import spend
 
 __all__ = ["Picture", "Pixels"]
 JPEG, MOST_READABLE = "image/jpeg", 100_000

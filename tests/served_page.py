@@ -13,8 +13,8 @@ from aiohttp import web
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer
+from looktwice.eval.recorded.show import sample_page
 from looktwice.eval.report import Report, html_page
-from looktwice.eval.runs.show import sample_page
 from looktwice.eval.studio.server import studio_of_page
 
 

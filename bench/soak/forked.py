@@ -23,11 +23,11 @@ IMPORTED = (
         "looktwice.eval.cli",
         "looktwice.eval.report",
         "looktwice.eval.runs.study",
-        "looktwice.eval.runs.show",
+        "looktwice.eval.recorded.show",
     ),
     *(
         "looktwice.eval.runs.check",
-        "looktwice.eval.runs.replay",
+        "looktwice.eval.recorded.replay",
         "looktwice.eval.runs.trajectories",
         "numpy",
         "cv2",

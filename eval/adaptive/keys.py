@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from looktwice.eval.adaptive.discovery import Discovery
 from looktwice.eval.adaptive.runs import Races, Staircases
 from looktwice.eval.adaptive.steering import Steering
-from looktwice.eval.psychometrics.thresholds import Along, say_no_levels
+from looktwice.eval.psychometrics.thresholds import Along, ThresholdsEntry, say_no_levels
 from looktwice.eval.records.records import RunError
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.config.entries import CLOSED
@@ -70,30 +70,6 @@ class ChooseEntry(TypedDict, total=False):
         Field(ge=0),
         "staircase: stop at an interval this wide; on a log scale, the ratio of its ends.",
         "width: 1.5",
-    ]
-
-
-class ThresholdsEntry(TypedDict, total=False):
-    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked
-    for."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    along: Annotated[
-        str, "A field of the samples' meta with numbers, such as a size.", "along: size"
-    ]
-    target: Annotated[
-        float, Field(gt=0, lt=1), "The accuracy at the threshold; 0.75 without it.", "target: 0.8"
-    ]
-    scale: Annotated[
-        Literal["linear", "log"],
-        "How levels count: `linear`, as without it, or `log`.",
-        "scale: log",
-    ]
-    direction: Annotated[
-        Literal["rising", "falling"],
-        "Whether accuracy rises with the level or falls; without it, what fits ten times as"
-        " well, and of a staircase `rising`.",
-        "direction: falling",
     ]
 
 

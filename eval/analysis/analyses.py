@@ -64,11 +64,11 @@ class Analysis:
     ask: Callable[[Asked], None] | None = None
 
     def tell(self, asked: Asked) -> None:
-        """Show the tables, or with settings what `ask` finds."""
-        if asked.settings and self.ask is not None:
+        """Show the tables; with settings, or where there are none, what `ask` finds."""
+        tables = [shown for shown in self.tables(asked.scored) if shown.table.rows]
+        if self.ask is not None and (asked.settings or not tables):
             self.ask(asked)
             return
-        tables = [shown for shown in self.tables(asked.scored) if shown.table.rows]
         if not tables:
             needs = f"; it needs {self.needs}" if self.needs else ""
             asked.say(f"{self.name}: these runs have nothing to show{needs}")

@@ -177,7 +177,7 @@ def export(
     """
     read = build_reader(reader, plugin)
     if to == "run":
-        from looktwice.eval.runs.merge import merge
+        from looktwice.eval.recorded.merge import merge
 
         merged = merge(logs, out)
         say(merged.said)

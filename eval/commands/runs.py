@@ -252,8 +252,8 @@ def view(
 
     from looktwice.eval.page.of_runs import RunPage
     from looktwice.eval.page.serving import PageServer, serve_page
+    from looktwice.eval.recorded.show import sample_page
     from looktwice.eval.report import Report, html_page
-    from looktwice.eval.runs.show import sample_page
     from looktwice.eval.studio.server import studio_of_page
 
     if not runs:
@@ -289,7 +289,7 @@ def show(
 
     For every contestant, with the views after each stage.
     """
-    from looktwice.eval.runs.show import ShownRun, show_sample
+    from looktwice.eval.recorded.show import ShownRun, show_sample
 
     for line in show_sample(ShownRun(run, plugin, cache, arm), sample, out):
         say(line)
@@ -310,7 +310,7 @@ def reply_cache(
     What a record of a run in OUT names is never removed; judges' replies may be, and are then asked
     again.
     """
-    from looktwice.eval.runs.reply_cache import look_at_cache
+    from looktwice.eval.recorded.reply_cache import look_at_cache
 
     for line in look_at_cache(cache or runs / ".cache", runs, prune):
         say(line)
@@ -323,7 +323,7 @@ def replay(
 
     Everything must be the same bit for bit, and the replies those of the cache; no model is called.
     """
-    from looktwice.eval.runs.replay import describe_replay, replay
+    from looktwice.eval.recorded.replay import describe_replay, replay
 
     result = replay(run, plugin, cache)
     for line in describe_replay(result):

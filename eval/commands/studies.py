@@ -153,7 +153,7 @@ def run(
     options = RunOptions(threads, limit, part, kept, budget, max_requests)
     most = None
     if cache_size:
-        from looktwice.eval.runs.reply_cache import keep_within, parse_size
+        from looktwice.eval.recorded.reply_cache import keep_within, parse_size
 
         most = parse_size(cache_size)
     executor = open_executor(on, gpus) if on else None
@@ -279,7 +279,7 @@ def allow(
 def _allow(path: Path, overrides: Sequence[str], plugins: Sequence[str]) -> None:
     """Remember what lies at `path` and what it names. Raises ConfigError for other faults,
     RunError, TaskError."""
-    from looktwice.eval.runs.replay import RecordedRun
+    from looktwice.eval.recorded.replay import RecordedRun
     from looktwice.eval.scoring.score import ScoringTools
     from looktwice.eval.tasks.own_questions import Folder
     from looktwice.pipelines.config.load import load

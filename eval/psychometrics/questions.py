@@ -4,34 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from looktwice.eval.adaptive.keys import ThresholdsEntry
 from looktwice.eval.analysis.asked import Asked, Finding
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import table
 from looktwice.eval.psychometrics import item_response as response
-from looktwice.eval.psychometrics.thresholds import NOTE, Along, say_no_levels, threshold_table
 from looktwice.eval.records.records import RunError
 from looktwice.pipelines.disk import dump_yaml, write_file
-
-
-def tell_thresholds(asked: Asked) -> None:
-    """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
-    run's."""
-    along = asked.settings.get("along")
-    try:
-        TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})
-    except ValidationError as exc:
-        fault = exc.errors()[0]
-        place = fault["loc"][0]
-        raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
-    shown = threshold_table(asked.scored.scores, Along.of({"thresholds": asked.settings}))
-    if not shown.rows:
-        samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
-        lacking = say_no_levels((row.meta for row in samples), along)
-        raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
-    asked.show(shown, "thresholds", NOTE)
 
 
 def tell_items(asked: Asked) -> None:

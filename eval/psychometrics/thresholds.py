@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, starmap
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from looktwice.eval.analysis.analyses import Analysis, ReportTable, curves_by_task
 from looktwice.eval.analysis.asked import Asked
@@ -28,10 +30,12 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
 from looktwice.eval.psychometrics.fit_checks import FitCheck, check_fit
 from looktwice.eval.psychometrics.functions import Direction, Threshold, fit_threshold
+from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.labels import as_number
 from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import Values
+from looktwice.pipelines.config.entries import CLOSED
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers"
@@ -52,6 +56,30 @@ NOTE = (
 )
 DEALT = 999  # times that draws are dealt anew
 MISFIT = 0.05  # a p below this is remarked on
+
+
+class ThresholdsEntry(TypedDict, total=False):
+    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked
+    for."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    along: Annotated[
+        str, "A field of the samples' meta with numbers, such as a size.", "along: size"
+    ]
+    target: Annotated[
+        float, Field(gt=0, lt=1), "The accuracy at the threshold; 0.75 without it.", "target: 0.8"
+    ]
+    scale: Annotated[
+        Literal["linear", "log"],
+        "How levels count: `linear`, as without it, or `log`.",
+        "scale: log",
+    ]
+    direction: Annotated[
+        Literal["rising", "falling"],
+        "Whether accuracy rises with the level or falls; without it, what fits ten times as"
+        " well, and of a staircase `rising`.",
+        "direction: falling",
+    ]
 
 
 class Along(NamedTuple):
@@ -318,10 +346,22 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
                 yield f"no thresholds: {lacking}"
 
 
-def _ask_thresholds(asked: Asked) -> None:
-    from looktwice.eval.psychometrics.questions import tell_thresholds
-
-    tell_thresholds(asked)
+def tell_thresholds(asked: Asked) -> None:
+    """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
+    run's."""
+    along = asked.settings.get("along")
+    try:
+        TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})
+    except ValidationError as exc:
+        fault = exc.errors()[0]
+        place = fault["loc"][0]
+        raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
+    shown = threshold_table(asked.scored.scores, Along.of({"thresholds": asked.settings}))
+    if not shown.rows:
+        samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
+        lacking = say_no_levels((row.meta for row in samples), along)
+        raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
+    asked.show(shown, "thresholds", NOTE)
 
 
 THRESHOLDS_ANALYSIS = Analysis(
@@ -332,7 +372,7 @@ THRESHOLDS_ANALYSIS = Analysis(
     ending=_print_thresholds,
     curves=curves_by_task(threshold_lines),
     settings=("along", "target", "scale", "direction"),
-    ask=_ask_thresholds,
+    ask=tell_thresholds,
 )
 CROSSED_ANALYSIS = Analysis(
     "crossed",

@@ -16,8 +16,8 @@ from looktwice.eval.runs.companions import Companion
 from looktwice.eval.runs.options import Done
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.verdict import ScoredRecord
-from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.runtime.clock import Clock
 
 SLOWEST = 3  # samples that are named at the end
 Slow = tuple[float, str, str]

@@ -28,12 +28,12 @@ from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.walk import Progress, Walk, build_tree
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.eval.tasks.base import count_items
-from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.wrappers import Stoppable
+from looktwice.pipelines.runtime.clock import spend
 from looktwice.pipelines.sample import Item, Sample, sha_of
 
 

@@ -20,8 +20,8 @@ from looktwice.eval.display.printable import template
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.render import page_file, page_policy
 from looktwice.eval.page.serving import LocalPage, Shows
+from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
-from looktwice.eval.runs.show import ShownRun
 from looktwice.eval.studio.desk import FAULTS, Desk
 from looktwice.eval.studio.draft import MODELS, POCKET, Draft, Node, Slot
 from looktwice.eval.tasks.base import checked_items

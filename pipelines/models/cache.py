@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from looktwice.pipelines.clock import spend
 from looktwice.pipelines.encodings.png import bytes_as_before
 from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
@@ -31,6 +30,7 @@ from looktwice.pipelines.model import (
     Stopped,
     request_key,
 )
+from looktwice.pipelines.runtime.clock import spend
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.runs.reply_cache import parse_size
+from looktwice.eval.recorded.reply_cache import parse_size
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.models.cache import INLINE, Store
 from tests.chat_server import chat_server

@@ -19,8 +19,8 @@ from looktwice.eval import evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.reader import Reader, Reading
+from looktwice.eval.recorded.replay import describe_replay, replay
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.replay import describe_replay, replay
 from looktwice.eval.scoring import Metric, PointScores, Scorer
 from looktwice.eval.scoring.metrics import accuracy
 from looktwice.eval.tasks.base import Facts

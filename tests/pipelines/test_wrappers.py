@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.runs.replay import RecordedReplies, request_digest
+from looktwice.eval.recorded.replay import RecordedReplies, request_digest
 from looktwice.pipelines.model import (
     CallOptions,
     Message,

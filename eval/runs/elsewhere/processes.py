@@ -42,11 +42,11 @@ from looktwice.eval.runs.elsewhere.process import Process, is_safe_to_fork
 from looktwice.eval.runs.predict import Run, Work
 from looktwice.eval.runs.run_models import RunModels, Tally, is_batched
 from looktwice.eval.runs.walk import Walk
-from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.runtime.clock import add_seconds
 
 SETTING = "LOOKTWICE_PROCESSES"
 """The environment variable with their number; where it is not set, the run decides."""

@@ -14,10 +14,10 @@ import yaml
 from rich.console import Console
 
 from looktwice.eval.analysis.agent_looks import LookSummary, summarize_looks
+from looktwice.eval.recorded.replay import describe_replay, replay
+from looktwice.eval.recorded.show import ShownRun, show_sample
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.replay import describe_replay, replay
-from looktwice.eval.runs.show import ShownRun, show_sample
 from looktwice.eval.runs.trajectories import trajectories, write_trajectories
 from looktwice.eval.scoring.metrics import LOOKING, read_turns
 from looktwice.eval.scoring.score import score_run

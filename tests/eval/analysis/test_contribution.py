@@ -12,9 +12,9 @@ from looktwice.eval.analysis.looking.blindness import arm_table, audits
 from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
 from looktwice.eval.cli import app
 from looktwice.eval.display.text_tables import with_interval
+from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.replay import replay
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, NearSighted, NeverLooks, TaskError

@@ -13,9 +13,9 @@ from looktwice.eval import evaluate, write_report
 from looktwice.eval.analysis.looking.measured import measurement_curves, risks, routes
 from looktwice.eval.analysis.looking.turns import TurnChange, stopping_rules
 from looktwice.eval.display.table import Table, make_table, score_table
+from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
-from looktwice.eval.runs.replay import replay
 from looktwice.eval.scoring.metrics import TurnsOfArm, measured_parts, measurements, read_turns
 from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.intervals import wilson

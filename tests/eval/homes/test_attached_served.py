@@ -12,7 +12,7 @@ import pytest
 from looktwice.eval.homes.chat_requests import read_anything, read_question
 from looktwice.eval.homes.chat_responses import Answered, join_chunks
 from looktwice.eval.homes.tap import split_choices
-from looktwice.eval.runs.replay import replay
+from looktwice.eval.recorded.replay import replay
 from looktwice.pipelines.model import Message, ModelError, message_json
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.answers import read_response

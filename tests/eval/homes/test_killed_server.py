@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
-from looktwice.eval.runs.replay import replay
 from tests.chat_server import chat_server
 from tests.eval.homes.served import post, turn
 from tests.first_day.test_stopping import stored

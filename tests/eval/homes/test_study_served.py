@@ -15,8 +15,8 @@ from looktwice.eval.homes import command
 from looktwice.eval.homes.command import plan_of_pocket
 from looktwice.eval.homes.lens import name_contestants
 from looktwice.eval.homes.recorded import Recorder
+from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
-from looktwice.eval.runs.replay import replay
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import ChatAPI, Picture, Pipeline, Pocket, View
 from looktwice.pipelines.config.plan import Plan

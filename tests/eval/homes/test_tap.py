@@ -15,8 +15,8 @@ import pytest
 
 from looktwice.eval.homes.command import plan_of_pocket
 from looktwice.eval.homes.tap import split_choices
+from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
-from looktwice.eval.runs.replay import replay
 from looktwice.pipelines.models.http_client import HttpResponse
 from tests.chat_server import chat_server
 from tests.eval.homes.served import post, questions, serving, tapping, turn

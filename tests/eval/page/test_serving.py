@@ -16,9 +16,9 @@ from PIL import Image
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer
+from looktwice.eval.recorded.show import sample_page
 from looktwice.eval.records import RunError
 from looktwice.eval.report import Report, html_page
-from looktwice.eval.runs.show import sample_page
 from tests.made_run import MadeRun
 
 TOKEN = "not-guessed"

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
+from looktwice.eval.recorded.merge import merge
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.judgements import Judgement, append
-from looktwice.eval.runs.merge import merge
 from looktwice.eval.scoring.score import score_run
 from looktwice.pipelines.encodings.png import to_png
 from tests.made_run import MadeRun

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
-from looktwice.eval.runs import RunOptions, Study, study
+from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded, dump
 from looktwice.eval.runs.elsewhere.process import Fork, Process
 from looktwice.eval.runs.elsewhere.processes import (
@@ -121,6 +121,7 @@ def run(
     processes: int,
     monkeypatch: pytest.MonkeyPatch,
     task: Any = Noise(),
+    executor: Processes | None = None,
     **settings: Any,
 ) -> tuple[RunSummary, list[dict[str, Any]], str]:
     """How a run with so many processes ends, its records without times in a fixed order, and what
@@ -129,7 +130,9 @@ def run(
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # by another test
     text, model = StringIO(), ChatAPI("tiny", url, **{"in_flight": 8, **settings})
     options, console = RunOptions(workers=8), Console(file=text, width=200)
-    summary = Study(plan_of(model, task=task), folder, options, console=console)()
+    summary = Study(
+        plan_of(model, task=task), folder, options, console=console, executor=executor
+    )()
     rows = []
     for record in RunFolder(folder / "asked").last_records():
         row = json.loads(record.to_line())
@@ -184,11 +187,12 @@ class Hanging(Processes):
 def test_records_are_as_without_processes(
     kind: type[Processes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "Processes", kind)
     with chat_server(None, "--delay", "0.05") as server:
         _, alone, _ = run(tmp_path / "alone", server.url, 0, monkeypatch)
         assert server.stats["requests"] == ASKED
-        summary, rows, sentences = run(tmp_path / "beside", server.url, 2, monkeypatch)
+        summary, rows, sentences = run(
+            tmp_path / "beside", server.url, 2, monkeypatch, executor=kind()
+        )
         seen = server.stats
     assert rows == alone and len(rows) == RECORDS
     assert blobs(tmp_path / "beside") == blobs(tmp_path / "alone")
@@ -229,11 +233,10 @@ def test_a_process_that_never_begins_does_not_keep_the_run(
 def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "Processes", Stopping)
     with chat_server(None, "--delay", "0.05") as server:
-        summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch)
+        stopping = Stopping()
+        summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch, executor=stopping)
         assert summary.stopped and 10 <= len(rows) < RECORDS
-        monkeypatch.setattr(study, "Processes", Processes)
         summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch)
         assert not summary.stopped and len(rows) == RECORDS
         assert server.stats["requests"] == ASKED
@@ -243,12 +246,12 @@ def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
 def test_a_process_that_hangs_does_not_keep_a_run_that_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "Processes", Hanging)
     monkeypatch.setattr("looktwice.eval.runs.elsewhere.processes.PATIENCE", 0.5)
     monkeypatch.setenv(SETTING, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     plan = plan_of(Pocket(), {"plain": {}}, Noise(400))
-    summary = Study(plan, tmp_path, RunOptions(workers=4), console=Console(file=StringIO()))()
+    options, console = RunOptions(workers=4), Console(file=StringIO())
+    summary = Study(plan, tmp_path, options, console=console, executor=Hanging())()
     assert summary.stopped and 1 <= summary.written < 400
 
 

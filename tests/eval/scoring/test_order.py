@@ -11,8 +11,8 @@ import pytest
 
 from looktwice.eval.analysis.factors import effects_csv
 from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.recorded.merge import merge
 from looktwice.eval.runs import Study
-from looktwice.eval.runs.merge import merge
 from looktwice.eval.runs.options import RunOptions
 from looktwice.pipelines.config import load_plan
 

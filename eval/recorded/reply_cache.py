@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from looktwice.eval.recorded.replay import RecordedRun
 from looktwice.eval.records.records import RunError
-from looktwice.eval.runs.replay import RecordedRun
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.cache import Store, StoredReply
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.display.sample_page import Shown, page, words
 from looktwice.eval.readers.reader import reader_name
+from looktwice.eval.recorded.replay import RecordedRun
 from looktwice.eval.records.judgements import judgements
 from looktwice.eval.records.records import PointRow, Record, RunError, SampleRow, refuse_run_file
-from looktwice.eval.runs.replay import RecordedRun
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
