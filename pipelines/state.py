@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
+from looktwice.pipelines.picture import thumbnail
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
@@ -219,9 +221,29 @@ class State:
         )
 
     def _repr_html_(self) -> str:
-        from looktwice.pipelines.thumbnails import state_html
-
         return state_html(self)
+
+
+def state_html(state: State, longest: int = 320) -> str:
+    """The views of a `State` side by side, then its prompt, every turn, and the answer."""
+    views, turns = "", ""
+    for number, view in enumerate(state.views, 1):
+        caption = "view {}, {}x{}".format(number, *view.size)
+        views += (
+            '<figure style="margin:0"><img'
+            f' src="{thumbnail(view.picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+        )
+    for message in state.messages:
+        count = len(message.views)
+        images = f"[{count} image{'s' * (count > 1)}] " if count else ""
+        turns += f"<p><b>{message.role}</b> {images}{escape(message.text)}</p>"
+    words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
+    answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
+    return (
+        f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p><div'
+        f' style="display:flex;gap:8px;flex-wrap:wrap">{views}</div><div'
+        f' style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
+    )
 
 
 def _plain(value: Any) -> Any:

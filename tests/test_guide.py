@@ -23,8 +23,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.statistics.intervals import resampled_means
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.own_questions import KEYS
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.thumbnails import thumbnail
+from looktwice.pipelines.picture import Picture, thumbnail
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import DOCS
 

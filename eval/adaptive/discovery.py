@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from looktwice.eval.adaptive.race import Race, RaceResult
 from looktwice.eval.adaptive.runs import Arms, NamedArms, Races, Split, by_label
-from looktwice.eval.adaptive.steering import Pool, Round, Steering
-from looktwice.eval.adaptive.winner import finish_discovery
+from looktwice.eval.adaptive.steering import Pool, Round
+from looktwice.eval.adaptive.winner import drawing_slots, finish_discovery
 from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.companions import RunContext
 from looktwice.eval.runs.options import RunSummary
-from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.study import Study
-from looktwice.pipelines.config.spec import Arm, public_path
+from looktwice.pipelines.config.spec import Arm
 
 SHARE = 0.3
 """Of all answers of the grid, where no budget is named."""
@@ -55,12 +55,6 @@ def first_round(arms: int, samples: int, answers: int) -> int:
     return bisect_right(range(1, samples + 1), answers, key=cost)
 
 
-def drawing_slots(arm: Arm) -> list[str]:
-    """The slots of an arm whose stages draw marks."""
-    paths = {slot: public_path(type(stage)) for slot, stage in arm.stages.items()}
-    return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
-
-
 class Winner(NamedTuple):
     """Who won on a task, the baseline, how it ended, and the held-out samples on which it is tried
     under other styles."""
@@ -87,7 +81,7 @@ class Discovery(Races):
     winners: list[Winner] = field(default_factory=list, init=False)
     share: float = SHARE
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunContext) -> None:
         """Choose what this run asks. Raises RunError for what cannot be asked one by one."""
         groups, planned = run.questions.groups(), run.questions.planned
         grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
@@ -154,19 +148,3 @@ class Discovery(Races):
             f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to tell"
             f" {len(arms)} arms apart on {samples:,} samples; about {need}"
         )
-
-
-@dataclass(eq=False)
-class Only(Steering):
-    """These samples for all arms, and no others."""
-
-    kind = "discovery"
-    samples: Sequence[str] = ()
-
-    def count(self, arms: Arms, samples: int) -> int:
-        """All of them for each."""
-        return len(arms) * len(self.samples)
-
-    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
-        """One round."""
-        yield [(sample, arms) for sample in self.samples]

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
-from looktwice.eval.runs.companions import Companion
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.companions import Companion, RunContext
 from looktwice.eval.runs.run_models import is_batched
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.score import RecordScorer
@@ -83,7 +82,7 @@ class Steering(Companion, ABC):
     def count(self, arms: Sequence[Arm], samples: int) -> int:
         """The most answers that the arms of one task may give, of so many samples."""
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunContext) -> None:
         """Choose what this run asks. Raises RunError for what cannot be asked one by one."""
         if any(map(is_batched, run.plan.models)):
             raise RunError(

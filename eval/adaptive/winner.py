@@ -3,13 +3,37 @@ study of its own, and told with what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from looktwice.eval.adaptive.steering import Pool, Round, Steering
 from looktwice.eval.records.records import RunFolder
+from looktwice.pipelines.config.spec import Arm, public_path
+
+
+def drawing_slots(arm: Arm) -> list[str]:
+    """The slots of an arm whose stages draw marks."""
+    paths = {slot: public_path(type(stage)) for slot, stage in arm.stages.items()}
+    return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
+
+
+@dataclass(eq=False)
+class Only(Steering):
+    """These samples for all arms, and no others."""
+
+    kind = "discovery"
+    samples: Sequence[str] = ()
+
+    def count(self, arms: Sequence[Arm], samples: int) -> int:
+        """All of them for each."""
+        return len(arms) * len(self.samples)
+
+    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+        """One round."""
+        yield [(sample, arms) for sample in self.samples]
 
 
 def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
@@ -57,7 +81,6 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     where it draws no marks.
 
     Its folder joins the `paid` ones, which together cost no more than the budget of the study."""
-    from looktwice.eval.adaptive.discovery import Only, drawing_slots
     from looktwice.eval.analysis.fragility import fragilities
     from looktwice.eval.display.table import score_table
     from looktwice.eval.display.text_tables import format_p

@@ -21,8 +21,7 @@ from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.thumbnails import thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
 ERRORS, ANSWERS, REPLIES = "errors", "answers", "replies"
 ITEM = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")

@@ -47,12 +47,11 @@ def analyse(
     Any table of the report by name, what a tool contributes (certify), what needs no image (audit),
     where a model loses the answer (probe), or thresholds along a field.
     """
-    from looktwice.eval.analysis.analyses import all_analyses
+    from looktwice.eval.analysis.analyses import all_analyses, analysis
     from looktwice.eval.analysis.asked import Asked
     from looktwice.eval.display.table import score_table
 
-    analyses = all_analyses()
-    titles = {name: extension.help for name, extension in analyses.items()}
+    titles = {name: extension.help for name, extension in all_analyses().items()}
     if listed or not words:
         for name, title in titles.items():
             say(f"{name:{max(map(len, titles))}}  {title}")
@@ -67,7 +66,7 @@ def analyse(
             " `looktwice analyse --list` names them"
         )
     (name,) = names
-    finding: Any = analyses[name].open()
+    finding: Any = analysis(name)
     if unknown := settings.keys() - set(finding.settings):
         settable = ", ".join(finding.settings) or "none"
         refuse(f"{name} has no setting {', '.join(sorted(unknown))}; there are {settable}")

@@ -14,9 +14,8 @@ from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Message, canonical, message_json
-from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.picture import PictureError, thumbnail
 from looktwice.pipelines.state import Call, State, Step
-from looktwice.pipelines.thumbnails import thumbnail
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.agent.episode import Look, read_looks

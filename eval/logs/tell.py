@@ -42,8 +42,7 @@ from looktwice.eval.page.render import render_page
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
-from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.thumbnails import thumbnail
+from looktwice.pipelines.picture import PictureError, thumbnail
 
 if TYPE_CHECKING:
     import pandas

@@ -19,10 +19,9 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.thumbnails import thumbnail
 from looktwice.prompting.agent.episode import Look, read_looks
 
 THUMBNAIL = 256, 75

@@ -37,8 +37,7 @@ from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.disk import dump_yaml
-from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.thumbnails import thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
 Images = Callable[[str, str], tuple[Picture, ...]]
 """(task id, sample id) -> the sample's own images, empty if they are no longer available."""

@@ -26,9 +26,8 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 from looktwice.pipelines.state import Stage
-from looktwice.pipelines.thumbnails import thumbnail
 
 if TYPE_CHECKING:
     import pandas

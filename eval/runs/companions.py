@@ -8,18 +8,77 @@ threads, in other processes or on other machines. A subclass writes the methods 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.runs.options import Done, RunSummary
-from looktwice.eval.runs.walk import Walk
+from looktwice.eval.records.records import Key, Record, SampleRow
+from looktwice.eval.runs.options import Done, RunOptions, RunSummary
+from looktwice.eval.runs.questions import Questions
+from looktwice.eval.runs.walk import Progress, Walk
+from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.sample import Item
 
-if TYPE_CHECKING:
-    from looktwice.eval.runs.predict import Run, Work
-    from looktwice.eval.runs.study import Study
+
+class Models(Protocol):
+    """What puts cache, limits and retries around the models of a run."""
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask. Raises RunError."""
+
+    def collect(self) -> None:
+        """Wait for the batches that samples wait for. Raises Stopped."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether samples may wait for a batch."""
+
+
+class Work(NamedTuple):
+    """What a run begins with: its writer, the key and sha of every sample that samples.jsonl holds,
+    what needs no asking, and the sample ids of each task that is as it was (task id -> ids)."""
+
+    writer: Any
+    known: dict[tuple[str, str], tuple[str | None, str]]
+    done: set[Key]
+    same: Mapping[str, Sequence[str]]
+
+    def sample(self, row: SampleRow) -> None:
+        """Write a line of samples.jsonl, if it is not there as it is."""
+        if self.known.get((row.task, row.id)) != (row.answer, row.sha):
+            self.known[row.task, row.id] = row.answer, row.sha
+            self.writer.sample(row)
+
+
+class RunContext(Protocol):
+    """What of a run its companions and executor may use."""
+
+    plan: Plan
+    folder: Path
+    options: RunOptions
+    models: Models | None
+    progress: Progress
+    questions: Questions
+
+    @property
+    def most(self) -> int:
+        """How many records the run may take."""
+
+    @property
+    def scorers(self) -> Mapping[str, RecordScorer]:
+        """What scores the records of each arm, by its id."""
+
+    @property
+    def chooser(self) -> Companion | None:
+        """The companion that chooses what is asked, if one does."""
+
+    def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
+        """Count a record that was written, and tell the companions of it."""
+
+    def skip(self, number: int) -> None:
+        """Count records that were there already, and tell the companions."""
 
 
 class Companion:
@@ -31,7 +90,7 @@ class Companion:
     chooses: ClassVar[bool] = False
     most: int = 0
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunContext) -> None:
         """Before anything is asked or written. Raises RunError for a run that it cannot join."""
 
     def start(self, done: Done) -> None:
@@ -54,8 +113,8 @@ class Companion:
         """What run.yaml says of it."""
         return {}
 
-    def end(self, study: Study, summary: RunSummary) -> Iterable[str]:
-        """After the run, before its report: what is told of it."""
+    def end(self, study: Any, summary: RunSummary) -> Iterable[str]:
+        """After the run, before its report: what is told of it. `study` is the `Study` that ran."""
         return ()
 
 
@@ -67,11 +126,11 @@ class Executor:
 
     wraps_models: ClassVar[bool] = False
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunContext) -> None:
         """Before the run is written, so that what takes long to begin is ready. Raises RunError for
         a run that it cannot do."""
 
-    def execute(self, run: Run, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+    def execute(self, run: RunContext, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
         """Do the trials, and give back those that the run itself is to do. Raises what a Ctrl-C
         raises."""
         return trials

@@ -12,12 +12,11 @@ from rich.console import Console
 from looktwice.eval.display.printable import cell
 from looktwice.eval.display.progress import Display, Spent, print_json
 from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.runs.companions import Companion
+from looktwice.eval.runs.companions import Companion, RunContext
 from looktwice.eval.runs.options import Done
-from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.runtime.clock import Clock
 
 SLOWEST = 3  # samples that are named at the end
 Slow = tuple[float, str, str]
@@ -49,7 +48,7 @@ class Announcement(Companion):
     voice: Voice
     cached: Callable[[], int]
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunContext) -> None:
         """Keep the run, whose plan is announced."""
         self.run = run
 
@@ -76,7 +75,7 @@ class ProgressDisplay(Companion):
     slowest: list[Slow] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunContext) -> None:
         """Make the bar, which is shown inside `shown`."""
         self.shown = Display(self.voice.console, run.most, self.spent, self.voice.json_lines)
 

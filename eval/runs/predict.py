@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import cv2
 
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
-from looktwice.eval.runs.companions import Companion, Executor
+from looktwice.eval.runs.companions import Companion, Executor, Models, Work
 from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.made_with import describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.options import RunOptions, RunSummary
@@ -28,43 +28,13 @@ from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.walk import Progress, Walk, build_tree
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.eval.tasks.base import count_items
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.wrappers import Stoppable
-from looktwice.pipelines.runtime.clock import spend
 from looktwice.pipelines.sample import Item, Sample, sha_of
-
-
-class Models(Protocol):
-    """What puts cache, limits and retries around the models of a run."""
-
-    def wrap(self, model: Any) -> Any:
-        """The model that the stages ask. Raises RunError."""
-
-    def collect(self) -> None:
-        """Wait for the batches that samples wait for. Raises Stopped."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether samples may wait for a batch."""
-
-
-class Work(NamedTuple):
-    """What a run begins with: its writer, the key and sha of every sample that samples.jsonl holds,
-    what needs no asking, and the sample ids of each task that is as it was (task id -> ids)."""
-
-    writer: Any
-    known: dict[tuple[str, str], tuple[str | None, str]]
-    done: set[Key]
-    same: Mapping[str, Sequence[str]]
-
-    def sample(self, row: SampleRow) -> None:
-        """Write a line of samples.jsonl, if it is not there as it is."""
-        if self.known.get((row.task, row.id)) != (row.answer, row.sha):
-            self.known[row.task, row.id] = row.answer, row.sha
-            self.writer.sample(row)
 
 
 @dataclass(eq=False)

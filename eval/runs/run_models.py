@@ -20,6 +20,7 @@ from looktwice.eval.runs.companions import Companion
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.score import price_of
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
@@ -33,7 +34,6 @@ from looktwice.pipelines.models.wrappers import (
     UsageSummary,
     wrap,
 )
-from looktwice.pipelines.runtime.clock import Clock
 
 
 def is_batched(model: Any) -> bool:

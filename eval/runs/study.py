@@ -27,13 +27,13 @@ from looktwice.eval.runs.run_models import Ledger, RunModels, is_batched, price
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks.base import at_task
+from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.model import name_of
 from looktwice.pipelines.models.limits import Ration
-from looktwice.pipelines.runtime.clock import run_clock
 from looktwice.pipelines.runtime.signals import ENDING, exit_code, free_opened, give_up_waiting
 from looktwice.pipelines.runtime.stores import use_result_store
 

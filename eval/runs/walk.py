@@ -13,13 +13,13 @@ from typing import Any
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_record
 from looktwice.eval.runs.crew import Crew
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import Arm, asks_model, identity, say_no_answer
 from looktwice.pipelines.model import Deferred, Stopped, canonical
 from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.models.limits import TURN
 from looktwice.pipelines.models.wrappers import EndpointError, FailureRow
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, cause_of, step
-from looktwice.pipelines.runtime.clock import spend
 from looktwice.pipelines.sample import Sample, check_marks, say_key_fault
 from looktwice.pipelines.state import Stage, State
 

@@ -18,8 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from looktwice.eval.sent.looks import levels, look_at
 from looktwice.eval.sent.requests import Pairing, Request, Requests, pair_requests
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.thumbnails import hash_distance
+from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 Values = tuple[str, str]

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from looktwice.pipelines.encodings.decoding import decode
-from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.thumbnails import perceptual_hash
+from looktwice.pipelines.picture import Picture, PictureError, perceptual_hash
 
 SIDE = 32
 """Pixels a side of the thumbnails."""

@@ -26,8 +26,7 @@ from looktwice.eval.runs.requests import SENT, read_options
 from looktwice.eval.sent.looks import look_at
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.model import CallOptions, Message
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.thumbnails import hash_distance
+from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25

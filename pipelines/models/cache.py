@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.encodings.png import bytes_as_before
 from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
@@ -30,7 +31,6 @@ from looktwice.pipelines.model import (
     Stopped,
     request_key,
 )
-from looktwice.pipelines.runtime.clock import spend
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1

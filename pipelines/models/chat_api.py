@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import (
     SAMPLING,
@@ -40,7 +41,6 @@ from looktwice.pipelines.models.wire import (
     wire_options,
 )
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.runtime.clock import spend
 
 OPENAI = "https://api.openai.com/v1"
 PROBE_SECONDS = 10.0

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import STOPPING, Around, Model, ModelError, Reply, Stopped, Usage
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.runtime.clock import spend
 
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2

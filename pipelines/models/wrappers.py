@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration, others_work, stop_if
-from looktwice.pipelines.runtime.clock import spend
 
 UNREACHED, SECONDS = 3, 5.0
 """So many attempts in a row, over at least so many seconds, that found nobody there: one worker

@@ -16,11 +16,10 @@ import numpy as np
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.picture import Picture, Pixels, hash_distance, perceptual_hash
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.pipelines.thumbnails import hash_distance, perceptual_hash
 from looktwice.pipelines.transforms import resample
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha

@@ -16,8 +16,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.clock import spend
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, open_shared
 from looktwice.specialists.detection.boxes import lines_with

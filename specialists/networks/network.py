@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.clock import spend
 from looktwice.pipelines.runtime.hub import diffusers_part, from_hub, place_of
 from looktwice.pipelines.runtime.networks import (
     Batcher,

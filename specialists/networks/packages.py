@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.runtime.clock import spend
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     FetchError,

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.runtime import clock
-from looktwice.pipelines.runtime.clock import run_clock, spend
+from looktwice.pipelines import clock
+from looktwice.pipelines.clock import run_clock, spend
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
 from tests.paths import ROOT

@@ -9,7 +9,7 @@ from PIL import Image
 
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Picture
-from looktwice.pipelines.thumbnails import hash_distance, perceptual_hash
+from looktwice.pipelines.picture import hash_distance, perceptual_hash
 
 SCENES = [item.sample.images[0] for item in MarkedScenes("symbol", n=12)]
 HASHES = [perceptual_hash(scene) for scene in SCENES]

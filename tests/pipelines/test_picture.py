@@ -18,10 +18,9 @@ import pytest
 from PIL import Image, ImageCms
 
 from looktwice.pipelines.encodings.png import bytes_as_before, opencv_png, to_png
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.pipelines.thumbnails import thumbnail
 
 RAMP = np.zeros((20, 40, 3), np.uint8)
 RAMP[:, 20:] = (200, 100, 50)

@@ -20,6 +20,7 @@ from functools import partial
 from typing import IO, Any
 
 from looktwice.eval.records.records import Record, RunError, SampleRow
+from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.elsewhere.messages import (
     DRAIN,
@@ -33,14 +34,14 @@ from looktwice.eval.runs.elsewhere.messages import (
     receive,
     send,
 )
-from looktwice.eval.runs.predict import Run, Work
+from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.run_models import RunModels, price
 from looktwice.eval.runs.walk import Progress, Walk, build_tree
+from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration, limiters
 from looktwice.pipelines.pipeline import describe
-from looktwice.pipelines.runtime.clock import Clock, run_clock
 from looktwice.pipelines.runtime.heaps import collect_seldom, keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 

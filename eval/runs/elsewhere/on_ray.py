@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.runs.companions import Executor
+from looktwice.eval.runs.companions import Executor, RunContext, Work
 from looktwice.eval.runs.made_with import describe_plugin, shard_of
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.runs.predict import Run, Work
+from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.run_models import RunModels, is_batched
 from looktwice.eval.runs.walk import Progress, Walk
 from looktwice.pipelines.config.classes import load_plugin
@@ -88,7 +88,7 @@ class OnRay(Executor):
     on: str = "ray"
     gpus: float = 0.0
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunContext) -> None:
         """Connect to Ray. Raises RunError where it is missing or cannot be reached, or the run
         cannot be split."""
         options = run.options
@@ -105,7 +105,7 @@ class OnRay(Executor):
             raise RunError("--on ray asks everything; leave it out, or `choose:` of the study")
         self.connection.enter_context(_ray(parse_place(self.on)))
 
-    def execute(self, run: Run, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+    def execute(self, run: RunContext, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
         """Let tasks go through the plan. Raises RunError where it cannot be sent."""
         there = run.questions.done_by_arm(work.done)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
@@ -125,7 +125,7 @@ class Dispatch:
     """The tasks of a run: each works through a block, and a block whose task is lost gets
     another."""
 
-    def __init__(self, executor: OnRay, run: Run, work: Work) -> None:
+    def __init__(self, executor: OnRay, run: RunContext, work: Work) -> None:
         self.run, self.work, self.ray = run, work, _ray_module()
         ray, plan = self.ray, run.plan
         nodes = ray.cluster_resources()

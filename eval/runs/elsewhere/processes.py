@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.companions import Executor
+from looktwice.eval.runs.companions import Executor, RunContext, Work
 from looktwice.eval.runs.elsewhere.messages import (
     DRAIN,
     END,
@@ -39,14 +39,13 @@ from looktwice.eval.runs.elsewhere.messages import (
     receive,
 )
 from looktwice.eval.runs.elsewhere.process import Process, is_safe_to_fork
-from looktwice.eval.runs.predict import Run, Work
 from looktwice.eval.runs.run_models import RunModels, Tally, is_batched
 from looktwice.eval.runs.walk import Walk
+from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.runtime.clock import add_seconds
 
 SETTING = "LOOKTWICE_PROCESSES"
 """The environment variable with their number; where it is not set, the run decides."""
@@ -86,7 +85,7 @@ def cores() -> list[int]:
     return [*range(os.cpu_count() or 1)]
 
 
-def processes_for(run: Run, records: int) -> int:
+def processes_for(run: RunContext, records: int) -> int:
     """How many processes are to ask for a run of so many records; 0 where it asks by itself."""
     options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
     stages = [stage for arm in plan.points for stage in arm.stages.values()]
@@ -129,7 +128,7 @@ class Processes(Executor):
     begun: float = 0.0
     stopped: float = 0.0
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunContext) -> None:
         """Begin them before the first question, unless an earlier run may have left nothing to
         ask."""
         if not isinstance(run.models, RunModels):
@@ -164,7 +163,7 @@ class Processes(Executor):
             except (*CANNOT_BE_SENT, OSError):  # there is no room for another process
                 return
 
-    def execute(self, run: Run, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+    def execute(self, run: RunContext, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
         """Ask all samples; gives those that the run itself is to ask. Raises what a Ctrl-C
         raises."""
         walks, writer = trials, work.writer

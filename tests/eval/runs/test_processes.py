@@ -27,6 +27,7 @@ from rich.console import Console
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded, dump
 from looktwice.eval.runs.elsewhere.process import Fork, Process
 from looktwice.eval.runs.elsewhere.processes import (
@@ -37,7 +38,7 @@ from looktwice.eval.runs.elsewhere.processes import (
     processes_for,
 )
 from looktwice.eval.runs.options import RunSummary
-from looktwice.eval.runs.predict import Run, Work
+from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
