@@ -4,21 +4,18 @@ to the run."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from looktwice.pipelines.config.classes import Faults
 from looktwice.pipelines.config.entries import StudyConfig
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.extensions import find_extension, list_extensions
 
-if TYPE_CHECKING:
-    from looktwice.pipelines.config.plan import Plan
-
 
 class Key:
     """A key of a study; every method does nothing unless a subclass writes it.
 
-    `schema` is the type of its value, as pydantic checks it; `about` says what it is for, and
+    `plan` is the `Plan` of the study. `schema` is the type of its value, as pydantic checks it; `about` says what it is for, and
     `example` shows it as it stands in a file.
     """
 
@@ -34,11 +31,11 @@ class Key:
         """Arms in addition to those of the contestants, without ids."""
         return ()
 
-    def warn(self, value: Any, plan: Plan, first: int) -> Iterator[str]:
+    def warn(self, value: Any, plan: Any, first: int) -> Iterator[str]:
         """What `check` says of the first samples of each task."""
         yield from ()
 
-    def companion(self, value: Any, plan: Plan) -> Any:
+    def companion(self, value: Any, plan: Any) -> Any:
         """What goes along with the run, an `eval.runs.Companion`; or None."""
         return None
 
