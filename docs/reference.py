@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
 
-from looktwice.eval.cli import app
+from looktwice.eval.cli import commands
 from looktwice.eval.listing import bases_of, settings_text, type_words
 from looktwice.pipelines.config import entries
 from looktwice.pipelines.model import Model
@@ -298,14 +298,14 @@ def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
 
 def _commands_page() -> str:
     lines = ["# The command line", "", WRITTEN]
-    for command in app.registered_commands:
-        function: Any = command.callback
+    listed = {name: entry for group in commands().values() for name, entry in group.items()}
+    for name, entry in listed.items():
+        function: Any = getattr(import_module(entry.module), entry.function)
         hints, parameters = (
             get_type_hints(function, include_extras=True),
             inspect.signature(function).parameters,
         )
         arguments = [_Parameter(name, hints[name], p.default) for name, p in parameters.items()]
-        name = command.name or function.__name__
         usage = " ".join(["looktwice", name, *(p.shown for p in arguments if not p.is_option)])
         lines += [
             "",

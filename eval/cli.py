@@ -1,121 +1,105 @@
-"""The command line: what `looktwice --help` lists, in this order; `commands` holds a function for
-each. Input and output may be closed, end early or be stopped, and the work goes on."""
+"""The command line: the table of the commands, which are opened when they are used. Input and
+output may be closed, end early or be stopped, and the work goes on."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
-import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
-from looktwice.eval.commands import analyses, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
 from looktwice.pipelines.runtime.heaps import collect_seldom, share_heaps
 from looktwice.pipelines.runtime.signals import ENDING, code_of, raise_interrupt
 
-__all__ = ["app", "main"]
+__all__ = ["app", "commands", "main"]
 
-COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Study": {
-        "init": studies.init,
-        "list": studies.list_names,
-        "check": studies.check,
-        "allow": studies.allow,
-        "run": studies.run,
-        "discover": studies.discover,
-        "judge": runs.judge,
-        "make": studies.make,
+
+class Command(NamedTuple):
+    """A command: the module and the name of its function, and its line in `looktwice --help`."""
+
+    module: str
+    function: str
+    help: str
+
+
+ROOM = "looktwice.eval.commands"
+COMMANDS: Mapping[str, Mapping[str, Command]] = {
+    "Commands": {
+        "init": Command(f"{ROOM}.studies", "init", "Write a commented study to begin with."),
+        "check": Command(
+            f"{ROOM}.studies", "check", "Print all errors, then try one sample of each task."
+        ),
+        "run": Command(f"{ROOM}.studies", "run", "Run a configuration and write its report."),
+        "view": Command(f"{ROOM}.runs", "view", "Show runs beside one another in a browser."),
+        "score": Command(
+            f"{ROOM}.runs", "score", "Read and score runs, or recorded replies; no model is called."
+        ),
+        "compare": Command(
+            f"{ROOM}.logs", "compare", "Compare logs of any harness, sample by sample."
+        ),
+        "studio": Command(
+            f"{ROOM}.homes", "studio", "Put marks and stages on your own picture in a browser."
+        ),
+        "list": Command(
+            f"{ROOM}.studies", "list_names", "List what a configuration may name, a line each."
+        ),
     },
-    "Look": {
-        "score": runs.score,
-        "report": runs.report,
-        "analyse": analyses.analyse,
-        "view": runs.view,
-        "show": runs.show,
-        "studio": homes.studio,
-    },
-    "Compare": {"compare": logs.compare, "export": logs.export, "annotate": logs.annotate},
-    "Tools": {
-        "replay": runs.replay,
-        "cache": runs.reply_cache,
-        "serve": homes.serve,
-        "mcp": homes.mcp,
+    "More": {
+        "analyse": Command(
+            f"{ROOM}.analyses", "analyse", "Ask finished runs one question; no model is called."
+        ),
+        "judge": Command(
+            f"{ROOM}.runs", "judge", "Let a model grade replies that no rule can read."
+        ),
+        "discover": Command(
+            f"{ROOM}.studies", "discover", "Find the best arm of a sweep for a part of its answers."
+        ),
+        "make": Command(f"{ROOM}.studies", "make", "Make questions from your own files."),
+        "annotate": Command(
+            f"{ROOM}.logs", "annotate", "Draw a sheet for people to fill in, and read it again."
+        ),
+        "export": Command(
+            f"{ROOM}.logs", "export", "Write runs and logs in the formats of others."
+        ),
+        "replay": Command(
+            f"{ROOM}.runs", "replay", "Repeat a run with its recorded replies and compare."
+        ),
+        "cache": Command(
+            f"{ROOM}.runs", "reply_cache", "Say what the reply cache holds, by model, or prune it."
+        ),
+        "serve": Command(
+            f"{ROOM}.homes", "serve", "Serve a study's contestants to any OpenAI-compatible client."
+        ),
+        "mcp": Command(f"{ROOM}.homes", "mcp", "Serve image tools to any agent client."),
     },
 }
-
-
-class Old(NamedTuple):
-    """What a former command is now: the command, what is typed behind it, and what became of its
-    options; one that ends in `=` or `.` takes its value."""
-
-    command: str
-    more: tuple[str, ...] = ()
-    options: Mapping[str, str] = {}
-
-
-OLD: Mapping[str, Old] = {
-    "fragility": Old(
-        "run", ("sweep=null", "each=null", "fragility.slot=mark"), {"--slot": "fragility.slot="}
-    ),
-    "race": Old(
-        "run", ("choose.by=race",), {"--level": "choose.level=", "--held-out": "choose.held_out="}
-    ),
-    "staircase": Old(
-        "run",
-        ("choose.by=staircase",),
-        {
-            "--along": "thresholds.along=",
-            "--questions": "choose.questions=",
-            "--width": "choose.width=",
-        },
-    ),
-    "thresholds": Old(
-        "analyse",
-        ("thresholds",),
-        {
-            "--along": "along=",
-            "--target": "target=",
-            "--log": "scale=log",
-            "--direction": "direction=",
-        },
-    ),
-    "certify": Old("analyse", ("certify",), {"--role": "role."}),
-    "audit": Old("analyse", ("audit",), {"--any": "rule=any"}),
-    "probe": Old("analyse", ("probe",), {"--held-out": "held_out=", "--limit": "limit="}),
-    "paper": Old("report", ("--paper",)),
-    "replies": Old("score"),
-    "trajectories": Old("export", ("--to", "trajectories")),
-    "merge": Old("export", ("--to", "run")),
-}
-"""Former commands, which still answer in this release."""
+"""Our commands, in the order and the groups of `looktwice --help`."""
 
 SET = "set sweep m name model models task tasks contestant contestants only seed draws stages"
 """What is set by its place, and not by an option."""
 
 
-OLD_OPTIONS = {"run": {"--fresh": "--again=all", "--keep-failed": "--again=nothing"}}
+def commands() -> Mapping[str, Mapping[str, Command]]:
+    """The commands by group and name; no module of a command is imported."""
+    return COMMANDS
 
 
-def renew(words: Sequence[str]) -> list[str]:
-    """What is typed, in the commands and options of today."""
-    name, *rest = words
-    command, more, options = OLD.get(name, Old(name, options=OLD_OPTIONS.get(name, {})))
-    renewed, left = list[str](), iter(rest)
-    for word in left:
-        option, equals, value = word.partition("=")
-        today = options.get(option, word)
-        if option in options and today.endswith(("=", ".")):
-            today += value if equals else next(left, "")
-        renewed.append(today)
-    given = {word.partition("=")[0] for word in renewed}
-    return [command, *renewed, *(word for word in more if word.partition("=")[0] not in given)]
+def open_command(name: str, command: Command) -> Any:
+    """Import the function of a command and build its parser."""
+    single = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+    function = getattr(import_module(command.module), command.function)
+    single.command(name)(guarded(function))
+    return typer.main.get_command(single)
 
 
 def say_near(word: str, known: Iterable[str]) -> str:
@@ -140,17 +124,26 @@ def say_option(option: str, params: Sequence[Any]) -> str:
 
 
 class Commands(TyperGroup):
-    """Answers former commands too, and lists the others in groups."""
+    """Opens a command when it is typed, and lists all in groups."""
+
+    @property
+    def known(self) -> Mapping[str, Command]:
+        """Every command by its name."""
+        return {name: command for group in commands().values() for name, command in group.items()}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*self.known]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and (command := self.known.get(cmd_name)):
+            self.commands[cmd_name] = open_command(cmd_name, command)
+        return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        words = renew(args)
-        if words != args:
-            sentence = f"`looktwice {args[0]}` has become `looktwice {shlex.join(words)}`"
-            typer.echo(sentence, err=True)
-        if words[0] not in self.commands and not ctx.resilient_parsing:  # no shell's completion
-            near = say_near(words[0], [*self.commands, "--help", "--version"])
-            ctx.fail(f"there is no command {words[0]!r}{near}; `looktwice --help` lists them")
-        return super().resolve_command(ctx, words)
+        if args[0] not in self.known and not ctx.resilient_parsing:  # no shell's completion
+            near = say_near(args[0], [*self.known, "--help", "--version"])
+            ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -163,10 +156,9 @@ class Commands(TyperGroup):
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for group, commands in COMMANDS.items():
-            listed = [(name, self.commands[name].get_short_help_str(70)) for name in commands]
+        for group, listed in commands().items():
             with formatter.section(group):
-                formatter.write_dl(listed)
+                formatter.write_dl([(name, command.help) for name, command in listed.items()])
 
 
 app = typer.Typer(
@@ -196,11 +188,6 @@ def looktwice(
 ) -> None:
     """Visual prompting and specialist vision models around multimodal LLMs: ablate, compare, look
     again."""
-
-
-for group in COMMANDS.values():
-    for name, command in group.items():
-        app.command(name)(guarded(command))
 
 
 class _Output(io.FileIO):

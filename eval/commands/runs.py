@@ -25,7 +25,6 @@ from looktwice.eval.commands.options import (
     Port,
     Reader,
     RunPath,
-    Runs,
     TableKind,
     Workers,
     announce,
@@ -74,8 +73,23 @@ def score(
             )
         ),
     ] = None,
+    report: Annotated[
+        bool, Option("--report", help="Also write report.html, report.md and report.csv.")
+    ] = False,
+    paper: Annotated[
+        bool,
+        Option("--paper", help="Also write figures (SVG, PDF), table.tex and records.parquet."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        Option(help="The folder of the report (default: the run) or paper (default: RUN/paper)."),
+    ] = None,
 ) -> None:
-    """Read and score runs, or recorded replies; no model is called."""
+    """Read and score runs, or recorded replies; no model is called.
+
+    With --report or --out it also writes the report. The figures of --paper need matplotlib, which
+    `looktwice[figures]` installs; without it the rest is written.
+    """
     columns = parse_columns(column)
     logs = [run for run in runs if (any(run.glob("*.jsonl")) if run.is_dir() else run.suffix)]
     logs = [log for log in logs if not (log / "points.yaml").exists()]
@@ -85,6 +99,8 @@ def score(
             " the fields of a run's questions"
         )
     if key or disagreements or export or logs:
+        if report or paper or out:
+            raise BadParameter("--report, --paper and --out take runs, and these are files")
         from looktwice.eval.logs.replies import replies_lines
 
         lines = replies_lines(runs, reader, key, disagreements, export or (), plugin, columns)
@@ -93,6 +109,14 @@ def score(
         return
     scored = _score(runs, reader, by, judge, plugin, all_arms, only)
     print_table(scored, "full" if all_arms else table)  # the short one shows the present plan alone
+    if paper:
+        plain = _score(runs, reader, NONE, judge, plugin) if by or all_arms or only else scored
+        _write_paper(plain, out or runs[0] / "paper")
+    if report or (out and not paper):
+        from looktwice.eval.report import write_report
+
+        folder = out or (runs[0] / only.stem if only else runs[0])
+        say(f"report: {write_report(scored, folder, _images(scored, plugin))}")
 
 
 def _score(
@@ -162,41 +186,6 @@ def judge(
         raise Exit(1)
 
 
-def report(
-    runs: Runs,
-    out: Annotated[
-        Path | None, Option(help="Where to write (default: the first run's folder).")
-    ] = None,
-    paper: Annotated[
-        bool,
-        Option(
-            "--paper",
-            help="Figures (SVG, PDF), table.tex, records.parquet instead, into RUN/paper.",
-        ),
-    ] = False,
-    reader: Reader = None,
-    by: By = NONE,
-    judge: Judged = "",
-    plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
-    all_arms: AllArms = False,
-    only: Only = None,
-) -> None:
-    """Write report.html, report.md and report.csv.
-
-    The figures of a paper need matplotlib, which `looktwice[figures]` installs; without it the rest
-    is written.
-    """
-    from looktwice.eval.report import write_report
-
-    if paper:
-        _write_paper(_score(runs, reader, NONE, judge, plugin), out or runs[0] / "paper")
-        return
-    scored = _score(runs, reader, by, judge, plugin, all_arms, only)
-    folder = out or (runs[0] / only.stem if only else runs[0])
-    say(f"report: {write_report(scored, folder, _images(scored, plugin))}")
-
-
 def _write_paper(scored: Any, out: Path) -> None:
     from looktwice.eval.records.records import RunError
     from looktwice.eval.results import Results
@@ -234,6 +223,17 @@ def view(
             autocompletion=complete_run,
         ),
     ] = NO_RUNS,
+    sample: Annotated[
+        str,
+        Option(metavar="ID", help="Print this sample and write a page of it, instead of serving."),
+    ] = "",
+    arm: Annotated[
+        list[str], Option(help="With --sample: only this contestant, or arm by its name in tables.")
+    ] = NONE,
+    out: Annotated[
+        Path | None, Option(help="With --sample: the HTML file (default: RUN/show/ID.html).")
+    ] = None,
+    cache: CacheOfRun = None,
     port: Port = 0,
     opened: Opened = False,
     reader: Reader = None,
@@ -246,7 +246,8 @@ def view(
     """Show runs beside one another in a browser.
 
     The page of the report with every word and picture, read when it is looked at. It is served on
-    this machine alone, at an address that nobody can guess.
+    this machine alone, at an address that nobody can guess. With --sample it shows one sample:
+    the views after each stage, prompt and reply of every contestant.
     """
     import tempfile
 
@@ -261,6 +262,9 @@ def view(
         if not records:
             refuse("there is no run in the folder runs; name the folder of one")
         runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
+    if sample or arm or out:
+        _show_sample(runs, sample, arm, out, cache, plugin)
+        return
     scored = _score(runs, reader, by, judge, plugin, all_arms)
     page = RunPage(scored.scores, _images(scored, plugin))
     html = "".join(html_page(Report(scored), page, served=True))
@@ -272,26 +276,20 @@ def view(
             serve_page(PageServer(page, html, stages), port, tell, "view", studio)
 
 
-def show(
-    run: RunPath,
-    sample: Annotated[str, Argument(metavar="SAMPLE", help="A sample's id.")] = "",
-    out: Annotated[
-        Path | None, Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
-    ] = None,
-    arm: Annotated[
-        list[str], Option(help="Only this contestant, or arm by its name in tables.")
-    ] = NONE,
-    cache: CacheOfRun = None,
-    plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
+def _show_sample(
+    runs: list[Path],
+    sample: str,
+    arms: list[str],
+    out: Path | None,
+    cache: Path | None,
+    plugins: list[str],
 ) -> None:
-    """Show one sample: views, prompt, replies.
-
-    For every contestant, with the views after each stage.
-    """
+    """Print one sample of a run and write its page."""
     from looktwice.eval.runs.show import ShownRun, show_sample
 
-    for line in show_sample(ShownRun(run, plugin, cache, arm), sample, out):
+    if len(runs) > 1:
+        raise BadParameter("--sample shows a sample of one run; give one folder")
+    for line in show_sample(ShownRun(runs[0], plugins, cache, arms), sample, out):
         say(line)
 
 

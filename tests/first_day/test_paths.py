@@ -83,15 +83,15 @@ def test_one_command_remembers_a_study_until_it_changes(lab: Path) -> None:
     assert str(lab / "own" / "set") in said("allow", "study.yaml")
     for command in ("check study.yaml", "run study.yaml", "show runs/study q1"):
         assert "outside" not in said(*command.split())
-    for command in ("report", "score", "replay"):
-        assert "outside" not in said(command, "runs/study")
+    for words in (["score"], ["score", "--report"], ["replay"]):
+        assert "outside" not in said(*words, "runs/study")
     write(lab / "own" / "set", file="copy/study.yaml")
     assert "looktwice allow copy/study.yaml" in refused("check", "copy/study.yaml")
     write(lab / "own" / "set", "# edited")
     refusal = refused("run", "study.yaml")
     assert "it was allowed before, and" in refusal and "study.yaml changed since" in refusal
     assert "changed since" in said("allow", "--list")
-    assert "outside" not in said("show", "runs/study", "q1")
+    assert "outside" not in said("view", "runs/study", "--sample", "q1")
     write(lab / "own" / "set")
     said("allow", "--forget", "study.yaml")
     refused("check", "study.yaml")
@@ -192,10 +192,10 @@ TAKEN = """
 run study.yaml --allow ../own --out taken
 run study.yaml --allow ../own --out taken/deeper
 check study.yaml --allow ../own --out taken
-report runs/study --allow ../own --out taken
-merge runs/study --out taken
+score runs/study --allow ../own --out taken
+export runs/study --to run --out taken
 compare runs/study runs/study --allow ../own --out taken
-race study.yaml --allow ../own --out taken
+discover study.yaml --allow ../own --out taken
 """
 
 

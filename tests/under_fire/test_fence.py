@@ -85,7 +85,7 @@ FILES: dict[str, dict[str, Any]] = {
 
 
 WORDS = {
-    "show": ["q0"],
+    "view": ["--sample", "q0"],
     "export": ["--to", "trajectories", "--out", "out.jsonl"],
     "judge": ["--model", "m"],
 }
@@ -99,8 +99,8 @@ def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
         (run / "points.yaml").write_text(points)
         change(run, **json.loads(json.dumps(parts).replace("PRIVATE", private)))
         texts = []
-        for command in ("show", "replay", "score", "report", "export", "judge"):
-            result = looktwice(command, run, *WORDS.get(command, ()))
+        for command in ("view", "replay", "score", "score --report", "export", "judge"):
+            result = looktwice(*command.split(), run, *WORDS.get(command, ()))
             assert result.exception is None or isinstance(result.exception, SystemExit), (
                 result.output
             )
@@ -117,7 +117,7 @@ def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
     run = run_study("../own", *OWN)
     os.symlink(lab / "private", run / "data")
     change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
-    output = looktwice("show", run, "q0").output
+    output = looktwice("view", run, "--sample", "q0").output
     assert "data is a link" in output and SECRET not in output
 
 
@@ -125,11 +125,13 @@ def test_data_elsewhere_are_read_once_they_are_allowed(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_study("../own", *OWN)
-    (line,) = (line for line in ends(0, "show", run, "q0").splitlines() if "outside" in line)
+    (line,) = (
+        line for line in ends(0, "view", run, "--sample", "q0").splitlines() if "outside" in line
+    )
     assert line.startswith("shown with the stored pictures, for task.path: ")
     assert "--allow ../own" in line
     assert "looktwice allow runs/study" in ends(1, "replay", run)
-    for command in (("show", run, "q0"), ("replay", run)):
+    for command in (("view", run, "--sample", "q0"), ("replay", run)):
         assert "outside" not in ends(0, *command, *OWN)
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
     assert ends(0, "replay", run).endswith("without a model: 1 record the same bit for bit\n")
@@ -139,12 +141,12 @@ def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path
     Path("study.yaml").write_text(STUDY.replace("PATH", "../own"))
     ends(0, "allow", "study.yaml")
     run = run_study("../own")
-    assert "outside" not in looktwice("show", run, "q0").output
+    assert "outside" not in looktwice("view", run, "--sample", "q0").output
     shutil.copytree(run, "foreign")
-    assert "looktwice allow foreign" in looktwice("report", "foreign").output
+    assert "looktwice allow foreign" in looktwice("score", "foreign", "--report").output
     text = {"file": str(lab / "private" / "passwd")}
     change(run, system={"use": "prompting.wording.System", "text": text})
-    for command in (("show", run, "q0"), ("replay", run)):
+    for command in (("view", run, "--sample", "q0"), ("replay", run)):
         output = looktwice(*command).output
         assert "lies outside the run's folder" in output and SECRET not in output
 
@@ -170,7 +172,7 @@ def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
 
     before = baited()
     (run / name).symlink_to(bait)
-    for words in (("show", run, "q0"), ("run", "study.yaml", *OWN)):
+    for words in (("view", run, "--sample", "q0"), ("run", "study.yaml", *OWN)):
         assert f"{name} is a link" in ends(2, *words)
     assert baited() == before
     assert name == "records.jsonl" or (run / "records.jsonl").read_bytes() == whole
