@@ -23,17 +23,19 @@ __all__ = ["app", "commands", "main"]
 
 
 class Command(NamedTuple):
-    """A command: the module and the name of its function, and its line in `looktwice --help`."""
+    """A command: the module and the name of its function, its line in `looktwice --help`, and
+    whether it reads studies or runs, and so takes `--allow`."""
 
     module: str
     function: str
     help: str
+    fenced: bool = True
 
 
 ROOM = "looktwice.eval.commands"
 COMMANDS: Mapping[str, Mapping[str, Command]] = {
     "Commands": {
-        "init": Command(f"{ROOM}.studies", "init", "Write a commented study to begin with."),
+        "init": Command(f"{ROOM}.studies", "init", "Write a commented study to begin with.", False),
         "check": Command(
             f"{ROOM}.studies", "check", "Print all errors, then try one sample of each task."
         ),
@@ -49,7 +51,10 @@ COMMANDS: Mapping[str, Mapping[str, Command]] = {
             f"{ROOM}.homes", "studio", "Put marks and stages on your own picture in a browser."
         ),
         "list": Command(
-            f"{ROOM}.studies", "list_names", "List what a configuration may name, a line each."
+            f"{ROOM}.studies",
+            "list_names",
+            "List what a configuration may name, a line each.",
+            False,
         ),
     },
     "More": {
@@ -73,7 +78,10 @@ COMMANDS: Mapping[str, Mapping[str, Command]] = {
             f"{ROOM}.runs", "replay", "Repeat a run with its recorded replies and compare."
         ),
         "cache": Command(
-            f"{ROOM}.runs", "reply_cache", "Say what the reply cache holds, by model, or prune it."
+            f"{ROOM}.runs",
+            "reply_cache",
+            "Say what the reply cache holds, by model, or prune it.",
+            False,
         ),
         "serve": Command(
             f"{ROOM}.homes", "serve", "Serve a study's contestants to any OpenAI-compatible client."
@@ -98,7 +106,7 @@ def open_command(name: str, command: Command) -> Any:
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
     )
     function = getattr(import_module(command.module), command.function)
-    single.command(name)(guarded(function))
+    single.command(name)(guarded(function, command.fenced))
     return typer.main.get_command(single)
 
 

@@ -28,7 +28,7 @@ from looktwice.pipelines.config.classes import (
     type_hints,
 )
 from looktwice.pipelines.config.elsewhere import ELSEWHERE
-from looktwice.pipelines.config.paths import shipped
+from looktwice.pipelines.config.shipped import shipped
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 

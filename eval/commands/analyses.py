@@ -13,7 +13,6 @@ from typer import Argument, Option, echo
 
 from looktwice.eval.commands.options import (
     NONE,
-    AllowedOfRun,
     By,
     Judged,
     Plugins,
@@ -42,7 +41,6 @@ def analyse(
     by: By = NONE,
     judge: Judged = "",
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
 ) -> None:
     """Ask finished runs one question; no model is called.
 

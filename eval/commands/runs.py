@@ -11,7 +11,6 @@ from typer import Argument, BadParameter, Exit, Option
 from looktwice.eval.commands.options import (
     NONE,
     AllArms,
-    AllowedOfRun,
     By,
     CacheOfRun,
     Columns,
@@ -55,7 +54,6 @@ def score(
     by: By = NONE,
     judge: Judged = "",
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
     only: Only = None,
     table: TableKind = "short",
@@ -158,7 +156,6 @@ def judge(
     ] = None,
     only_cached: OnlyCached = False,
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
 ) -> None:
     """Let a model grade replies that no rule can read.
 
@@ -170,7 +167,7 @@ def judge(
 
     wording = Wording.read(prompt) if prompt else None
     name = f"{model}+{wording.name}" if wording else model
-    built = build_judge_model(run, model, config, overrides, plugin, allow)
+    built = build_judge_model(run, model, config, overrides, plugin)
     columns, read = parse_columns(column), build_reader(reader, plugin)
     judging = RunJudge(
         run, name, built, only, read, columns, workers, cache, only_cached, plugin, wording=wording
@@ -240,7 +237,6 @@ def view(
     by: By = NONE,
     judge: Judged = "",
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
 ) -> None:
     """Show runs beside one another in a browser.
@@ -314,9 +310,7 @@ def reply_cache(
         say(line)
 
 
-def replay(
-    run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE, allow: AllowedOfRun = NONE
-) -> None:
+def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> None:
     """Repeat a run with its recorded replies and compare.
 
     Everything must be the same bit for bit, and the replies those of the cache; no model is called.

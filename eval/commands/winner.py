@@ -3,7 +3,6 @@ study of its own, and told with what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +11,7 @@ from typing import Any
 from looktwice.eval.commands.options import say
 
 
-def finish_discovery(study: Any, allow: Sequence[str]) -> None:
+def finish_discovery(study: Any) -> None:
     """Write each winner as a study, try it under the styles, and add to the results what it
     costs."""
     from looktwice.eval.records.records import RunFolder
@@ -20,7 +19,7 @@ def finish_discovery(study: Any, allow: Sequence[str]) -> None:
     steering, folder, paid = study.steering, RunFolder(study.folder), [study.folder]
     for number, winner in enumerate(steering.winners):
         path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
-        parts = (_say_styles(study, winner, path, allow, paid), _say_cost(steering, folder, winner))
+        parts = (_say_styles(study, winner, path, paid), _say_cost(steering, folder, winner))
         more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
         say(f"the winner of {winner.arm.task_name} as a study: {path}")
@@ -31,7 +30,7 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     (a shipped one: into the working folder), so that paths count from the same place."""
     import yaml
 
-    from looktwice.pipelines.config.paths import shipped
+    from looktwice.pipelines.config.shipped import shipped
     from looktwice.pipelines.config.spec import spec
     from looktwice.pipelines.disk import write_file
 
@@ -53,7 +52,7 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     return path
 
 
-def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str], paid: list[Path]) -> str:
+def _say_styles(study: Any, winner: Any, path: Path, paid: list[Path]) -> str:
     """Run the winner under the styles on the samples held out, and say which is the worst; nothing
     where it draws no marks.
 
@@ -70,8 +69,8 @@ def _say_styles(study: Any, winner: Any, path: Path, allow: Sequence[str], paid:
     if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
-    read = [*allow, *map(str, study.plan.files.values())]  # the study was let read them
-    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, read)
+    study.plan.allow_as_this(path)
+    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins)
     options = study.options
     if options.budget is not None:
         spent = sum(spent_by(folder / SPENT) for folder in paid)

@@ -31,7 +31,6 @@ from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.base import at_task
 from looktwice.pipelines.clock import Clock, run_clock
-from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.batched.model import Batched
@@ -155,13 +154,10 @@ class Study:
         self.say(f"the earlier run was moved to {aside}")
 
     def _allow_folder(self) -> None:
-        """Let the run read what its study may, so that `show` and the others need no word about
-        it."""
-        reads = allowed_to(self.plan.source) if self.plan.source else ()
-        points = self.folder / "points.yaml"
-        if reads and points.is_file():
+        """Let the run read what its study read, so that `view` and the others do not ask again."""
+        if (self.folder / "points.yaml").is_file():
             with suppress(OSError):  # it is asked for again
-                allow(self.folder, [points], reads)
+                self.plan.allow_as_this(self.folder)
 
     def _make_run(self, cache: Path) -> Run:
         if not self.on:

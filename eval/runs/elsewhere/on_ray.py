@@ -27,7 +27,7 @@ from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.made_with import RunModels, describe_plugin, shard_of
 from looktwice.eval.runs.predict import Run, RunOptions, Work
 from looktwice.pipelines.config.classes import load_plugin
-from looktwice.pipelines.config.paths import allowed_roots, use_roots
+from looktwice.pipelines.config.paths import read_allowed, use_fence
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
@@ -126,7 +126,7 @@ class Dispatch:
         except (TypeError, AttributeError, ValueError) as exc:
             raise RunError(f"the study cannot be sent to other processes: {exc}") from exc
         plugins = tuple(describe_plugin(name)["path"] for name in plan.plugins)
-        roots = tuple(str(root) for root in allowed_roots() if root.exists())
+        roots = tuple(str(root) for root in read_allowed().folders if root.exists())
         cache, blocks = str(run.cache.absolute()), BLOCKS * tasks
         job = Job(pickled, plugins, run.options, cache, run.only_cached, blocks, tasks, roots)
         self.arms = {arm.id: arm for arm in plan.points}
@@ -211,7 +211,7 @@ def work_through(
     for plugin in job.plugins:
         load_plugin(plugin)
     outbox: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
-    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_roots(job.roots):
+    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_fence(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), outbox)
         run = Run(
             ray.cloudpickle.loads(job.plan),

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
 from looktwice.eval.tasks import LettersAndShapes
-from looktwice.pipelines.config.paths import find_config
 from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask
