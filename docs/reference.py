@@ -19,6 +19,7 @@ from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
 
 from looktwice.eval.cli import commands
+from looktwice.eval.commands import options
 from looktwice.eval.listing import bases_of, settings_text, type_words
 from looktwice.pipelines.config import entries
 from looktwice.pipelines.model import Model
@@ -297,8 +298,11 @@ def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
 
 
 def _commands_page() -> str:
-    lines = ["# The command line", "", WRITTEN]
+    lines = ["# The command line", "", WRITTEN, ""]
     listed = {name: entry for group in commands().values() for name, entry in group.items()}
+    names = [f"`{name}`" for name, entry in listed.items() if entry.fenced and name != "mcp"]
+    fence = _Parameter("allow", options.Allowed, options.NONE).line
+    lines += [f"One option belongs to {', '.join(names)}:", "", fence]
     for name, entry in listed.items():
         function: Any = getattr(import_module(entry.module), entry.function)
         hints, parameters = (

@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Mapping[str, Command]] = {
         "list": Command(
             f"{ROOM}.studies",
             "list_names",
-            "List what a configuration may name, a line each.",
+            "List configurations to begin with, and what a configuration may name.",
             False,
         ),
     },

@@ -273,17 +273,19 @@ def list_names(
             autocompletion=complete_name,
         ),
     ] = "",
+    whole: Annotated[bool, Option("--all", help="List all configurations.")] = False,
     plugin: Plugins = NONE,
 ) -> None:
-    """List what a configuration may name, a line each.
+    """List configurations to begin with, and what a configuration may name.
 
-    Without KIND it says how many there are. Of a class it tells the settings, with their types and
+    Without KIND it names ten configurations. Of a class it tells the settings, with their types and
     defaults.
     """
-    from looktwice.eval.listing import SAYS, list_class, list_kind, list_kinds
+    from looktwice.eval.listing import SAYS, list_class, list_first, list_kind
 
+    kind = kind or ("configs" if whole else "")
     listed = list_kind if kind in SAYS else list_class
-    for line in listed(kind, plugin) if kind else list_kinds(plugin):
+    for line in listed(kind, plugin) if kind else list_first():
         say(line)
 
 
