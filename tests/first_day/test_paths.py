@@ -64,7 +64,7 @@ def write(path: object, more: str = "", file: str = "study.yaml") -> None:
     Path(file).write_text(STUDY.replace("PATH", str(path)) + more)
 
 
-def refused(*words: str) -> str:
+def refused(*words: object) -> str:
     output = said(*words, code=2)
     assert "lies outside" in output
     return output
@@ -100,11 +100,11 @@ def test_one_yes_is_remembered_and_survives_every_edit_but_another_folder(lab: P
     question = "study.yaml reads ../own/set, outside its own folder. Do you trust it?"
     assert question in answered("n", "check", "study.yaml", code=2)
     assert question in answered("y", "check", "study.yaml")
-    for words in ("check study.yaml", "run study.yaml", "view runs/study --sample q1"):
-        assert "[y/N]" not in said(*words.split())
+    for line in ("check study.yaml", "run study.yaml", "view runs/study --sample q1"):
+        assert "[y/N]" not in said(*line.split())
     write(lab / "own" / "set", "# edited")
-    for words in (["run", "study.yaml"], ["score", "runs/study", "--report"]):
-        assert "[y/N]" not in said(*words)
+    for line in ("run study.yaml", "score runs/study --report"):
+        assert "[y/N]" not in said(*line.split())
     write(lab / "own" / "set", file="copy/study.yaml")
     assert "copy/study.yaml reads ../own/set" in answered("n", "check", "copy/study.yaml", code=2)
     more = f"contestants: {{a: {{stages: {{ask: {{system: {{file: {lab / 'private' / 'a'}}}}}}}}}}}"

@@ -117,11 +117,11 @@ def test_list_names_everything_by_kind_in_a_line_each(kind: str, named: str, abs
 
 
 def test_list_begins_with_ten_configurations_and_has_all_behind_an_option() -> None:
-    first = said("list")
+    first = looktwice("list").output
     assert all(f"\n  {kind} " in first for kind in SAYS) and "\ndocuments: " in first
     names = [line.split()[0] for line in first.splitlines()[1:11]]
     assert names == [*FIRST] and len(names) == 10 and names[0] == "quickstart"
-    every = [line.split()[0] for line in said("list", "--all").splitlines()]
+    every = [line.split()[0] for line in looktwice("list", "--all").output.splitlines()]
     assert every == [*shipped()] and set(names) < set(every)
 
 
