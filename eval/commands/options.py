@@ -186,9 +186,12 @@ def guarded(command: Callable[..., None], fenced: bool = True) -> Callable[..., 
 
 
 def ask_in_terminal(question: str) -> bool:
-    """Whether the user answers yes; the end of the input is a no."""
+    """Whether the user answers yes; the end of the input is a no. What a study is called, or names,
+    changes nothing of how the question looks."""
+    from looktwice.eval.display.printable import printable
+
     try:
-        return bool(confirm(question, err=True))
+        return bool(confirm(" ".join(printable(question).split()), err=True))
     except Abort:
         return False
 

@@ -190,6 +190,14 @@ def test_the_question_comes_again_behind_another_link_and_where_the_note_is_dama
 
 
 @pytest.mark.usefixtures("terminal")
+def test_no_name_changes_how_the_question_looks(lab: Path) -> None:
+    (lab / "own" / "set").rename(lab / "own" / "a\x1b[2J\nb")
+    write(r'"../own/a\e[2J\nb"')
+    question = "study.yaml reads ../own/a\\x1b[2J b, outside its own folder. Do you trust it?"
+    assert question in answered("n", "check", "study.yaml", code=2)
+
+
+@pytest.mark.usefixtures("terminal")
 def test_other_faults_are_told_before_anything_is_asked(lab: Path) -> None:
     write("../own/set", "sed: 3")
     output = said("check", "study.yaml", code=2)
