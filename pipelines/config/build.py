@@ -31,7 +31,7 @@ from looktwice.pipelines.config.classes import (
     type_hints,
 )
 from looktwice.pipelines.config.elsewhere import HINTS
-from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.paths import Scope, read_allowed
 from looktwice.pipelines.json_input import first_non_finite
 
 # a text "nan" would become a number
@@ -252,10 +252,13 @@ def build(
     scope: Scope | None = None,
     place: str = "node",
     plugins: Sequence[str] = (),
+    given: Sequence[str] = (),
 ) -> Any:
-    """The object of one node, which stands at `place` in messages. Raises ConfigError with all
-    faults."""
-    return Binder(scope or Scope(plugins=tuple(plugins))).make(node, place)
+    """The object of one node, which stands at `place` in messages; without a scope it reaches the
+    working folder, paths that the user has `given`, and what is allowed. Raises ConfigError with
+    all faults."""
+    own = scope or Scope(Path(), tuple(given), tuple(plugins), read_allowed())
+    return Binder(own).make(node, place)
 
 
 def _shown(hint: Any) -> str:
