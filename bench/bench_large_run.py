@@ -46,8 +46,8 @@ def commands(config: Path, run: Path) -> Mapping[str, Sequence[str]]:
     """The command lines that are measured, by name."""
     return {
         "score": ("score", str(run)),
-        "report": ("report", str(run)),
-        "show": ("show", str(run), "q00007"),
+        "report": ("score", str(run), "--report"),
+        "show": ("view", str(run), "--sample", "q00007"),
         "resume": ("run", str(config), "--out", str(run.parent)),
     }
 

@@ -36,7 +36,7 @@ SHOTS = {"light": "theme=light", "dark": "theme=dark"}
 def measure(browser: Browser, run: Path, axe: str) -> None:
     """Print the figures of one page."""
     started = time.perf_counter()
-    written = CliRunner().invoke(app, ["report", str(run)])
+    written = CliRunner().invoke(app, ["score", str(run), "--report"])
     assert written.exit_code == 0, written.output
     page = run / "report.html"
     print(

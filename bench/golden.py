@@ -237,8 +237,8 @@ def take_over(before: Path, copy: Path, comparison: Comparison) -> None:
     comparison.compare(
         f"{copy.name}: records after resume", records, (copy / "records.jsonl").read_bytes()
     )
-    for command in ("score", "report", "replay"):
-        looktwice(ROOT, command, str(copy), f"--allow={DATA}", cwd=copy.parent)
+    for command, *more in (["score"], ["score", "--report"], ["replay"]):
+        looktwice(ROOT, command, str(copy), *more, f"--allow={DATA}", cwd=copy.parent)
     compare_texts(before, copy, comparison)
 
 

@@ -27,7 +27,6 @@ from looktwice.eval.tasks.photographs import photograph
 from looktwice.eval.tasks.rendered_scenes import KINDS as RENDERED
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.classes import load_plugin
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -78,11 +77,11 @@ class Entry:
 
     def run(self) -> State:
         """The state after all stages."""
-        scope = Scope(plugins=(load_plugin(str(PLUGIN)),))
+        plugins = (load_plugin(str(PLUGIN)),)
         state = State.start(SAMPLES[self.sample]())
-        model = build(yaml.safe_load(self.model), scope) if self.model else NoModel()
+        model = build(yaml.safe_load(self.model), plugins=plugins) if self.model else NoModel()
         for node in self.nodes:
-            state = build(node, scope)(state, model)
+            state = build(node, plugins=plugins)(state, model)
         return state
 
 

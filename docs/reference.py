@@ -18,9 +18,12 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
 
-from looktwice.eval.cli import app
+from looktwice.eval.cli import FENCED, commands
+from looktwice.eval.commands import options
 from looktwice.eval.listing import bases_of, settings_text, type_words
 from looktwice.pipelines.config import entries
+from looktwice.pipelines.config.keys import all_keys
+from looktwice.pipelines.config.load import study_schema
 from looktwice.pipelines.model import Model
 
 __all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
@@ -255,20 +258,29 @@ TITLES = {
     "StudyConfig": "The file",
     "Contestant": "A contestant, which is an entry of `contestants:`",
     "Needs": "`needs:` of a contestant",
-    "Gap": "`gap:`",
     "Published": "An entry of `published:`",
 }
 
 
-def _study_page() -> str:
-    lines = ["# The study's YAML", "", WRITTEN, "", STUDY]
+def study_mappings() -> Iterator[tuple[str, Any, str]]:
+    """The title, the type and the words of each mapping that a study may hold."""
+    keys = all_keys()
     for name, title in TITLES.items():
         entry = getattr(entries, name)
+        yield title, study_schema(keys) if name == "StudyConfig" else entry, entry.__doc__ or ""
+    for name, key in keys.items():
+        if hasattr(key.schema, "__annotations__"):
+            yield f"`{name}:`", key.schema, key.schema.__doc__ or ""
+
+
+def _study_page() -> str:
+    lines = ["# The study's YAML", "", WRITTEN, "", STUDY]
+    for title, entry, words in study_mappings():
         lines += [
             "",
             f"## {title}",
             "",
-            inspect.cleandoc(entry.__doc__ or ""),
+            inspect.cleandoc(words),
             "",
             *map(_entry_line, keys_of(entry)),
         ]
@@ -297,15 +309,19 @@ def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
 
 
 def _commands_page() -> str:
-    lines = ["# The command line", "", WRITTEN]
-    for command in app.registered_commands:
-        function: Any = command.callback
+    lines = ["# The command line", "", WRITTEN, ""]
+    listed = {name: entry for group in commands().values() for name, entry in group.items()}
+    fenced = [name for name, entry in listed.items() if entry.needs == FENCED and name != "mcp"]
+    fence = _Parameter("allow", options.Allowed, options.NONE).line
+    names = ", ".join(f"`{name}`" for name in fenced)
+    lines += [f"One option belongs to {names}:", "", fence]
+    for name, entry in listed.items():
+        function: Any = entry.open()
         hints, parameters = (
             get_type_hints(function, include_extras=True),
             inspect.signature(function).parameters,
         )
         arguments = [_Parameter(name, hints[name], p.default) for name, p in parameters.items()]
-        name = command.name or function.__name__
         usage = " ".join(["looktwice", name, *(p.shown for p in arguments if not p.is_option)])
         lines += [
             "",

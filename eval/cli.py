@@ -1,121 +1,86 @@
-"""The command line: what `looktwice --help` lists, in this order; `commands` holds a function for
-each. Input and output may be closed, end early or be stopped, and the work goes on."""
+"""The command line: the table of the commands, which are opened when they are used. Input and
+output may be closed, end early or be stopped, and the work goes on."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
-import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from looktwice.eval.commands import analyses, homes, logs, runs, studies
 from looktwice.eval.commands.options import guarded, say
+from looktwice.pipelines.extensions import Extension, find_extension, list_extensions
 from looktwice.pipelines.runtime.heaps import collect_seldom, share_heaps
 from looktwice.pipelines.runtime.signals import ENDING, code_of, raise_interrupt
 
-__all__ = ["app", "main"]
+__all__ = ["app", "commands", "main"]
 
-COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Study": {
-        "init": studies.init,
-        "list": studies.list_names,
-        "check": studies.check,
-        "allow": studies.allow,
-        "run": studies.run,
-        "discover": studies.discover,
-        "judge": runs.judge,
-        "make": studies.make,
-    },
-    "Look": {
-        "score": runs.score,
-        "report": runs.report,
-        "analyse": analyses.analyse,
-        "view": runs.view,
-        "show": runs.show,
-        "studio": homes.studio,
-    },
-    "Compare": {"compare": logs.compare, "export": logs.export, "annotate": logs.annotate},
-    "Tools": {
-        "replay": runs.replay,
-        "cache": runs.reply_cache,
-        "serve": homes.serve,
-        "mcp": homes.mcp,
-    },
+
+ROOM = "looktwice.eval.commands"
+FENCED = ("--allow",)
+"""What a command needs that reads studies or runs, and so takes `--allow`."""
+FIRST = ("init", "check", "run", "view", "score", "compare", "studio", "list")
+"""The commands of the first section of `looktwice --help`, in their order."""
+COMMANDS: Mapping[str, Extension] = {
+    "init": Extension(f"{ROOM}.studies:init", "Write a commented study to begin with."),
+    "check": Extension(
+        f"{ROOM}.studies:check", "Print all errors, then try one sample of each task.", FENCED
+    ),
+    "run": Extension(f"{ROOM}.studies:run", "Run a configuration and write its report.", FENCED),
+    "view": Extension(f"{ROOM}.runs:view", "Show runs beside one another in a browser.", FENCED),
+    "score": Extension(
+        f"{ROOM}.runs:score",
+        "Read and score runs, or recorded replies; no model is called.",
+        FENCED,
+    ),
+    "list": Extension(
+        f"{ROOM}.studies:list_names",
+        "List configurations to begin with, and what a configuration may name.",
+    ),
+    "analyse": Extension(
+        f"{ROOM}.analyses:analyse", "Ask finished runs one question; no model is called.", FENCED
+    ),
+    "judge": Extension(
+        f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", FENCED
+    ),
+    "replay": Extension(
+        f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", FENCED
+    ),
+    "cache": Extension(
+        f"{ROOM}.runs:reply_cache", "Say what the reply cache holds, by model, or prune it."
+    ),
 }
-
-
-class Old(NamedTuple):
-    """What a former command is now: the command, what is typed behind it, and what became of its
-    options; one that ends in `=` or `.` takes its value."""
-
-    command: str
-    more: tuple[str, ...] = ()
-    options: Mapping[str, str] = {}
-
-
-OLD: Mapping[str, Old] = {
-    "fragility": Old(
-        "run", ("sweep=null", "each=null", "fragility.slot=mark"), {"--slot": "fragility.slot="}
-    ),
-    "race": Old(
-        "run", ("choose.by=race",), {"--level": "choose.level=", "--held-out": "choose.held_out="}
-    ),
-    "staircase": Old(
-        "run",
-        ("choose.by=staircase",),
-        {
-            "--along": "thresholds.along=",
-            "--questions": "choose.questions=",
-            "--width": "choose.width=",
-        },
-    ),
-    "thresholds": Old(
-        "analyse",
-        ("thresholds",),
-        {
-            "--along": "along=",
-            "--target": "target=",
-            "--log": "scale=log",
-            "--direction": "direction=",
-        },
-    ),
-    "certify": Old("analyse", ("certify",), {"--role": "role."}),
-    "audit": Old("analyse", ("audit",), {"--any": "rule=any"}),
-    "probe": Old("analyse", ("probe",), {"--held-out": "held_out=", "--limit": "limit="}),
-    "paper": Old("report", ("--paper",)),
-    "replies": Old("score"),
-    "trajectories": Old("export", ("--to", "trajectories")),
-    "merge": Old("export", ("--to", "run")),
-}
-"""Former commands, which still answer in this release."""
+"""The commands of the core; extensions bring the others."""
 
 SET = "set sweep m name model models task tasks contestant contestants only seed draws stages"
 """What is set by its place, and not by an option."""
 
 
-OLD_OPTIONS = {"run": {"--fresh": "--again=all", "--keep-failed": "--again=nothing"}}
+def commands() -> Mapping[str, Mapping[str, Extension]]:
+    """The commands by section and name; no module of a command is imported."""
+    known = {**COMMANDS, **list_extensions("commands")}
+    first = {name: known.pop(name) for name in FIRST if name in known}
+    return {"Commands": first, "More": known}
 
 
-def renew(words: Sequence[str]) -> list[str]:
-    """What is typed, in the commands and options of today."""
-    name, *rest = words
-    command, more, options = OLD.get(name, Old(name, options=OLD_OPTIONS.get(name, {})))
-    renewed, left = list[str](), iter(rest)
-    for word in left:
-        option, equals, value = word.partition("=")
-        today = options.get(option, word)
-        if option in options and today.endswith(("=", ".")):
-            today += value if equals else next(left, "")
-        renewed.append(today)
-    given = {word.partition("=")[0] for word in renewed}
-    return [command, *renewed, *(word for word in more if word.partition("=")[0] not in given)]
+def find_command(name: str) -> Extension | None:
+    """The command of this name, of the core or of an extension."""
+    return COMMANDS.get(name) or find_extension("commands", name)
+
+
+def open_command(name: str, command: Extension) -> Any:
+    """Import the function of a command and build its parser."""
+    single = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+    single.command(name)(guarded(command.open(), command.needs == FENCED))
+    return typer.main.get_command(single)
 
 
 def say_near(word: str, known: Iterable[str]) -> str:
@@ -140,17 +105,21 @@ def say_option(option: str, params: Sequence[Any]) -> str:
 
 
 class Commands(TyperGroup):
-    """Answers former commands too, and lists the others in groups."""
+    """Opens a command when it is typed, and lists all in groups."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for section in commands().values() for name in section]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and (command := find_command(cmd_name)):
+            self.commands[cmd_name] = open_command(cmd_name, command)
+        return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        words = renew(args)
-        if words != args:
-            sentence = f"`looktwice {args[0]}` has become `looktwice {shlex.join(words)}`"
-            typer.echo(sentence, err=True)
-        if words[0] not in self.commands and not ctx.resilient_parsing:  # no shell's completion
-            near = say_near(words[0], [*self.commands, "--help", "--version"])
-            ctx.fail(f"there is no command {words[0]!r}{near}; `looktwice --help` lists them")
-        return super().resolve_command(ctx, words)
+        if not find_command(args[0]) and not ctx.resilient_parsing:  # no shell's completion
+            near = say_near(args[0], [*self.list_commands(ctx), "--help", "--version"])
+            ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -163,10 +132,9 @@ class Commands(TyperGroup):
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for group, commands in COMMANDS.items():
-            listed = [(name, self.commands[name].get_short_help_str(70)) for name in commands]
+        for group, listed in commands().items():
             with formatter.section(group):
-                formatter.write_dl(listed)
+                formatter.write_dl([(name, command.help) for name, command in listed.items()])
 
 
 app = typer.Typer(
@@ -196,11 +164,6 @@ def looktwice(
 ) -> None:
     """Visual prompting and specialist vision models around multimodal LLMs: ablate, compare, look
     again."""
-
-
-for group in COMMANDS.values():
-    for name, command in group.items():
-        app.command(name)(guarded(command))
 
 
 class _Output(io.FileIO):

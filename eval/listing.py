@@ -28,7 +28,7 @@ from looktwice.pipelines.config.classes import (
     type_hints,
 )
 from looktwice.pipelines.config.elsewhere import ELSEWHERE
-from looktwice.pipelines.config.paths import shipped
+from looktwice.pipelines.config.shipped import shipped
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 
@@ -44,6 +44,19 @@ SAYS: Mapping[str, str] = {
     "configs": "studies to start from: `looktwice run NAME`, or `looktwice init NAME` for a copy",
 }
 """Each kind, and what it holds."""
+FIRST: Mapping[str, str] = {
+    "quickstart": "marks, zooms and wordings on the small model in the box; no key, no network",
+    "marked_scenes": "what a mark and a zoom are worth, on made scenes of which all is known",
+    "marker_styles": "how much results hang on the look of a marker",
+    "ways_of_looking": "ways to look again with any model behind an endpoint",
+    "where_to_look": "which crop helps, at equal tokens, against placebo and oracle",
+    "evidence_in_words": "what a specialist sees, told in words or drawn",
+    "tool_contribution": "what an agent's tool contributes, and by what",
+    "blindness": "what a model answers without the images",
+    "discover": "the best combination of a sweep, for a part of its answers",
+    "blink_markers": "a paper's experiment: radius and color of BLINK's circles",
+}
+"""The configurations to begin with, in this order."""
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "stages": ("prompting",),
     "specialists": ("specialists",),
@@ -72,11 +85,16 @@ SIMPLE = {
 }
 
 
-def list_kinds(plugins: Sequence[str]) -> Iterator[str]:
-    """How many there are of each kind, and what to type for them."""
+def list_first() -> Iterator[str]:
+    """The configurations to begin with, and what to type for all of them and for the classes."""
+    yield "Studies to begin with: looktwice run NAME, or looktwice init NAME for a copy"
+    width = max(map(len, FIRST))
+    for name, text in FIRST.items():
+        yield f"  {name:{width}}  {text}"
+    yield f"looktwice list --all names all {len(shipped())}, and looktwice list KIND more:"
     for kind in SAYS:
-        yield f"{kind:11} {len(list(list_kind(kind, plugins))):3}  {SAYS[kind]}"
-    yield "looktwice list KIND names them, and looktwice list NAME tells the settings of one"
+        yield f"  {kind:{width}}  {SAYS[kind]}"
+    yield "looktwice list NAME tells the settings of a class, such as Circles"
     yield _documents()
 
 

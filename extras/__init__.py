@@ -9,7 +9,39 @@ from looktwice.pipelines.extensions import Extension
 
 _ANALYSIS, _ADAPTIVE = "looktwice.eval.analysis", "looktwice.eval.adaptive"
 
+_ROOM, _FENCED = "looktwice.eval.commands", ("--allow",)
+
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
+    "commands": {
+        "compare": Extension(
+            f"{_ROOM}.logs:compare", "Compare logs of any harness, sample by sample.", _FENCED
+        ),
+        "studio": Extension(
+            f"{_ROOM}.homes:studio",
+            "Put marks and stages on your own picture in a browser.",
+            _FENCED,
+        ),
+        "discover": Extension(
+            f"{_ROOM}.studies:discover",
+            "Find the best arm of a sweep for a part of its answers.",
+            _FENCED,
+        ),
+        "make": Extension(f"{_ROOM}.studies:make", "Make questions from your own files.", _FENCED),
+        "annotate": Extension(
+            f"{_ROOM}.logs:annotate",
+            "Draw a sheet for people to fill in, and read it again.",
+            _FENCED,
+        ),
+        "export": Extension(
+            f"{_ROOM}.logs:export", "Write runs and logs in the formats of others.", _FENCED
+        ),
+        "serve": Extension(
+            f"{_ROOM}.homes:serve",
+            "Serve a study's contestants to any OpenAI-compatible client.",
+            _FENCED,
+        ),
+        "mcp": Extension(f"{_ROOM}.homes:mcp", "Serve image tools to any agent client.", _FENCED),
+    },
     "keys": {
         "choose": Extension(f"{_ADAPTIVE}.keys:Choose"),
         "thresholds": Extension(f"{_ADAPTIVE}.keys:Thresholds"),

@@ -61,7 +61,7 @@ def _guarded_lookup(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What `looktwice allow` remembers on this machine is none of the tests' business, nor theirs
+    """What was allowed on this machine is none of the tests' business, nor theirs
     its own."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
 

@@ -184,25 +184,29 @@ def test_every_setting_is_explained() -> None:
     assert missing == {}, "say in the docstring what the setting means: `name` ..."
 
 
-def wrapped(mapping: str, node: Any) -> Any:
-    """A study that holds the entry of a mapping at its place."""
-    places: dict[str, Callable[[Any], Any]] = {
-        "StudyConfig": lambda one: one,
-        "Contestant": lambda one: {"contestants": {"x": one}},
-        "Needs": lambda one: {"contestants": {"x": {"needs": one}}},
-        "Gap": lambda one: {"gap": {"from": "a", "to": "b", **one}},
-        "Published": lambda one: {"published": {"x": {"source": "", "accuracy": {}, **one}}},
-    }
-    return places[mapping](node)
+WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "The file": lambda one: one,
+    "A contestant, which is an entry of `contestants:`": lambda one: {"contestants": {"x": one}},
+    "`needs:` of a contestant": lambda one: {"contestants": {"x": {"needs": one}}},
+    "`gap:`": lambda one: {"gap": {"from": "a", "to": "b", **one}},
+    "`choose:`": lambda one: {"choose": {"by": "race", **one}},
+    "`fragility:`": lambda one: {"fragility": one},
+    "`thresholds:`": lambda one: {"thresholds": one},
+    "An entry of `published:`": lambda one: {
+        "published": {"x": {"source": "", "accuracy": {}, **one}}
+    },
+}
+"""A study that holds an entry of a mapping at its place, by the title of the mapping."""
 
 
-@pytest.mark.parametrize("mapping", ["StudyConfig", "Contestant", "Needs", "Gap", "Published"])
-def test_every_key_has_a_description_and_an_example_that_fits(mapping: str) -> None:
-    for key, _, (meaning, example) in reference.keys_of(getattr(entries, mapping)):
-        assert meaning.endswith(".") and f"- **`{key}`**" in PAGES["reference/study.md"]
-        node = yaml.safe_load(example)
-        assert list(node) == [key]
-        assert shape_faults(wrapped(mapping, node)) == ([], [])
+def test_every_key_has_a_description_and_an_example_that_fits() -> None:
+    assert {title for title, _, _ in reference.study_mappings()} == set(WRAPPED)
+    for title, mapping, _ in reference.study_mappings():
+        for key, _, (meaning, example) in reference.keys_of(mapping):
+            assert meaning.endswith(".") and f"- **`{key}`**" in PAGES["reference/study.md"]
+            node = yaml.safe_load(example)
+            assert list(node) == [key]
+            assert shape_faults(WRAPPED[title](node)) == ([], []), (title, key)
 
 
 def test_a_key_without_a_description_is_told() -> None:

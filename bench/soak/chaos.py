@@ -140,7 +140,7 @@ def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Findi
         more = len(server.exchanges) - again
         wrong = faults(ended, {0}) + ([f"{more} requests"] if more else [])
         yield finding("chaos", "the same command once more", f"{more} requests", wrong, ended)
-        ended = looktwice("report", folder / "runs/study", url=server.url)
+        ended = looktwice("score", folder / "runs/study", "--report", url=server.url)
         yield finding(
             "chaos", "no key in any file", "0 files", faults(ended, {0}) + keys_in(folder), ended
         )

@@ -134,7 +134,12 @@ def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
             shutil.copytree(folder / "runs", runs)
             damage(runs)
             run = runs / "study"
-            reading = [["score", run], ["report", run], ["show", run, "s0"], ["replay", run]]
+            reading = [
+                ["score", run],
+                ["score", run, "--report"],
+                ["view", run, "--sample", "s0"],
+                ["replay", run],
+            ]
             commands += [
                 *reading,
                 ["export", run, "--to", "trajectories", "--out", runs / "t.jsonl"],

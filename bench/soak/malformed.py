@@ -242,8 +242,10 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
         figure = ", ".join(f"{count} {what}" for what, count in become.most_common())
         wrong = faults(ended, {0, 1}) + (["lost"] if become["lost"] else [])
         yield finding("malformed", f"{len(names)} malformed responses", figure, wrong, ended)
-        lines = ("score", "report", "replay")
-        ends = looktwice_each([[line, folder / "runs/study"] for line in lines], server.url)
+        lines = ("score", "score --report", "replay")
+        ends = looktwice_each(
+            [[*line.split(), folder / "runs/study"] for line in lines], server.url
+        )
         for line, ended in zip(lines, ends, strict=True):
             wrong = faults(ended, {0, 1})
             yield finding(

@@ -127,7 +127,7 @@ def pictures(folder: Path) -> Iterator[Finding]:
             f"{len(records) - failed} asked, {failed} failed their sample, {ended.seconds:.0f} s"
         )
         yield finding("pictures", f"{len(inside)} hostile pictures", figure, wrong, ended)
-        for line in (["score"], ["report"], ["show", "eps.png"]):
+        for line in (["score"], ["score", "--report"], ["view", "--sample", "eps.png"]):
             ended = looktwice(line[0], folder / "runs/study", *line[1:], url=server.url)
             yield finding("pictures", line[0], f"exit {ended.code}", faults(ended, {0}), ended)
         for name in ("round.png", "zeros.png", "secret.png"):

@@ -239,8 +239,8 @@ def run_replies(
 def read_again(run: Path, name: str, url: str) -> Iterator[Finding]:
     """What reads a run's records."""
     commands = [
-        ["report", run],
-        ["show", run, "s0"],
+        ["score", run, "--report"],
+        ["view", run, "--sample", "s0"],
         ["replay", run],
         ["export", run, "--to", "trajectories", "--out", run / "t.jsonl"],
     ]
@@ -314,7 +314,7 @@ def terminal(folder: Path) -> Iterator[Finding]:
     commands: list[list[object]] = [
         ["check", config],
         ["check", config, f"a.{EVIL}=1"],
-        ["show", run, EVIL],
+        ["view", run, "--sample", EVIL],
     ]
     commands += [
         ["run", config, "--out", folder / "again", "--only-cached"],

@@ -54,7 +54,7 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     (a shipped one: into the working folder), so that paths count from the same place."""
     import yaml
 
-    from looktwice.pipelines.config.paths import shipped
+    from looktwice.pipelines.config.shipped import shipped
     from looktwice.pipelines.config.spec import spec
     from looktwice.pipelines.disk import write_file
 
@@ -92,8 +92,8 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
-    read = [*map(str, study.plan.files.values())]  # the study was let read them
-    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, read)
+    study.plan.allow_as_this(path)
+    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins)
     options = study.options
     if options.budget is not None:
         spent = sum(spent_by(folder / SPENT) for folder in paid)

@@ -12,7 +12,6 @@ from typer import Argument, Option
 
 from looktwice.eval.commands.options import (
     NONE,
-    AllowedOfRun,
     By,
     Judged,
     Plugins,
@@ -40,7 +39,6 @@ def analyse(
     by: By = NONE,
     judge: Judged = "",
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
 ) -> None:
     """Ask finished runs one question; no model is called.
 

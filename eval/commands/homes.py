@@ -10,7 +10,6 @@ from typer import Argument, Option
 
 from looktwice.eval.commands.options import (
     NONE,
-    Allowed,
     Opened,
     OutCache,
     OutFolder,
@@ -81,7 +80,6 @@ def serve(
     ] = "error",
     workers: Workers = 64,
     plugin: Plugins = NONE,
-    allow: Allowed = NONE,
 ) -> None:
     """Serve a study's contestants to any OpenAI-compatible client.
 
@@ -89,7 +87,7 @@ def serve(
     OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
     """
     from looktwice.eval.homes.command import ServeOptions, plan_of_pocket, serve_study, serve_tap
-    from looktwice.pipelines.config.paths import find_config
+    from looktwice.pipelines.config.shipped import find_config
 
     options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
     is_there = study == "pocket" or find_config(study).is_file()
@@ -103,7 +101,7 @@ def serve(
         elif study == "pocket":
             serve_study(plan_of_pocket(), options, say)
         else:
-            serve_study(load_study(Path(study), overrides, plugin, allow), options, say)
+            serve_study(load_study(Path(study), overrides, plugin), options, say)
 
 
 def mcp(
@@ -149,7 +147,7 @@ def mcp(
     if not allow and folders[0] == Path(folders[0].anchor):
         refuse(f"mcp: the working folder is {folders[0]}; name folders with --allow")
     place = (out or folders[0] / "looks").expanduser().resolve()
-    agent = find_agent(study, contestant, overrides, plugin, allow)
+    agent = find_agent(study, contestant, overrides, plugin)
     looks = LookTools(agent, Images(place, folders), make_controls(agent, placebo, black, random))
     served = server.make_server(looks)
     with until_interrupted():
@@ -180,7 +178,6 @@ def studio(
     port: Port = 0,
     opened: Opened = False,
     plugin: Plugins = NONE,
-    allow: Allowed = NONE,
 ) -> None:
     """Put marks and stages on your own picture in a browser.
 
@@ -195,7 +192,7 @@ def studio(
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         desk = Desk(Path(folder).resolve(), plugins=plugin)
-        draft = open_draft(desk, what, model, allow)
+        draft = open_draft(desk, what, model)
         server = StudioServer(desk, lambda _: draft)
         with until_interrupted():
             serve_page(server, port, partial(announce, opened), "studio")

@@ -10,7 +10,6 @@ from typer import Argument, BadParameter, Exit, Option
 
 from looktwice.eval.commands.options import (
     NONE,
-    AllowedOfRun,
     Columns,
     Plugins,
     Reader,
@@ -83,7 +82,6 @@ def compare(
         "compare"
     ),
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
 ) -> None:
     """Compare logs of any harness, sample by sample.
 
@@ -98,7 +96,7 @@ def compare(
     if sent or ask or any(map(is_keyless, logs)):
         from looktwice.eval.sent.worth import build_asked
 
-        model = build_asked(ask, plugin, allow) if ask else None
+        model = build_asked(ask, plugin) if ask else None
         sides = [s for path in logs for s in read_requests(path, columns)]
         written = _compare_sent(choose_sides(sides, baseline, only), model, labels, out)
     elif standings.is_published(logs, columns):
@@ -167,7 +165,6 @@ def export(
     column: Columns = NONE,
     reader: Reader = None,
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
 ) -> None:
     """Write runs and logs in the formats of others.
 
@@ -238,7 +235,6 @@ def annotate(
     ] = None,
     reader: Reader = None,
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
 ) -> None:
     """Draw a sheet for people to fill in, and read it again.
 

@@ -11,17 +11,18 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, get_type_hints
 
-from typer import Argument, BadParameter, Context, Exit, Option, echo, style
+from typer import Abort, Argument, BadParameter, Context, Exit, Option, confirm, echo, style
 
 from looktwice.pipelines.runtime.signals import Interrupted, code_of
 
 
 def complete_config(incomplete: str) -> list[str]:
     """YAML files and folders that begin so, then the shipped configurations."""
-    from looktwice.pipelines.config.paths import shipped
+    from looktwice.pipelines.config.shipped import shipped
 
     names = [*_paths(incomplete, (".yaml", ".yml")), *shipped()]
     return [name for name in names if name.startswith(incomplete)]
@@ -31,7 +32,7 @@ def complete_setting(ctx: Context, incomplete: str) -> list[str]:
     """The settings of the configuration that is typed already, as `stages.mark.radius=`."""
     from looktwice.pipelines.config.classes import ConfigError
     from looktwice.pipelines.config.load import load
-    from looktwice.pipelines.config.paths import find_config
+    from looktwice.pipelines.config.shipped import find_config
 
     try:
         node = load(find_config(ctx.params.get("config") or ""))
@@ -95,19 +96,14 @@ Allowed = Annotated[
     list[str],
     Option(
         "--allow",
-        help="A folder that the configuration may read, beside its own (also: LOOKTWICE_ALLOW).",
-    ),
-]
-AllowedOfRun = Annotated[
-    list[str],
-    Option(
-        "--allow",
+        metavar="FOLDER_OR_HOST",
         help=(
-            "A folder that the run's records may read, beside the run's and this (also:"
-            " LOOKTWICE_ALLOW)."
+            "Let a study or run from elsewhere read this folder, or send to this host; without it a"
+            " terminal asks once (also: LOOKTWICE_ALLOW)."
         ),
     ),
 ]
+"""The option that every command has which reads studies or runs; `guarded` adds it."""
 OnlyCached = Annotated[
     bool, Option("--only-cached", help="Use cached replies only; call no model.")
 ]
@@ -162,21 +158,47 @@ TableKind = Annotated[
 ]
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
+def guarded(command: Callable[..., None], fenced: bool = True) -> Callable[..., None]:
     """A command whose plugins are loaded, and that an error in the input ends as `input_errors`
-    says."""
+    says; a `fenced` one also takes `--allow`."""
 
     @wraps(command)
     def run(**options: Any) -> None:
         places = {name: options.get(name) for name in ("out", "cache")}
-        with input_errors(options.get("allow"), **places):
+        allow = options.get("allow")
+        if "allow" not in own:
+            options.pop("allow", None)
+        with input_errors(allow, **places):
             if options.get("plugin"):
                 from looktwice.pipelines.config.classes import load_plugin
 
                 options["plugin"] = [load_plugin(name) for name in options["plugin"]]
             command(**options)
 
+    own = signature(command).parameters
+    if fenced and "allow" not in own:
+        hints = {**get_type_hints(command, include_extras=True), "allow": Allowed}
+        added = Parameter("allow", Parameter.KEYWORD_ONLY, default=NONE)
+        every = [p.replace(annotation=hints[p.name]) for p in (*own.values(), added)]
+        run.__signature__ = signature(command).replace(parameters=every)  # type: ignore[attr-defined]
+        run.__annotations__ = hints
     return run
+
+
+def ask_in_terminal(question: str) -> bool:
+    """Whether the user answers yes; the end of the input is a no. What a study is called, or names,
+    changes nothing of how the question looks."""
+    from looktwice.eval.display.printable import printable
+
+    try:
+        return bool(confirm(" ".join(printable(question).split()), err=True))
+    except Abort:
+        return False
+
+
+def is_terminal() -> bool:
+    """Whether somebody sees a question and can answer it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def build_reader(name: str | None, plugins: list[str]) -> Any:
@@ -315,14 +337,14 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
 
     An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130,
     SIGTERM with 143.
-    `allow` are folders that may be read inside, `places` those of options, such as out, that are to
-    be written.
+    `allow` are folders and hosts that may be reached inside, `places` those of options, such as
+    out, that are to be written.
     """
-    from looktwice.pipelines.config.paths import use_roots
+    from looktwice.pipelines.config.paths import use_fence
 
     code = 2
     try:
-        with use_roots(allow or ()):
+        with use_fence(allow or (), ask_in_terminal if is_terminal() else None):
             yield
             return
     except KeyboardInterrupt as exc:

@@ -11,7 +11,6 @@ from typer import Argument, BadParameter, Exit, Option
 from looktwice.eval.commands.options import (
     NONE,
     AllArms,
-    AllowedOfRun,
     By,
     CacheOfRun,
     Columns,
@@ -25,7 +24,6 @@ from looktwice.eval.commands.options import (
     Port,
     Reader,
     RunPath,
-    Runs,
     TableKind,
     Workers,
     announce,
@@ -56,7 +54,6 @@ def score(
     by: By = NONE,
     judge: Judged = "",
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
     only: Only = None,
     table: TableKind = "short",
@@ -74,8 +71,23 @@ def score(
             )
         ),
     ] = None,
+    report: Annotated[
+        bool, Option("--report", help="Also write report.html, report.md and report.csv.")
+    ] = False,
+    paper: Annotated[
+        bool,
+        Option("--paper", help="Also write figures (SVG, PDF), table.tex and records.parquet."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        Option(help="The folder of the report (default: the run) or paper (default: RUN/paper)."),
+    ] = None,
 ) -> None:
-    """Read and score runs, or recorded replies; no model is called."""
+    """Read and score runs, or recorded replies; no model is called.
+
+    With --report or --out it also writes the report. The figures of --paper need matplotlib, which
+    `looktwice[figures]` installs; without it the rest is written.
+    """
     columns = parse_columns(column)
     logs = [run for run in runs if (any(run.glob("*.jsonl")) if run.is_dir() else run.suffix)]
     logs = [log for log in logs if not (log / "points.yaml").exists()]
@@ -85,6 +97,8 @@ def score(
             " the fields of a run's questions"
         )
     if key or disagreements or export or logs:
+        if report or paper or out:
+            raise BadParameter("--report, --paper and --out take runs, and these are files")
         from looktwice.eval.logs.replies import replies_lines
 
         lines = replies_lines(runs, reader, key, disagreements, export or (), plugin, columns)
@@ -93,6 +107,14 @@ def score(
         return
     scored = _score(runs, reader, by, judge, plugin, all_arms, only)
     print_table(scored, "full" if all_arms else table)  # the short one shows the present plan alone
+    if paper:
+        plain = _score(runs, reader, NONE, judge, plugin) if by or all_arms or only else scored
+        _write_paper(plain, out or runs[0] / "paper")
+    if report or (out and not paper):
+        from looktwice.eval.report import write_report
+
+        folder = out or (runs[0] / only.stem if only else runs[0])
+        say(f"report: {write_report(scored, folder, _images(scored, plugin))}")
 
 
 def _score(
@@ -134,7 +156,6 @@ def judge(
     ] = None,
     only_cached: OnlyCached = False,
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
 ) -> None:
     """Let a model grade replies that no rule can read.
 
@@ -146,7 +167,7 @@ def judge(
 
     wording = Wording.read(prompt) if prompt else None
     name = f"{model}+{wording.name}" if wording else model
-    built = build_judge_model(run, model, config, overrides, plugin, allow)
+    built = build_judge_model(run, model, config, overrides, plugin)
     columns, read = parse_columns(column), build_reader(reader, plugin)
     judging = RunJudge(
         run, name, built, only, read, columns, workers, cache, only_cached, plugin, wording=wording
@@ -160,41 +181,6 @@ def judge(
         replies = counted(failed, "reply", "replies")
         say(f"{replies} could not be judged; the same command asks again")
         raise Exit(1)
-
-
-def report(
-    runs: Runs,
-    out: Annotated[
-        Path | None, Option(help="Where to write (default: the first run's folder).")
-    ] = None,
-    paper: Annotated[
-        bool,
-        Option(
-            "--paper",
-            help="Figures (SVG, PDF), table.tex, records.parquet instead, into RUN/paper.",
-        ),
-    ] = False,
-    reader: Reader = None,
-    by: By = NONE,
-    judge: Judged = "",
-    plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
-    all_arms: AllArms = False,
-    only: Only = None,
-) -> None:
-    """Write report.html, report.md and report.csv.
-
-    The figures of a paper need matplotlib, which `looktwice[figures]` installs; without it the rest
-    is written.
-    """
-    from looktwice.eval.report import write_report
-
-    if paper:
-        _write_paper(_score(runs, reader, NONE, judge, plugin), out or runs[0] / "paper")
-        return
-    scored = _score(runs, reader, by, judge, plugin, all_arms, only)
-    folder = out or (runs[0] / only.stem if only else runs[0])
-    say(f"report: {write_report(scored, folder, _images(scored, plugin))}")
 
 
 def _write_paper(scored: Any, out: Path) -> None:
@@ -234,19 +220,30 @@ def view(
             autocompletion=complete_run,
         ),
     ] = NO_RUNS,
+    sample: Annotated[
+        str,
+        Option(metavar="ID", help="Print this sample and write a page of it, instead of serving."),
+    ] = "",
+    arm: Annotated[
+        list[str], Option(help="With --sample: only this contestant, or arm by its name in tables.")
+    ] = NONE,
+    out: Annotated[
+        Path | None, Option(help="With --sample: the HTML file (default: RUN/show/ID.html).")
+    ] = None,
+    cache: CacheOfRun = None,
     port: Port = 0,
     opened: Opened = False,
     reader: Reader = None,
     by: By = NONE,
     judge: Judged = "",
     plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
 ) -> None:
     """Show runs beside one another in a browser.
 
     The page of the report with every word and picture, read when it is looked at. It is served on
-    this machine alone, at an address that nobody can guess.
+    this machine alone, at an address that nobody can guess. With --sample it shows one sample:
+    the views after each stage, prompt and reply of every contestant.
     """
     import tempfile
 
@@ -261,6 +258,9 @@ def view(
         if not records:
             refuse("there is no run in the folder runs; name the folder of one")
         runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
+    if sample or arm or out:
+        _show_sample(runs, sample, arm, out, cache, plugin)
+        return
     scored = _score(runs, reader, by, judge, plugin, all_arms)
     page = RunPage(scored.scores, _images(scored, plugin))
     html = "".join(html_page(Report(scored), page, served=True))
@@ -272,26 +272,20 @@ def view(
             serve_page(PageServer(page, html, stages), port, tell, "view", studio)
 
 
-def show(
-    run: RunPath,
-    sample: Annotated[str, Argument(metavar="SAMPLE", help="A sample's id.")] = "",
-    out: Annotated[
-        Path | None, Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
-    ] = None,
-    arm: Annotated[
-        list[str], Option(help="Only this contestant, or arm by its name in tables.")
-    ] = NONE,
-    cache: CacheOfRun = None,
-    plugin: Plugins = NONE,
-    allow: AllowedOfRun = NONE,
+def _show_sample(
+    runs: list[Path],
+    sample: str,
+    arms: list[str],
+    out: Path | None,
+    cache: Path | None,
+    plugins: list[str],
 ) -> None:
-    """Show one sample: views, prompt, replies.
-
-    For every contestant, with the views after each stage.
-    """
+    """Print one sample of a run and write its page."""
     from looktwice.eval.recorded.show import ShownRun, show_sample
 
-    for line in show_sample(ShownRun(run, plugin, cache, arm), sample, out):
+    if len(runs) > 1:
+        raise BadParameter("--sample shows a sample of one run; give one folder")
+    for line in show_sample(ShownRun(runs[0], plugins, cache, arms), sample, out):
         say(line)
 
 
@@ -316,9 +310,7 @@ def reply_cache(
         say(line)
 
 
-def replay(
-    run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE, allow: AllowedOfRun = NONE
-) -> None:
+def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> None:
     """Repeat a run with its recorded replies and compare.
 
     Everything must be the same bit for bit, and the replies those of the cache; no model is called.

@@ -10,7 +10,6 @@ from typer import Argument, BadParameter, Exit, Option
 
 from looktwice.eval.commands.options import (
     NONE,
-    Allowed,
     ConfigPath,
     Limit,
     OnlyCached,
@@ -38,7 +37,6 @@ def check(
     config: ConfigPath,
     overrides: Overrides = NONE,
     plugin: Plugins = NONE,
-    allow: Allowed = NONE,
     out: Annotated[
         Path | None, Option(help="Write a page per task into this folder: views, words, replies.")
     ] = None,
@@ -59,7 +57,7 @@ def check(
     """
     from looktwice.eval.runs.check import check
 
-    for line in check(load_study(config, overrides, plugin, allow), out, limit, whole, ask):
+    for line in check(load_study(config, overrides, plugin), out, limit, whole, ask):
         say(line)
 
 
@@ -120,7 +118,6 @@ def run(
     workers: RunWorkers = None,
     out: OutFolder = Path("runs"),
     plugin: Plugins = NONE,
-    allow: Allowed = NONE,
     shard: Shard = "1/1",
     again: Again = "failed",
     cache: OutCache = None,
@@ -147,7 +144,7 @@ def run(
     from looktwice.eval.runs import RunOptions, Study
     from looktwice.eval.runs.options import default_workers
 
-    plan = load_study(config, overrides, plugin, allow)
+    plan = load_study(config, overrides, plugin)
     part, kept = _parse_shard(shard), again == "nothing"
     threads = workers or default_workers(plan.models)
     options = RunOptions(threads, limit, part, kept, budget, max_requests)
@@ -225,7 +222,6 @@ def discover(
     workers: RunWorkers = None,
     out: OutFolder = Path("runs"),
     plugin: Plugins = NONE,
-    allow: Allowed = NONE,
     only_cached: OnlyCached = False,
 ) -> None:
     """Find the best arm of a sweep for a part of its answers.
@@ -241,82 +237,9 @@ def discover(
         workers,
         out,
         plugin,
-        allow,
         budget=cost,
         only_cached=only_cached,
     )
-
-
-def allow(
-    path: Annotated[
-        Path | None,
-        Argument(metavar="[PATH]", help="A study, a run folder, or a folder of questions."),
-    ] = None,
-    overrides: Overrides = NONE,
-    plugin: Plugins = NONE,
-    listed: Annotated[bool, Option("--list", help="List what is allowed.")] = False,
-    forgotten: Annotated[bool, Option("--forget", help="Take back what was allowed.")] = False,
-) -> None:
-    """Let a study that you trust read the paths it names.
-
-    It is remembered until the study, or a file that it includes, changes; a copy elsewhere is
-    another study. So are a run folder and a folder of questions.
-    """
-    from looktwice.pipelines.config.paths import allowances, find_config, forget
-
-    if path is not None and forgotten:
-        was_allowed = forget(find_config(path))
-        say(f"{path} {'is allowed nothing any more' if was_allowed else 'was allowed nothing'}")
-    elif path is not None:
-        _allow(path, overrides, plugin)
-    for allowance in allowances() if listed or path is None else ():
-        changed = "" if not allowance.changed else ": changed since, so it may read none of these"
-        say(f"{allowance.path}{changed}")
-        for place in allowance.reads:
-            say(f"  {place}")
-
-
-def _allow(path: Path, overrides: Sequence[str], plugins: Sequence[str]) -> None:
-    """Remember what lies at `path` and what it names. Raises ConfigError for other faults,
-    RunError, TaskError."""
-    from looktwice.eval.recorded.replay import RecordedRun
-    from looktwice.eval.scoring.score import ScoringTools
-    from looktwice.eval.tasks.own_questions import Folder
-    from looktwice.pipelines.config.load import load
-    from looktwice.pipelines.config.paths import allow, find_config, note_outside, shipped
-    from looktwice.pipelines.config.plan import load_plan
-
-    files = list[Path]()
-    with note_outside() as reads:
-        if (path / "points.yaml").is_file():
-            files = [path / "points.yaml"]
-            run = RecordedRun(path, plugins)
-            tools = ScoringTools(run.folder, plugins=tuple(plugins))
-            for point in run.folder.points.values():
-                run.stages(point)
-                run.task(point)
-                tools.record_scorer(point)
-        elif path.is_dir():
-            # the folders in which pictures of the questions lie, and where links in it lead
-            if (path / "samples.jsonl").is_file():
-                files = [path / "samples.jsonl"]
-                len(Folder(path))  # reads every line
-            for entry in path.rglob("*"):
-                if entry.is_symlink() and entry.exists():
-                    reads.append(entry.resolve())
-            reads[:] = {place if place.is_dir() else place.parent for place in reads}
-        else:
-            path = find_config(path)
-            load(path, files=files)
-            load_plan(path, overrides, plugins)
-    if not reads:
-        say(f"{path} names nothing outside of its own folder, so there is nothing to allow")
-        return
-    allow(path, [file for file in files if file not in shipped().values()], reads)
-    say(f"{path} may read, until it or what it includes changes:")
-    for place in sorted(set(reads)):
-        say(f"  {place}")
-    say(f"looktwice allow --forget {path} takes it back")
 
 
 def make(
@@ -325,7 +248,6 @@ def make(
     out: Annotated[Path, Option(help="The folder of the new question sets.")] = Path("made"),
     split: Annotated[str, Option(help="The split, which begins the questions' names.")] = "val",
     plugin: Plugins = NONE,
-    allow: Allowed = NONE,
 ) -> None:
     """Make questions from your own files.
 
@@ -333,7 +255,7 @@ def make(
     """
     from looktwice.eval.make.command import make_questions
 
-    for line in make_questions(config, overrides, plugin, out, split, allow):
+    for line in make_questions(config, overrides, plugin, out, split):
         say(line)
 
 
@@ -349,17 +271,19 @@ def list_names(
             autocompletion=complete_name,
         ),
     ] = "",
+    whole: Annotated[bool, Option("--all", help="List all configurations.")] = False,
     plugin: Plugins = NONE,
 ) -> None:
-    """List what a configuration may name, a line each.
+    """List configurations to begin with, and what a configuration may name.
 
-    Without KIND it says how many there are. Of a class it tells the settings, with their types and
+    Without KIND it names ten configurations. Of a class it tells the settings, with their types and
     defaults.
     """
-    from looktwice.eval.listing import SAYS, list_class, list_kind, list_kinds
+    from looktwice.eval.listing import SAYS, list_class, list_first, list_kind
 
+    kind = kind or ("configs" if whole else "")
     listed = list_kind if kind in SAYS else list_class
-    for line in listed(kind, plugin) if kind else list_kinds(plugin):
+    for line in listed(kind, plugin) if kind else list_first():
         say(line)
 
 

@@ -51,7 +51,6 @@ from looktwice.eval.homes.looking import REPORTED, STUDY, LookTools, find_agent,
 from looktwice.eval.logs.own import row_reader
 from looktwice.eval.readers.reader import build_reader
 from looktwice.pipelines.config.build import build
-from looktwice.pipelines.config.paths import Scope, allowed_roots
 from looktwice.pipelines.model import (
     CallOptions,
     Finish,
@@ -305,7 +304,7 @@ def questions(
     Folder, and `settings` are its own. With a `study` its contestant answers."""
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
-    items = build(node, Scope(given=given, allowed=allowed_roots()), "task")
+    items = build(node, place="task", given=given)
     samples = [*map(_sample_for, items)]
     choose: Callable[[], Solver] = multiple_choice if samples[0].choices else generate
     return Task(

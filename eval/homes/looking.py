@@ -13,8 +13,8 @@ from typing import Any
 from looktwice.eval.homes.images import Images, OpenedImage
 from looktwice.eval.homes.lens import name_contestants
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.paths import find_config
 from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.config.spec import Arm, find_settings
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import Tool, canonical

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
-from looktwice.pipelines.config.paths import allowed_to
+from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.http_client import http_loop
@@ -275,13 +275,9 @@ def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judge
                 )
 
 
+@ask_once()
 def build_judge_model(
-    run: Path,
-    name: str,
-    config: Path | None,
-    overrides: Sequence[str],
-    plugins: Sequence[str] = (),
-    allow: Sequence[str] = (),
+    run: Path, name: str, config: Path | None, overrides: Sequence[str], plugins: Sequence[str] = ()
 ) -> Model:
     """The model `name` under `models:` of the run's configuration as it ran, or of `config`, after
     the overrides.
@@ -293,9 +289,9 @@ def build_judge_model(
     folder = RunFolder(run)
     folder.points  # noqa: B018  a folder that is no run is the first thing to say
     source = config if config is not None else folder.facts.get("config") or {}
-    node, scope, faults = read_config(
-        source, overrides, plugins, (*allow, *map(str, allowed_to(run)))
-    )
+    node, scope, faults = read_config(source, overrides, plugins)
+    if config is None:
+        scope = replace(scope, source=run)
     if strange := [
         place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")
     ]:

@@ -21,7 +21,6 @@ from looktwice.eval.tasks.cells import as_list, as_text
 from looktwice.eval.tasks.table_task import guess_column
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.config.paths import Scope
 
 COLUMN_NAMES: Mapping[str, str] = {
     "clues": "detailed_visual_clues visual_clues detailed_clues clues visual_cues detailed_cues",
@@ -66,7 +65,7 @@ class AnnotatedSolutions:
         return replace(case, sample=sample, solution=solution)
 
     def _load(self, point: PointRow) -> Annotated:
-        binder = Binder(Scope.of_records(self.run))
+        binder = Binder.of_run(self.run)
         task = binder.node(point.spec["task"], "task")
         try:
             if not isinstance(task, BlinkTwice):

@@ -3,7 +3,7 @@ program), matched and compared (`compare`), published tables (`standings`), reco
 replies (`replies`).
 
 Not here: the questions and labels of recorded replies (`eval.replies`), the tables of one run
-(`report`)."""
+(`eval.report`)."""
 
 import lazy_loader
 

@@ -21,6 +21,7 @@ from looktwice.eval.tasks.base import Task, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve
+from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.picture import Payload, Picture
@@ -188,7 +189,6 @@ def make_questions(
     plugins: Sequence[str] = (),
     out: Path = Path("made"),
     split: str = "val",
-    allow: Sequence[str] = (),
 ) -> Iterator[str]:
     """Save each task into `out/NAME`; lines that say what lies where. Raises ConfigError,
     TaskError, PictureError."""
@@ -196,7 +196,7 @@ def make_questions(
         raise TaskError(
             f"--split {split}: it begins every question's name, so it is letters and digits alone"
         )
-    for name, task in build_tasks(config, overrides, plugins, allow).items():
+    for name, task in build_tasks(config, overrides, plugins).items():
         saved = save(task, name, out, split)
         files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
         asked, images = counted(saved.questions, "question"), counted(len(saved.images), "image")
@@ -206,15 +206,13 @@ def make_questions(
         yield from (f"  {line}" for line in task.facts.left_out)
 
 
+@ask_once()
 def build_tasks(
-    config: Path,
-    overrides: Sequence[str] = (),
-    plugins: Sequence[str] = (),
-    allow: Sequence[str] = (),
+    config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The tasks of a configuration, built; its other entries are not looked at. Raises
     ConfigError."""
-    node, scope, faults = read_config(config, overrides, plugins, allow)
+    node, scope, faults = read_config(config, overrides, plugins)
     node = resolve(node, faults)
     binder = Binder(scope, faults=faults)
     name = config.stem.removeprefix("make_")

@@ -16,7 +16,6 @@ from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
 from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
@@ -157,7 +156,7 @@ def recorded_tasks(
     not be read."""
     tasks, faults = dict[str, Any](), list[str]()
     for folder in folders:
-        binder = Binder(Scope.of_records(folder.path, tuple(plugins)))
+        binder = Binder.of_run(folder.path, plugins)
         for point in folder.points.values():
             if point.task_id not in tasks and "task" in point.spec:
                 # not asked whether it is empty: it would read its data

@@ -24,7 +24,6 @@ from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, Floats, bootstrap_mean
 from looktwice.eval.statistics.paired import compare_paired, holm
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.internals import Layer, States, read_states
@@ -232,7 +231,7 @@ def probe_run(
 
     Raises RunError where what was sent is gone.
     """
-    asked, binder = questions_of(run), Binder(Scope.of_records(run.folder.path, plugins))
+    asked, binder = questions_of(run), Binder.of_run(run.folder.path, plugins)
     arms, left_out = list[ArmProbe](), dict[str, str]()
     for scores in run.points:
         name, questions = f"{scores.contestant} on {scores.task}", asked[scores.point.id][:limit]

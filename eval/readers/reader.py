@@ -18,7 +18,6 @@ from looktwice.pipelines.config.classes import (
     is_foreign,
     named_alias,
 )
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
@@ -154,7 +153,7 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
         own = [public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)]
         there = ", ".join(names) + (f", and of your plugin: {', '.join(own)}" if own else "")
         raise ConfigError([f"reader: no reader is named {name!r}{near or '.'} There are {there}"])
-    reader: Stage = build({"use": path}, Scope(plugins=tuple(plugins)), "reader")
+    reader: Stage = build({"use": path}, place="reader", plugins=plugins)
     return reader
 
 

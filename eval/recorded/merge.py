@@ -6,14 +6,14 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
-from looktwice.pipelines.config.paths import allow, allowed_to
+from looktwice.pipelines.config.paths import granted, remember
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256
 
@@ -65,8 +65,8 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
         append(out, *_new(old.judged, judged))
         writer.points(points)
         writer.yaml("run.yaml", facts)
-    if all(reads := [allowed_to(run.path) for run in runs]):
-        allow(out, [out / "points.yaml"], set().union(*reads))
+    if all(reads := [granted(run.path).folders for run in runs]):
+        remember(out, chain.from_iterable(reads))
     sentences = [f"{counted(len(records), 'record')} of {counted(len(runs), 'shard')} in {out}"]
     sentences += _doubts(every)
     if twice:

@@ -32,7 +32,6 @@ from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.encodings.png import bytes_as_before
 from looktwice.pipelines.model import (
@@ -111,7 +110,7 @@ class RecordedRun:
 
     def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
         self.folder, self.cache = RunFolder(path), cache or path.parent / ".cache"
-        self.binder = Binder(Scope.of_records(path, plugins))
+        self.binder = Binder.of_run(path, plugins)
         self._stages: dict[str, dict[str, Stage]] = {}
 
     def findings(self) -> AbstractContextManager[None]:

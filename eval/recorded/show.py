@@ -1,5 +1,5 @@
-"""`looktwice show`: shows one sample of a run as a page and in lines, running its stages with
-recorded replies."""
+"""`looktwice view --sample`: shows one sample of a run as a page and in lines, running its stages
+with recorded replies."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks.base import at_task
 from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
-from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.model import name_of
@@ -140,13 +139,10 @@ class Study:
         self.say(f"the earlier run was moved to {aside}")
 
     def _allow_folder(self) -> None:
-        """Let the run read what its study may, so that `show` and the others need no word about
-        it."""
-        reads = allowed_to(self.plan.source) if self.plan.source else ()
-        points = self.folder / "points.yaml"
-        if reads and points.is_file():
+        """Let the run read what its study read, so that `view` and the others do not ask again."""
+        if (self.folder / "points.yaml").is_file():
             with suppress(OSError):  # it is asked for again
-                allow(self.folder, [points], reads)
+                self.plan.allow_as_this(self.folder)
 
     def _ration(self, models: RunModels, ledger: Ledger) -> Ration:
         """What may be asked. Raises RunError for a budget where a model has no prices."""

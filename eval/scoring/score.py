@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +39,8 @@ from looktwice.eval.scoring.verdict import (
     cluster_of,
     compare_with_key,
 )
-from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.marks import mark_from_dict
@@ -177,7 +175,7 @@ class RecordScorer:
         return unreadable("cut_off" if cut else reason_of(after.reason), after.reason)
 
 
-def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:
+def prices_of(point: PointRow | Arm, binder: Binder) -> Prices:
     """The `prices` of the point's model and of the models inside its stages, of those that have
     any.
 
@@ -187,7 +185,7 @@ def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:
     for own, node in _priced_nodes(point):
         if fault := price_fault(node["prices"]):
             raise RunError(f"points.yaml, {point.contestant}: {fault}; mend the line")
-        prices["" if own else build(node, scope).identity] = amounts(node["prices"])
+        prices["" if own else binder.make(node).identity] = amounts(node["prices"])
     return prices
 
 
@@ -355,9 +353,9 @@ class ScoringTools:
         if point.id in self.of_plan:
             return self.of_plan[point.id]
         try:
-            scope = Scope.of_records(self.folder.path, self.plugins)
-            reader = self.reader or (build(point.read, scope) if point.read else Robust())
-            scorer, prices = build_scorer(point.facts, scope), prices_of(point, scope)
+            binder = Binder.of_run(self.folder.path, self.plugins)
+            reader = self.reader or (binder.make(point.read) if point.read else Robust())
+            scorer, prices = build_scorer(point.facts, binder), prices_of(point, binder)
         except ConfigError as exc:
             raise RunError(f"{self.folder.path}: {self._explain(point, exc)}") from exc
         return RecordScorer(self.folder, reader, scorer, self.judgements, prices)
@@ -368,16 +366,15 @@ class ScoringTools:
         ConfigError."""
         if self.plan is None:
             return {}
-        # the plan's own paths were checked
-        scope = Scope(Path("/"), plugins=tuple(self.plan.plugins))
+        binder = Binder.of_checked(self.plan.plugins)
         scorers = {}
         for arm in (*self.plan.points, *self.plan.readings):
             try:
-                scorer = build_scorer({"scorer": arm.task.facts.scorer}, scope)
+                scorer = build_scorer({"scorer": arm.task.facts.scorer}, binder)
             except ConfigError as exc:
                 place = f"tasks.{arm.task_name}: the scorer of its facts"
                 raise ConfigError([f"{place}: {exc}"]) from exc
-            reader, prices = self.reader or arm.read, prices_of(arm, scope)
+            reader, prices = self.reader or arm.read, prices_of(arm, binder)
             scorers[arm.id] = RecordScorer(self.folder, reader, scorer, self.judgements, prices)
         return scorers
 

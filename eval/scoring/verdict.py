@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Protocol
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.scoring.same_text import is_same_text
-from looktwice.pipelines.config.build import build
-from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.build import Binder
 
 UNJUDGED = "unjudged"
 """Only a judge's grade would be a score, and there is none: the reply counts in no accuracy."""
@@ -391,13 +390,15 @@ class Scorer(Protocol):
         return None
 
 
-def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer | None:
+def build_scorer(facts: Mapping[str, Any], binder: Binder | None = None) -> Scorer | None:
     """The scorer in a task's facts, built where it is a node; None if there is none. Raises
     ConfigError."""
     named = facts.get("scorer")
     if not named:
         return None
-    built: Scorer = build(named, scope) if isinstance(named, Mapping) else named
+    if isinstance(named, Mapping):
+        named = (binder or Binder.of_checked()).make(named)
+    built: Scorer = named
     return built
 
 

@@ -22,6 +22,7 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve
+from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.model import Message, Model, message_json
 from looktwice.pipelines.sample import Item, Sample
@@ -205,13 +206,14 @@ def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, st
     return Worth(compare_logs(read_logs(out)), left_out, task.keys[1], len(task))
 
 
-def build_asked(node: str, plugins: Sequence[str], allow: Sequence[str]) -> Model:
+@ask_once()
+def build_asked(node: str, plugins: Sequence[str]) -> Model:
     """The model of a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, the name of a
     class, or the first of `models:` in a YAML file. Raises ConfigError."""
     source: Any = Path(node) if node.endswith((".yaml", ".yml")) else {}
     text = node if node.startswith("{") else f"{{use: {node}}}"
     overrides = [] if source else [f"models.asked={text}"]
-    config, scope, faults = read_config(source, overrides, plugins, allow)
+    config, scope, faults = read_config(source, overrides, plugins)
     config = resolve({**config, "models": config.get("models") or {}}, faults)
     models = {"model": config["model"]} if config.get("model") else config["models"]
     if not models:

@@ -25,10 +25,9 @@ from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.studio.desk import FAULTS, Desk
 from looktwice.eval.studio.draft import MODELS, POCKET, Draft, Node, Slot
 from looktwice.eval.tasks.base import checked_items
-from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.build import Binder, build
 from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 from looktwice.pipelines.config.load import parse_override
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture
@@ -179,9 +178,7 @@ class Talk:
 # ---- the first draft: of a picture, of a sample of a run, or of a study and its first question
 
 
-def open_draft(
-    desk: Desk, what: Sequence[Path], models: Sequence[str] = (), allow: Sequence[str] = ()
-) -> Draft:
+def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> Draft:
     """The draft to begin with, whose pictures the desk takes, with those whom it may ask. Raises
     ConfigError, RunError, TaskError, PictureError."""
     for text in models:
@@ -200,7 +197,7 @@ def open_draft(
         ids = [row.id for row in RunFolder(first).samples.values()]
         raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
     if not more and first.suffix in STUDIES:
-        return of_study(desk, first, allow)
+        return of_study(desk, first)
     for picture in what:
         if not picture.is_file():
             raise RunError(f"{picture}: there is no such picture, run or study here")
@@ -208,10 +205,10 @@ def open_draft(
     return replace(start, images=images)
 
 
-def of_study(desk: Desk, study: Path, allow: Sequence[str] = ()) -> Draft:
+def of_study(desk: Desk, study: Path) -> Draft:
     """The first question of a study, with the stages and the model of its first contestant. The
     models of all of them may be asked. Raises ConfigError, RunError, TaskError, PictureError."""
-    plan = load_plan(study, (), desk.plugins, allow)
+    plan = load_plan(study, (), desk.plugins)
     if not plan.points:
         raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
     arm, names = plan.points[0], {id(model): desk.admit(model) for model in plan.models}
@@ -246,5 +243,5 @@ def of_run(desk: Desk, run: Path, sample: str, contestant: str = "", task: str =
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
-        asked["model"] = desk.admit(build(node, Scope.of_records(run), "model"))
+        asked["model"] = desk.admit(Binder.of_run(run).make(node, "model"))
     return Draft.of(item, shown.stages(point), desk.keep, **asked)

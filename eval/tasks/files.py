@@ -13,13 +13,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.config.paths import (
-    OutsideError,
-    Scope,
-    allowed_roots,
-    allowed_to,
-    pass_fence,
-)
+from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence, read_allowed
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
@@ -39,9 +33,10 @@ def file_inside(root: Path, name: str) -> Path:
     except (OSError, RuntimeError, ValueError) as exc:
         raise TaskError(f"the path {name!r} leads nowhere ({exc})") from exc
     if not inside:
-        scope = Scope(root, what="folder of questions", source=root.resolve())
+        own = root.resolve()
+        scope = Scope(root, allowed=read_allowed(), what="folder of questions", source=own)
         try:
-            pass_fence(name, file, (*allowed_roots(), *allowed_to(root)), scope)
+            pass_fence(name, file, (own,), scope)
         except OutsideError as exc:
             raise TaskError(
                 f"the path {name!r} leads out of the folder {root}; copy the file into it, or"

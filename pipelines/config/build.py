@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -31,7 +31,7 @@ from looktwice.pipelines.config.classes import (
     type_hints,
 )
 from looktwice.pipelines.config.elsewhere import HINTS
-from looktwice.pipelines.config.paths import OutsideError, Scope
+from looktwice.pipelines.config.paths import Scope, read_allowed
 from looktwice.pipelines.json_input import first_non_finite
 
 # a text "nan" would become a number
@@ -44,8 +44,8 @@ class Binder:
     object.
 
     A fault met again, in another arm, is not said twice, but counts in `noticed`. `files` are those
-    that it names, by the place of their name, and `changed_at` tells where a place that a study
-    changes was changed.
+    that it names, by the place of their name, `reads` all files and folders, `hosts` those of its
+    URLs, and `changed_at` tells where a place that a study changes was changed.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -53,9 +53,28 @@ class Binder:
     faults: Faults = field(default_factory=Faults)
     built: dict[str, Any] = field(default_factory=dict)
     noticed: int = 0
-    outside: set[Path] = field(default_factory=set)
     files: dict[str, Path] = field(default_factory=dict)
+    reads: set[Path] = field(default_factory=set)
+    hosts: set[str] = field(default_factory=set)
     changed_at: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
+        """That of a run's own records, which reach what `Scope.of_records` says."""
+        return cls(Scope.of_records(run, plugins))
+
+    @classmethod
+    def of_checked(cls, plugins: Sequence[str] = ()) -> Binder:
+        """That of nodes whose paths were checked before, such as those of a plan."""
+        return cls(Scope(Path("/"), plugins=tuple(plugins)))
+
+    def make(self, node: Any, place: str = "node") -> Any:
+        """The object of a node. Raises ConfigError with all its faults."""
+        binder = dataclasses.replace(self, faults=Faults())
+        made = binder.node(node, place)
+        if binder.faults:
+            raise ConfigError(binder.faults)
+        return made
 
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must
@@ -140,7 +159,10 @@ class Binder:
         if isinstance(value, str):
             if self.faults and "${" in value:  # a reference that was reported as unresolvable
                 self.noticed += 1
-            return self._path(value, place) if holds_path(hint) else value
+            if holds_path(hint):
+                return self._path(value, place)
+            self.hosts.update(filter(None, [self.scope.host(value, place)]))
+            return value
         if not isinstance(value, Mapping | list | tuple):
             return value
         if isinstance(value, Mapping):
@@ -168,18 +190,13 @@ class Binder:
         return self.fault(f"{place}.use", wrong) if wrong else made
 
     def _path(self, text: str, place: str) -> Path | None:
-        """The path, or None with a fault, which names the first of all paths that one root would
-        allow."""
+        """The path, or None with a fault."""
         try:
-            path = self.scope.path(text)
+            path = self.scope.path(text, place)
+            self.reads.add(path)
             if path.is_file():
                 self.files[place] = path
             return path
-        except OutsideError as exc:
-            self.noticed += 1
-            if exc.root not in self.outside:
-                self.fault(place, str(exc))
-            self.outside.add(exc.root)
         except ValueError as exc:
             self.fault(place, str(exc))
         return None
@@ -230,14 +247,18 @@ class Binder:
             self.faults.note(f"{fault}{where}")
 
 
-def build(node: Mapping[str, Any], scope: Scope | None = None, place: str = "node") -> Any:
-    """The object of one node, which stands at `place` in messages. Raises ConfigError with all
-    faults."""
-    binder = Binder(scope or Scope())
-    made = binder.node(node, place)
-    if binder.faults:
-        raise ConfigError(binder.faults)
-    return made
+def build(
+    node: Mapping[str, Any],
+    scope: Scope | None = None,
+    place: str = "node",
+    plugins: Sequence[str] = (),
+    given: Sequence[str] = (),
+) -> Any:
+    """The object of one node, which stands at `place` in messages; without a scope it reaches the
+    working folder, paths that the user has `given`, and what is allowed. Raises ConfigError with
+    all faults."""
+    own = scope or Scope(Path(), tuple(given), tuple(plugins), read_allowed())
+    return Binder(own).make(node, place)
 
 
 def _shown(hint: Any) -> str:

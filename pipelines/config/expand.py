@@ -235,7 +235,7 @@ class Expansion:
         for text in _many(needs.get("file")):
             plain = resolve({**merged, "needed": text}, self.faults).get("needed", text)
             try:
-                self.scope.path(plain)
+                self.scope.path(plain, f"contestants.{name}.needs.file")
             except ValueError as exc:
                 missing.append(str(exc))
         if missing:

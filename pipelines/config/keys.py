@@ -15,8 +15,8 @@ from looktwice.pipelines.extensions import find_extension, list_extensions
 class Key:
     """A key of a study; every method does nothing unless a subclass writes it.
 
-    `plan` is the `Plan` of the study. `schema` is the type of its value, as pydantic checks it; `about` says what it is for, and
-    `example` shows it as it stands in a file.
+    `schema` is the type of its value, as pydantic checks it; `about` says what it is for, and
+    `example` shows it as it stands in a file. `plan` is the `Plan` of the study.
     """
 
     schema: ClassVar[Any] = dict

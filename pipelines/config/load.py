@@ -21,14 +21,8 @@ from looktwice.pipelines.config.elsewhere import HINTS
 from looktwice.pipelines.config.entries import CLOSED, Contestant, Needs, StudyConfig
 from looktwice.pipelines.config.handles import spelt_out
 from looktwice.pipelines.config.keys import Key, keys_in
-from looktwice.pipelines.config.paths import (
-    Scope,
-    allowed_roots,
-    allowed_to,
-    find_config,
-    pass_fence,
-    shipped,
-)
+from looktwice.pipelines.config.paths import URL, Scope, pass_fence, read_allowed
+from looktwice.pipelines.config.shipped import find_config, shipped
 from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.json_input import leaves
@@ -59,16 +53,16 @@ def read_config(
 
     Its paths count from the file's folder, those of a node or of a shipped configuration from the
     working folder; paths among the overrides are given by the user and may lie anywhere, as may
-    those under the roots in `allow`, and what the user allowed this file for good.
+    those below the folders in `allow`, and what the user allowed this file.
     """
-    roots, path = allowed_roots(allow), None
+    allowed, path = read_allowed(allow), None
     if isinstance(source, dict):
         node, folder = source, Path.cwd()
     else:
         path = find_config(source)
-        roots += allowed_to(path)
-        node = load(path, roots)
-        folder = Path.cwd() if path in shipped().values() else path.resolve().parent
+        scope = Scope(path.resolve().parent, allowed=allowed, source=path)
+        node = load(path, scope)
+        folder = Path.cwd() if path in shipped().values() else scope.folder
     given: list[str] = []
     layer = Overlay()
     settings = [pair for text in overrides for pair in spelt_out(node, *parse_override(text))]
@@ -78,11 +72,13 @@ def read_config(
         given += [
             text
             for _, text in leaves(value)
-            if isinstance(text, str) and text not in ("", ".") and Path(text).expanduser().exists()
+            if isinstance(text, str)
+            and text not in ("", ".")
+            and (URL.fullmatch(text) or Path(text).expanduser().exists())
         ]
     layer.faults.note(*_undone(settings, node.get("sweep")))
     return Config(
-        node, Scope(folder, tuple(given), tuple(plugins), roots, source=path), layer.faults
+        node, Scope(folder, tuple(given), tuple(plugins), allowed, source=path), layer.faults
     )
 
 
@@ -104,39 +100,37 @@ def _undone(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
                 )
 
 
-def load(path: Path, allowed: Sequence[Path] = (), files: list[Path] | None = None) -> Node:
-    """A configuration file with what it includes below it; `files` takes all that are read. Raises
-    ConfigError."""
-    roots = (Path(path).resolve().parent, *allowed, *shipped().values())
-    return _load(Path(path), roots, (), [] if files is None else files)
+def load(path: Path, scope: Scope | None = None) -> Node:
+    """A configuration file with what it includes below it, in the reach of `scope`, by default its
+    own folder. Raises ConfigError."""
+    return _load(Path(path), scope or Scope(Path(path).resolve().parent, source=Path(path)), ())
 
 
-def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...], files: list[Path]) -> Node:
+def _load(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
     node = _read(path)
-    files.append(path.resolve())
     seen = (*seen, path.resolve())
     included = node.pop("include", None) or []
     base: Node = {}
     for name in included if isinstance(included, list) else [included]:
         try:
-            inner = _included(name, path, roots, files[0])
+            inner = _included(name, path, scope)
             if inner in seen:
                 raise ValueError(f"{name!r} includes itself")
         except ValueError as exc:
             raise ConfigError([f"{path}: include: {exc}"]) from exc
-        base = _overlaid(base, _load(inner, roots, seen, files), path)
+        base = _overlaid(base, _load(inner, scope, seen), path)
     return _overlaid(base, node, path)
 
 
-def _included(name: Any, path: Path, roots: Sequence[Path], first: Path) -> Path:
+def _included(name: Any, path: Path, scope: Scope) -> Path:
     """The file that `path` includes by this name. Raises ValueError where it is none or must not be
     read."""
     if not isinstance(name, str) or "\0" in name:
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
     if file.exists():
-        scope = Scope(roots[0], source=first)
-        pass_fence(name, file, [root.resolve() for root in roots], scope)
+        roots = (scope.folder, *(config.resolve() for config in shipped().values()))
+        pass_fence(name, file, roots, scope, "include")
         if not file.is_file():
             raise ValueError(f"{name!r} is no file")
     return file

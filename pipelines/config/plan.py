@@ -15,7 +15,7 @@ from looktwice.pipelines.config.classes import ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.load import Node, read_config
-from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.paths import Scope, ask_once, remember
 from looktwice.pipelines.config.spec import (
     Arm,
     asks_model,
@@ -38,7 +38,7 @@ class Plan:
     `readings` are the arms that only read the replies of one of these with another reader.
     `plugins` are the modules outside looktwice that its classes may come from, as `load_plugin`
     names them. `files` are those that the configuration names, by the place of their name, and
-    `source` is its own.
+    `source` is its own. `reads` are all files and folders that it names, `hosts` those of its URLs.
     """
 
     name: str
@@ -49,6 +49,8 @@ class Plan:
     plugins: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
     source: Path | None = None
+    reads: frozenset[Path] = frozenset()
+    hosts: frozenset[str] = frozenset()
 
     @property
     def models(self) -> list[Any]:
@@ -56,7 +58,16 @@ class Plan:
         models = [model for arm in self.points for model in arm.models]
         return list({id(model): model for model in models}.values())
 
+    def allow_as_this(self, source: Path) -> None:
+        """Let a run or a study that is made from this one reach what it reaches, beyond the folders
+        `source` and the working one. Raises OSError."""
+        near = Path.cwd().resolve(), source.resolve()
+        far = [path for path in self.reads if not any(map(path.is_relative_to, near))]
+        if far:
+            remember(source, far, self.hosts)
 
+
+@ask_once()
 def load_plan(
     path: Path,
     overrides: Sequence[str] = (),
@@ -67,7 +78,8 @@ def load_plan(
     at once.
 
     `plugins` are packages or .py files whose classes it may name, as behind `--plugin`. Besides its
-    own folder and the paths among the overrides it may read what lies under the roots in `allow`.
+    own folder and the paths among the overrides it may reach the folders and hosts in `allow`, and
+    what the user said yes to.
     """
     config = read_config(Path(path), overrides, [*map(load_plugin, plugins)], allow)
     return make_plan(config.node, config.scope, Path(path).stem, config.faults)
@@ -118,6 +130,8 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         scope.plugins,
         binder.files,
         scope.source,
+        frozenset(binder.reads),
+        frozenset(binder.hosts),
     )
 
 

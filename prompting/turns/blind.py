@@ -276,7 +276,8 @@ class RedrawThenAnswer:
 
     With `compare` each SVG is rendered (see `prompting.turns.blind`), and the record measures its
     structural similarity to the view (`ssim`), and that of a blank page, which is high as well for
-    drawings (`ssim_blank`); the renderings stand in the trace, where `looktwice show` finds them.
+    drawings (`ssim_blank`); the renderings stand in the trace, which `looktwice view --sample`
+    shows.
     An SVG that is not rendered (broken, with a script or external references, or without resvg-py)
     is noted with the reason, and its code is used all the same. If a reply holds no finished SVG,
     `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.

@@ -217,7 +217,7 @@ def test_show_prints_what_a_tool_gave_back(tmp_path: Path, monkeypatch: pytest.M
     arms = {"agent": Pipeline({"agent": Agent({"lamp": Lamp()})})}
     evaluate(task, arms, Scripted(look_once), out="run")
     sample = next(iter(task)).sample.id
-    output = looktwice("show", "run", sample, "--plugin", "lamp_of_show.py").output
+    output = looktwice("view", "run", "--sample", sample, "--plugin", "lamp_of_show.py").output
     lines = [line.strip() for line in output.splitlines()]
     (look,) = [number for number, line in enumerate(lines) if line.startswith("look 1: lamp")]
     assert lines[look + 1] == "told: 'the lamp is on'"

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from typer import Exit
+from typer.testing import CliRunner
 
+from looktwice.eval.cli import app
+from looktwice.eval.commands import options
 from looktwice.eval.commands.options import input_errors
 from looktwice.eval.records import RunFolder
 from tests.first_day.studies import said
@@ -51,11 +54,17 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sees the question, and their answer is the command's input."""
+    monkeypatch.setattr(options, "is_terminal", lambda: True)
+
+
 def write(path: object, more: str = "", file: str = "study.yaml") -> None:
     Path(file).write_text(STUDY.replace("PATH", str(path)) + more)
 
 
-def refused(*words: str) -> str:
+def refused(*words: object) -> str:
     output = said(*words, code=2)
     assert "lies outside" in output
     return output
@@ -69,7 +78,7 @@ def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(
     write(path.replace("ABSOLUTE", str(lab)))
     output = refused("check", "study.yaml")
     assert output.startswith("task.path: ") and f"at {lab / 'own' / 'set'}; " in output
-    assert "`looktwice allow study.yaml`" in output and "add --allow ../own/set" in output
+    assert "add --allow ../own/set (or set LOOKTWICE_ALLOW)" in output
     said("check", "study.yaml", "--allow", "../own/set")
     said("run", "study.yaml", "--allow", "../own")
     assert "no such folder" in said("run", "study.yaml", "--allow", "../none", code=2)
@@ -77,57 +86,132 @@ def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(
     said("check", "study.yaml")
 
 
-def test_one_command_remembers_a_study_until_it_changes(lab: Path) -> None:
+def answered(answer: str, *words: object, code: int = 0) -> str:
+    """What a command prints in a terminal where the one question gets this answer."""
+    result = CliRunner().invoke(app, [str(word) for word in words], input=f"{answer}\n")
+    assert result.exit_code == code, result.output
+    assert result.output.count("[y/N]") == 1, result.output
+    return result.output
+
+
+@pytest.mark.usefixtures("terminal")
+def test_one_yes_is_remembered_and_survives_every_edit_but_another_folder(lab: Path) -> None:
     write(lab / "own" / "set")
-    assert "looktwice allow study.yaml" in refused("check", "study.yaml")
-    assert str(lab / "own" / "set") in said("allow", "study.yaml")
-    for command in ("check study.yaml", "run study.yaml", "show runs/study q1"):
-        assert "outside" not in said(*command.split())
-    for command in ("report", "score", "replay"):
-        assert "outside" not in said(command, "runs/study")
-    write(lab / "own" / "set", file="copy/study.yaml")
-    assert "looktwice allow copy/study.yaml" in refused("check", "copy/study.yaml")
+    question = "study.yaml reads ../own/set, outside its own folder. Do you trust it?"
+    assert question in answered("n", "check", "study.yaml", code=2)
+    assert question in answered("y", "check", "study.yaml")
+    for line in ("check study.yaml", "run study.yaml", "view runs/study --sample q1"):
+        assert "[y/N]" not in said(*line.split())
     write(lab / "own" / "set", "# edited")
-    refusal = refused("run", "study.yaml")
-    assert "it was allowed before, and" in refusal and "study.yaml changed since" in refusal
-    assert "changed since" in said("allow", "--list")
-    assert "outside" not in said("show", "runs/study", "q1")
+    for line in ("run study.yaml", "score runs/study --report"):
+        assert "[y/N]" not in said(*line.split())
+    write(lab / "own" / "set", file="copy/study.yaml")
+    assert "copy/study.yaml reads ../own/set" in answered("n", "check", "copy/study.yaml", code=2)
+    more = f"contestants: {{a: {{stages: {{ask: {{system: {{file: {lab / 'private' / 'a'}}}}}}}}}}}"
+    (lab / "private" / "a").write_text("Look.")
+    write(lab / "own" / "set", more)
+    assert "study.yaml reads ../private, outside" in answered("y", "check", "study.yaml")
+    said("check", "study.yaml")
+
+
+def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_word(lab: Path) -> None:
     write(lab / "own" / "set")
-    said("allow", "--forget", "study.yaml")
+    assert "[y/N]" not in refused("check", "study.yaml")
+    said("run", "study.yaml", "--allow", "../own")
     refused("check", "study.yaml")
+    for words in (["score"], ["replay"], ["view", "--sample", "q1"]):
+        assert "outside" not in said(words[0], "runs/study", *words[1:])
 
 
-def test_what_an_allowed_study_includes_is_part_of_it(lab: Path) -> None:
+SERVER = "{use: pipelines.models.ChatAPI, model: x, url: 'https://HOST/v1'}"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_study_that_reads_outside_is_asked_about_its_hosts_too(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_for(path: object, host: str) -> None:
+        write(path)
+        text = Path("study.yaml").read_text()
+        model = SERVER.replace("HOST", host)
+        Path("study.yaml").write_text(text.replace("{use: pipelines.models.Scripted}", model))
+
+    both = "study.yaml reads ../own/set, outside its own folder, and sends to one.example.org."
+    write_for("../own/set", "one.example.org")
+    assert both in answered("y", "check", "study.yaml")
+    write_for("../own/set", "two.example.org")
+    assert "and sends to two.example.org. Do" in answered("n", "check", "study.yaml", code=2)
+    write_for("../own/set", "127.0.0.1:8000")
+    said("check", "study.yaml")
+    (lab / "own" / "set").rename(lab / "study" / "set")
+    write_for("set", "three.example.org")
+    assert "[y/N]" not in said("check", "study.yaml")
+    (lab / "study" / "set").rename(lab / "own" / "set")
+    write_for("../own/set", "two.example.org")
+    given = "models.gpt4v.url=https://two.example.org/v1"
+    assert "[y/N]" not in said("check", "study.yaml", given)
+    monkeypatch.setattr(options, "is_terminal", lambda: False)
+    check = ("check", "study.yaml", "--allow", "../own")
+    output = said(*check, code=2)
+    assert output.startswith("models.gpt4v.url: ") and "add --allow two.example.org" in output
+    said(*check, "--allow", "two.example.org")
+    said(*check, "--allow", "https://two.example.org/v1")
+    monkeypatch.setenv("LOOKTWICE_ALLOW", os.pathsep.join((str(lab / "own"), "two.example.org")))
+    said("check", "study.yaml")
+
+
+@pytest.mark.usefixtures("terminal")
+def test_what_a_study_includes_is_part_of_the_question(lab: Path) -> None:
     write(lab / "own" / "set", file="../own/base.yaml")
     Path("study.yaml").write_text("include: ../own/base.yaml\n")
-    assert "include: '../own/base.yaml' lies outside" in refused("check", "study.yaml")
     said("check", "study.yaml", "--allow", "../own")
-    output = said("allow", "study.yaml")
-    assert str(lab / "own" / "base.yaml") in output and str(lab / "own" / "set") in output
+    assert "study.yaml reads ../own, outside its own" in answered("y", "check", "study.yaml")
     said("check", "study.yaml")
     write(lab / "private", file="../own/base.yaml")
-    refused("check", "study.yaml")
+    assert "reads ../private, outside" in answered("n", "check", "study.yaml", code=2)
 
 
-def test_what_was_allowed_asks_again_behind_another_link_and_where_the_note_is_damaged(
+@pytest.mark.usefixtures("terminal")
+def test_the_question_comes_again_behind_another_link_and_where_the_note_is_damaged(
     lab: Path,
 ) -> None:
     (lab / "study" / "linked").symlink_to(lab / "own" / "set")
     write("linked")
-    said("allow", "study.yaml")
-    said("check", "study.yaml")
+    answered("y", "check", "study.yaml")
     (lab / "study" / "linked").unlink()
     (lab / "study" / "linked").symlink_to(lab / "private")
-    refused("check", "study.yaml")
+    assert "reads ../private, outside" in answered("n", "check", "study.yaml", code=2)
+    (lab / "study" / "linked").unlink()
+    (lab / "study" / "linked").symlink_to(lab / "own" / "set")
+    said("check", "study.yaml")
     (note,) = (lab / "configuration").rglob("*.json")
     note.write_text("{")
-    refused("check", "study.yaml")
-    assert said("allow") == ""
-    note.unlink()
-    (lab / "own" / "set").rename(lab / "study" / "set")
-    write("set")
-    assert "nothing to allow" in said("allow", "study.yaml")
-    assert not list((lab / "configuration").rglob("*.json"))
+    answered("n", "check", "study.yaml", code=2)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_no_name_changes_how_the_question_looks(lab: Path) -> None:
+    (lab / "own" / "set").rename(lab / "own" / "a\x1b[2J\nb")
+    write(r'"../own/a\e[2J\nb"')
+    question = "study.yaml reads ../own/a\\x1b[2J b, outside its own folder. Do you trust it?"
+    assert question in answered("n", "check", "study.yaml", code=2)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_other_faults_are_told_before_anything_is_asked(lab: Path) -> None:
+    write("../own/set", "sed: 3")
+    output = said("check", "study.yaml", code=2)
+    assert "sed: no such entry" in output and "[y/N]" not in output
+
+
+def test_a_folder_that_is_the_home_is_never_opened_for_one_file(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(lab / "own"))
+    write("set", "read: {use: prompting.wording.System, text: {file: ../own/replies.jsonl}}\n")
+    (lab / "study" / "set").symlink_to(lab / "own" / "set")
+    output = refused("check", "study.yaml")
+    assert "--allow ../own/set --allow ../own/replies.jsonl (" in output
 
 
 def test_the_place_of_the_setting_is_the_place_to_type_and_one_root_is_said_once(lab: Path) -> None:
@@ -136,14 +220,14 @@ def test_the_place_of_the_setting_is_the_place_to_type_and_one_root_is_said_once
     write("set")
     text = Path("study.yaml").read_text()
     Path("study.yaml").write_text(text.replace("Scripted}", f"Replay, path: {replies}}}"))
-    assert f"models.gpt4v.path: '{replies}' lies outside" in refused("check", "study.yaml")
+    assert f"; models.gpt4v.path: '{replies}' lies outside" in refused("check", "study.yaml")
     said("check", "study.yaml", f"models.gpt4v.path={replies}", "--allow", "../own")
     write("set", f"contestants: {{words: {{stages: {{ask: {{system: {{file: {replies}}}}}}}}}}}")
     assert "contestants.words.stages.ask.system" in said("check", "study.yaml", code=2)
     task = "{use: eval.tasks.Folder, path: ../own/set}"
     write("set", f"tasks: {{a: {task}, b: {task}, c: {task}}}")
     output = said("check", "study.yaml", "task=null", code=2)
-    assert output.count("--allow") == 1 and "tasks.a.path" in output
+    assert output.count("--allow") == 1 and output.startswith("tasks.a.path: ")
 
 
 @pytest.mark.parametrize("name", ["photos/a.png", "ABSOLUTE/disk/a.png"])
@@ -160,12 +244,11 @@ def test_images_may_lie_on_another_disk_that_is_allowed(
     output = said(*check, code=2)
     assert "leads out of the folder" in output and "--allow ../disk" in output
     said(*check, "--allow", "../disk")
-    assert "looktwice allow ../own/set" in output
-    assert str(lab / "disk") in said("allow", "../own/set")
-    said(*check)
-    said("allow", "--forget", "../own/set")
-    said(*check, code=2)
-    monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
+    with monkeypatch.context() as patch:
+        patch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
+        said(*check)
+    monkeypatch.setattr(options, "is_terminal", lambda: True)
+    assert "../own/set reads ../disk, outside its own folder" in answered("y", *check)
     said(*check)
 
 
@@ -175,27 +258,25 @@ def test_a_study_with_an_own_reader_is_allowed_and_scored_from_any_folder(
     plugin = lab / "study" / "word_lists.py"
     plugin.write_text(READER)
     write("../own/set", "read: {use: word_lists.WordList, words: ../own/replies.jsonl}\n")
-    output = refused("check", "study.yaml", "--plugin", "word_lists.py")
-    command = re.search(r"`looktwice (allow [^`]*)`", output)
-    assert command and "--plugin" in command[1]
+    refused("check", "study.yaml", "--plugin", "word_lists.py")
     said("run", "study.yaml", "--allow", "../own", "--plugin", "word_lists.py")
     monkeypatch.chdir(lab / "own" / "set")
-    score = ("score", str(lab / "study" / "runs" / "study"), "--plugin", str(plugin))
+    runs = lab / "study" / "runs"
+    assert "100.0" in said("score", runs / "study", "--plugin", plugin)
+    shutil.copytree(runs / "study", runs / "copy")
+    score = ("score", runs / "copy", "--plugin", plugin)
     assert "the run's folder" in refused(*score)
-    assert "100.0" in said(*score, "--allow", str(lab / "own"))
-    monkeypatch.chdir(lab / "study")
-    assert "replies.jsonl" in said(*command[1].split())
-    said("run", "study.yaml", "--plugin", "word_lists.py")
+    assert "100.0" in said(*score, "--allow", lab / "own")
 
 
 TAKEN = """
 run study.yaml --allow ../own --out taken
 run study.yaml --allow ../own --out taken/deeper
 check study.yaml --allow ../own --out taken
-report runs/study --allow ../own --out taken
-merge runs/study --out taken
+score runs/study --allow ../own --out taken
+export runs/study --to run --out taken
 compare runs/study runs/study --allow ../own --out taken
-race study.yaml --allow ../own --out taken
+discover study.yaml --allow ../own --out taken
 """
 
 

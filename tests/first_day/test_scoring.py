@@ -149,13 +149,13 @@ def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
     assert "changed since" not in looktwice(*RUN)
 
 
-@pytest.mark.parametrize("command", ["score", "report", "export"])
+@pytest.mark.parametrize("command", ["score", "score --report", "export"])
 def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_without(
     folder: Path, command: str
 ) -> None:
     looktwice(*RUN)
     to = ("--to", "trajectories", "--out", "t.jsonl") if command == "export" else ()
-    words = (command, "runs/own", *to)
+    words = (*command.split(), "runs/own", *to)
     without = looktwice(*words, code=2)
     assert "its reader mine.LastLetter is a class of the plugin" in without
     assert f"looktwice score runs/own --plugin {folder / 'mine.py'}`" in without
@@ -253,7 +253,7 @@ def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -
         assert "3 arms of earlier plans" in (folder / "runs/radii" / name).read_text()
     every = looktwice("score", "runs/radii", "--all", "--table", "full")
     assert "plain [mark.radius=15] " in every and "not shown: 3 arms" not in every
-    looktwice("report", "runs/radii", "--all")
+    looktwice("score", "runs/radii", "--report", "--all")
     rows = report_rows(folder / "runs/radii")
     assert len({row["contestant"] for row in rows if row["point"]}) == 4
 
@@ -314,7 +314,7 @@ def test_what_was_never_asked_is_in_no_mean_and_is_counted(folder: Path) -> None
     for line in table.notes:
         assert line in shown
         assert line in table._repr_html_()
-    looktwice("report", "runs/short")
+    looktwice("score", "runs/short", "--report")
     for name in ("report.md", "report.html"):
         assert "3 of 8 planned answers are missing" in (folder / "runs/short" / name).read_text()
 

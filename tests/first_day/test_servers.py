@@ -173,7 +173,7 @@ def test_a_run_is_replayed_where_the_environment_names_another_server(
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
         assert "4 records the same bit for bit" in said("replay", run)
         sample = next(iter(RunFolder(run).samples.values())).id
-        assert "FAILED" not in said("show", run, sample)
+        assert "FAILED" not in said("view", run, "--sample", sample)
         assert "(list price)" in said("score", run)
         assert server.stats["requests"] == asked
 

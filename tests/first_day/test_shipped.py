@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from looktwice.eval.listing import FIRST, SAYS
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import locate
+from looktwice.pipelines.config.shipped import shipped
 from tests.first_day.studies import looktwice, said
 from tests.paths import ROOT
 
@@ -112,8 +114,15 @@ def test_list_names_everything_by_kind_in_a_line_each(kind: str, named: str, abs
     output = looktwice("list", kind).output
     (line,) = [line for line in output.splitlines() if line.startswith(f"{named} ")]
     assert len(line.split()) > 4 and absent not in output
-    every = said("list")
-    assert "stages " in every and "looktwice list KIND" in every and "documents: " in every
+
+
+def test_list_begins_with_ten_configurations_and_has_all_behind_an_option() -> None:
+    first = looktwice("list").output
+    assert all(f"\n  {kind} " in first for kind in SAYS) and "\ndocuments: " in first
+    names = [line.split()[0] for line in first.splitlines()[1:11]]
+    assert names == [*FIRST] and len(names) == 10 and names[0] == "quickstart"
+    every = [line.split()[0] for line in looktwice("list", "--all").output.splitlines()]
+    assert every == [*shipped()] and set(names) < set(every)
 
 
 def test_list_tells_the_settings_of_a_class_and_where_the_documents_are() -> None:

@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shown(*words: object) -> list[str]:
-    return looktwice("show", *words).output.splitlines()
+    return looktwice("view", words[0], "--sample", *words[1:]).output.splitlines()
 
 
 def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: Path) -> None:
@@ -80,7 +80,7 @@ def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: P
     assert "not asked yet: chance" in shown(folder, "a/b")
     path = folder / "samples.jsonl"
     path.write_text(re.sub(r'"answer": ?"B"', '"answer":"E"', path.read_text()))
-    assert "FAILED: the key 'E' is none of A, B" in said("show", folder, "a/b")
+    assert "FAILED: the key 'E' is none of A, B" in said("view", folder, "--sample", "a/b")
     failed = "<h3>failed</h3><pre>the key &#39;E&#39; is none"
     assert failed in next((folder / "show").iterdir()).read_text()
 
@@ -92,12 +92,12 @@ def test_show_shows_the_arms_that_are_asked_for(folder: Path) -> None:
     assert [line for line in one if line in ("chance", "plain [mark.radius=9]")]
     assert not any(line.startswith("whole") for line in one)
     near = "--arm wholes: no arm of this name; did you mean 'whole'?"
-    assert said("show", folder, "a/b", "--arm", "wholes", code=2).strip() == near
+    assert said("view", folder, "--sample", "a/b", "--arm", "wholes", code=2).strip() == near
 
 
 def test_the_pages_of_two_samples_are_two_files_that_windows_takes(folder: Path) -> None:
     for name in IDS:
-        said("show", folder, name)
+        said("view", folder, "--sample", name)
     written = [path.name for path in (folder / "show").iterdir()]
     assert len({name.casefold() for name in written}) == len(IDS)
     for name in written:
@@ -156,6 +156,6 @@ def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(
     study = STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing")
     (tmp_path / "own.yaml").write_text(study.replace("sweep: {stages.mark.radius: [5, 9]}", ""))
     said("run", "own.yaml", "--plugin", plugin)
-    for words in (("show", "runs/own", "a/b"), ("replay", "runs/own")):
+    for words in (("view", "runs/own", "--sample", "a/b"), ("replay", "runs/own")):
         assert f"add to the command: --plugin '{plugin}'" in said(*words, code=2)
         said(*words, "--plugin", plugin)

@@ -110,9 +110,9 @@ def test_no_command_obeys_what_a_file_or_server_says(study: Path, tmp_path: Path
             "check": call("check", study),
             "run": call("run", study, "--out", tmp_path / "runs"),
             "score": call("score", run),
-            "report": call("report", run),
-            "show": call("show", run, f"q1{EVIL}"),
-            "show another": call("show", run, EVIL),
+            "report": call("score", run, "--report"),
+            "show": call("view", run, "--sample", f"q1{EVIL}"),
+            "show another": call("view", run, "--sample", EVIL),
             "replay": call("replay", run),
             "export": call("export", run, "--to", "trajectories", "--out", tmp_path / "t.jsonl"),
             "fault": call("check", study, f"stages.ask.{EVIL}=1"),
@@ -145,14 +145,14 @@ def test_control_characters_are_shown(text: str, shown: str) -> None:
     [
         ("export", "RUN", "--to", "trajectories", "--out"),
         ("score", "RUN", "--export"),
-        ("show", "RUN", "0", "--out"),
+        ("view", "RUN", "--sample", "0", "--out"),
     ],
 )
 def test_no_option_writes_over_the_records_of_a_run(words: tuple[str, ...], tmp_path: Path) -> None:
     evaluate(Photos("jigsaw", n=1), {"chance": Chance()}, out=tmp_path / "run")
     records = tmp_path / "run" / "records.jsonl"
     before = records.read_bytes()
-    name = "jigsaw_0000" if words[0] == "show" else "0"
+    name = "jigsaw_0000" if words[0] == "view" else "0"
     asked = [
         str(tmp_path / "run") if word == "RUN" else name if word == "0" else word for word in words
     ]

@@ -70,7 +70,7 @@ def test_where_nothing_changed_no_question_is_made_and_no_page_is_drawn(made: li
     assert is_drawn() and not is_drawn()
     (RUN / "judged.jsonl").touch()
     os.utime(RUN / "judged.jsonl", (3e9, 3e9))
-    assert is_drawn() and is_drawn("report", RUN)
+    assert is_drawn() and is_drawn("score", RUN, "--report")
     PAGE.unlink()
     again()
     assert PAGE.exists()

@@ -54,7 +54,13 @@ def again(run: Path) -> list[object]:
 
 def commands(run: Path, url: str) -> Iterator[list[object]]:
     """Every command that reads a run folder."""
-    yield from (["score", run], ["report", run], ["show", run, SAMPLE], ["replay", run], again(run))
+    yield from (
+        ["score", run],
+        ["score", run, "--report"],
+        ["view", run, "--sample", SAMPLE],
+        ["replay", run],
+        again(run),
+    )
     yield ["export", run, "--to", "trajectories", "--out", run / "out.jsonl"]
     yield ["export", run, "--to", "run", "--out", run.parent / "merged"]
     judge = f"models.judge={{use: pipelines.models.ChatAPI, model: j, url: '{url}'}}"
@@ -176,7 +182,7 @@ def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
     whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
     damage_blobs(list(whole), damage)
     assert "is gone or damaged" in ends(2, "replay", run)
-    ends(2, "show", run, SAMPLE)
+    ends(2, "view", run, "--sample", SAMPLE)
     # nothing looks into every message; the sentence says to remove it
     if damage not in ("gone", "empty"):
         assert "3 were there" in ends(0, *again(run))
@@ -195,7 +201,7 @@ def test_pictures_that_are_gone_or_empty_come_back(run: Path, damage: str) -> No
     blobs = [path for path in (run / "blobs").glob("*/*") if path.name not in words]
     whole = {path: path.read_bytes() for path in blobs}
     damage_blobs(blobs, damage)
-    for command in (["score", run], ["report", run], ["show", run, SAMPLE]):
+    for command in (["score", run], ["score", run, "--report"], ["view", run, "--sample", SAMPLE]):
         ends(0, *command)
     assert "3 new, 0 were there" in ends(0, *again(run))
     assert whole and {path: path.read_bytes() for path in blobs} == whole
@@ -229,7 +235,7 @@ def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(run: Path) -> N
         message["parts"] = [part if isinstance(part, str) else {"picture": "x"} for part in parts]
         text = text.replace(sha, blobs.put(json.dumps(message).encode()))
     (run / "records.jsonl").write_text(text)
-    ends(0, "show", run, SAMPLE)
+    ends(0, "view", run, "--sample", SAMPLE)
     ends(2, "export", run, "--to", "trajectories", "--out", run / "out.jsonl")
 
 

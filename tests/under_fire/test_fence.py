@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from looktwice.pipelines.config import ConfigError, load_plan
+from looktwice.pipelines.config.paths import use_fence
 from looktwice.pipelines.runtime.stores import Blobs
 from tests.first_day.studies import looktwice
 from tests.under_fire.scenes import RUN, ends, write_questions
@@ -85,7 +88,7 @@ FILES: dict[str, dict[str, Any]] = {
 
 
 WORDS = {
-    "show": ["q0"],
+    "view": ["--sample", "q0"],
     "export": ["--to", "trajectories", "--out", "out.jsonl"],
     "judge": ["--model", "m"],
 }
@@ -99,8 +102,8 @@ def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
         (run / "points.yaml").write_text(points)
         change(run, **json.loads(json.dumps(parts).replace("PRIVATE", private)))
         texts = []
-        for command in ("show", "replay", "score", "report", "export", "judge"):
-            result = looktwice(command, run, *WORDS.get(command, ()))
+        for command in ("view", "replay", "score", "score --report", "export", "judge"):
+            result = looktwice(*command.split(), run, *WORDS.get(command, ()))
             assert result.exception is None or isinstance(result.exception, SystemExit), (
                 result.output
             )
@@ -117,36 +120,58 @@ def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
     run = run_study("../own", *OWN)
     os.symlink(lab / "private", run / "data")
     change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
-    output = looktwice("show", run, "q0").output
+    output = looktwice("view", run, "--sample", "q0").output
     assert "data is a link" in output and SECRET not in output
 
 
 def test_data_elsewhere_are_read_once_they_are_allowed(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = run_study("../own", *OWN)
-    (line,) = (line for line in ends(0, "show", run, "q0").splitlines() if "outside" in line)
+    show = ("view", "foreign", "--sample", "q0")
+    shutil.copytree(run_study("../own", *OWN), "foreign")
+    (line,) = (line for line in ends(0, *show).splitlines() if "outside" in line)
     assert line.startswith("shown with the stored pictures, for task.path: ")
     assert "--allow ../own" in line
-    assert "looktwice allow runs/study" in ends(1, "replay", run)
-    for command in (("show", run, "q0"), ("replay", run)):
+    assert "--allow ../own" in ends(1, "replay", "foreign")
+    for command in (show, ("replay", "foreign")):
         assert "outside" not in ends(0, *command, *OWN)
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
-    assert ends(0, "replay", run).endswith("without a model: 1 record the same bit for bit\n")
+    assert ends(0, "replay", "foreign").endswith("without a model: 1 record the same bit for bit\n")
 
 
 def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path) -> None:
-    Path("study.yaml").write_text(STUDY.replace("PATH", "../own"))
-    ends(0, "allow", "study.yaml")
-    run = run_study("../own")
-    assert "outside" not in looktwice("show", run, "q0").output
+    run = run_study("../own", *OWN)
+    assert "outside" not in looktwice("view", run, "--sample", "q0").output
     shutil.copytree(run, "foreign")
-    assert "looktwice allow foreign" in looktwice("report", "foreign").output
+    assert "--allow ../own" in looktwice("score", "foreign", "--report").output
     text = {"file": str(lab / "private" / "passwd")}
     change(run, system={"use": "prompting.wording.System", "text": text})
-    for command in (("show", run, "q0"), ("replay", run)):
+    for command in (("view", run, "--sample", "q0"), ("replay", run)):
         output = looktwice(*command).output
         assert "lies outside the run's folder" in output and SECRET not in output
+
+
+def test_nobody_is_asked_from_a_thread_or_outside_of_a_command(lab: Path) -> None:
+    Path("study.yaml").write_text(STUDY.replace("PATH", "../own"))
+    asked = list[str]()
+
+    def agree(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    def load() -> None:
+        with pytest.raises(ConfigError, match="lies outside"):
+            load_plan(Path("study.yaml"))
+
+    load()
+    with use_fence((), agree):
+        thread = threading.Thread(target=load)
+        thread.start()
+        thread.join()
+        assert asked == []
+        load_plan(Path("study.yaml"))
+    assert len(asked) == 1
+    load_plan(Path("study.yaml"))
 
 
 FILES_OF_A_RUN = "records.jsonl samples.jsonl points.yaml run.yaml judged.jsonl .lock show blobs"
@@ -170,7 +195,7 @@ def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
 
     before = baited()
     (run / name).symlink_to(bait)
-    for words in (("show", run, "q0"), ("run", "study.yaml", *OWN)):
+    for words in (("view", run, "--sample", "q0"), ("run", "study.yaml", *OWN)):
         assert f"{name} is a link" in ends(2, *words)
     assert baited() == before
     assert name == "records.jsonl" or (run / "records.jsonl").read_bytes() == whole

@@ -108,4 +108,4 @@ def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path:
     shown = name.encode(errors="backslashreplace").decode()
     assert [Path(shard["folder"]).parts[-3] for shard in facts["shards"]] == [shown, shown]
     assert facts["records"] == 4
-    ends(0, "report", folder / "whole")
+    ends(0, "score", folder / "whole", "--report")

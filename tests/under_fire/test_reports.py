@@ -43,8 +43,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     study = STUDY.replace("LEFT", json.dumps(f"left {name}")).replace("NAME", json.dumps(name))
     Path("study.yaml").write_text(study)
     looktwice("run", "study.yaml")
-    ends(0, "report", RUN, "--by", "kind")
-    looktwice("show", RUN, EVIL, "--out", RUN / "one.html")
+    ends(0, "score", RUN, "--report", "--by", "kind")
+    looktwice("view", RUN, "--sample", EVIL, "--out", RUN / "one.html")
     return RUN
 
 

@@ -31,7 +31,7 @@ from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.run_models import RunModels, is_batched
 from looktwice.eval.runs.walk import Progress, Walk
 from looktwice.pipelines.config.classes import load_plugin
-from looktwice.pipelines.config.paths import allowed_roots, use_roots
+from looktwice.pipelines.config.paths import read_allowed, use_fence
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
@@ -140,7 +140,7 @@ class Dispatch:
         except (TypeError, AttributeError, ValueError) as exc:
             raise RunError(f"the study cannot be sent to other processes: {exc}") from exc
         plugins = tuple(describe_plugin(name)["path"] for name in plan.plugins)
-        roots = tuple(str(root) for root in allowed_roots() if root.exists())
+        roots = tuple(str(root) for root in read_allowed().folders if root.exists())
         models: Any = run.models
         cache, blocks = str(models.cache.absolute()), BLOCKS * tasks
         job = Job(pickled, plugins, run.options, cache, models.only_cached, blocks, tasks, roots)
@@ -250,7 +250,7 @@ def work_through(
     for plugin in job.plugins:
         load_plugin(plugin)
     outbox: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
-    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_roots(job.roots):
+    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_fence(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), outbox)
         progress = Progress()
         models = ObeyingModels(progress, Path(job.cache), job.only_cached, ask=ask)

@@ -111,7 +111,7 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert arm.id in arms and yaml.safe_load(Path("s-winner.yaml").read_text())["name"]
     again = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     assert "(0 new, " in again and race["said"] in again
-    looktwice("report", "runs/s")
+    looktwice("score", "runs/s", "--report")
     assert race["said"] in Path("runs/s/report.md").read_text()
     assert "few to tell" in looktwice("discover", study, "--budget", 40, "name=b", code=2)
 

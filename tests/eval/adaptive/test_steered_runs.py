@@ -155,11 +155,11 @@ def test_the_commands(study: Path) -> None:
     assert f"{won} held-out samples" in looktwice("run", study, "choose.by=race", *out)
     (saved,) = json.loads((folder / "race.json").read_text())
     assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
-    looktwice("report", folder)
+    looktwice("score", folder, "--report")
     written = (folder / "report.md").read_text()
     assert "## The race" in written and won in written
     (folder / "race.json").write_text('[{"task": 1}]')
-    assert "choose.by=race" in looktwice("report", folder, code=2)
+    assert "choose.by=race" in looktwice("score", folder, "--report", code=2)
     (folder / "race.json").unlink()
     along = ("thresholds.along=size", "choose.questions=10")
     climbed = looktwice("run", study, *out, "name=c", "choose.by=staircase", *along)

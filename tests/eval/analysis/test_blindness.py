@@ -268,7 +268,7 @@ def test_the_report_of_a_subset_stands_beside_the_whole(tmp_path: Path) -> None:
     run.write()
     (tmp_path / "clean.yaml").write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
     result = CliRunner().invoke(
-        app, ["report", str(tmp_path / "run"), "--only", str(tmp_path / "clean.yaml")]
+        app, ["score", str(tmp_path / "run"), "--report", "--only", str(tmp_path / "clean.yaml")]
     )
     assert result.exit_code == 0 and (tmp_path / "run" / "clean" / "report.csv").exists()
     whole = write_report([tmp_path / "run"], tmp_path / "whole")

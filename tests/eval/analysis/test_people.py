@@ -118,7 +118,7 @@ def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
         line for line in output.splitlines() if line.strip().startswith("plain") and "60.0" in line
     )
     assert line.rstrip().endswith("-30.0")
-    looktwice("report", folder.path, "--out", tmp_path / "out")
+    looktwice("score", folder.path, "--report", "--out", tmp_path / "out")
     report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     overview = report.split("## Accuracy")[1].split("## ")[0]
     assert "less people -30.0" in overview and "less people -20.0" in overview
@@ -177,7 +177,7 @@ def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
 
 def test_without_a_row_of_people_nothing_is_said(tmp_path: Path) -> None:
     folder = run(tmp_path, 6, {"Model": PEOPLE["Model"]})
-    looktwice("report", folder.path, "--out", tmp_path)
+    looktwice("score", folder.path, "--report", "--out", tmp_path)
     assert (
         "people" not in (tmp_path / "report.md").read_text(encoding="utf-8").split("## Method")[0]
     )

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
 from looktwice.eval.tasks import LettersAndShapes
-from looktwice.pipelines.config.paths import find_config
 from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask
@@ -64,7 +64,7 @@ def test_every_command_reads_the_run_while_the_server_writes_it(
         report = told("score", run, "--table", "full")
         assert "full" in report and "unfinished" not in report
         letter = ITEMS[0].sample.id
-        shown = told("show", run, letter)
+        shown = told("view", run, "--sample", letter)
         assert f"(key: {ITEMS[0].answer})" in shown and "look 1: zoom" in shown
         compared = told("compare", run, "--only", "full")
         assert f"full is {gain} points better than without" in compared

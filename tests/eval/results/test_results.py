@@ -145,7 +145,7 @@ def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_pa
     pytest.importorskip("matplotlib")
     for name in ("one", "two"):
         done = CliRunner().invoke(
-            app, ["report", str(run), "--paper", "--out", str(tmp_path / name)]
+            app, ["score", str(run), "--paper", "--out", str(tmp_path / name)]
         )
         assert done.exit_code == 0, done.output
     first, second = tmp_path / "one/figures", tmp_path / "two/figures"
@@ -159,9 +159,7 @@ def test_without_matplotlib_the_command_says_what_to_install(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    result = CliRunner().invoke(
-        app, ["report", str(run), "--paper", "--out", str(tmp_path / "out")]
-    )
+    result = CliRunner().invoke(app, ["score", str(run), "--paper", "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
     assert "pip install 'looktwice[figures]'" in result.output
     assert (tmp_path / "out/table.tex").exists()

@@ -82,7 +82,7 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
     sentences = PLANTED[planted]["said"]
     write_study(PLANTED[planted]["study"])
     checked, output = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
-    looktwice("report", "runs/planted")
+    looktwice("score", "runs/planted", "--report")
     table = score_table("runs/planted", plugins=["planted_things"])
     assert list(table.unchanged) == sentences
     for sentence in sentences:

@@ -125,7 +125,7 @@ def test_a_card_of_the_report_opens_in_the_studio(run: RunFolder, tmp_path: Path
 
 def test_show_names_the_studio(run: RunFolder) -> None:
     sample = next(iter(run.samples.values())).id
-    shown = CliRunner().invoke(app, ["show", str(run.path), sample])
+    shown = CliRunner().invoke(app, ["view", str(run.path), "--sample", sample])
     command = f"looktwice studio {run.path} {sample}"
     assert command in shown.output
     (page,) = (run.path / "show").glob("*.html")

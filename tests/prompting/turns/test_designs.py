@@ -198,7 +198,7 @@ def test_a_script_in_an_svg_is_recorded_and_the_run_goes_on(scripted: Any) -> No
 def test_show_goes_through_every_turn_again(scripted: Any) -> None:
     path, _ = scripted(STUDIES[1])
     sample = next(iter(RunFolder(path).samples))[1]
-    result = CliRunner().invoke(app, ["show", str(path), sample])
+    result = CliRunner().invoke(app, ["view", str(path), "--sample", sample])
     assert result.exit_code == 0, result.output
     assert "3 calls" in result.output and "answers: A, A, A; 0 changes" in result.output
 
