@@ -145,12 +145,9 @@ def run(
     from rich.console import Console
 
     from looktwice.eval.adaptive.discovery import make_steering
-    from looktwice.eval.page.conversations import early_thumbnails
     from looktwice.eval.runs import RunOptions, Study
-    from looktwice.eval.runs.elsewhere.processes import AT_WORK
     from looktwice.eval.runs.predict import default_workers
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
-    from looktwice.pipelines.runtime.stores import Blobs
 
     plan = load_study(config, overrides, plugin, allow)
     part, kept = _parse_shard(shard), again == "nothing"
@@ -164,8 +161,7 @@ def run(
     fresh, as_json = again == "all", log == "json"
     about = plan, out, options, cache, fresh, only_cached, console, on, gpus, as_json, steering
     study = Study(*about, may_fork=True)
-    with early_thumbnails(Blobs(study.folder / "blobs"), AT_WORK):
-        outcome = study()
+    outcome = study()
     _print_results(study, outcome, allow, table)
     for line in outcome.sentences:
         say(line)

@@ -66,7 +66,7 @@ class Fork:
 def is_safe_to_fork() -> bool:
     """Whether no other thread of Python's could hold a lock that a fork would wait for."""
     names = {thread.name for thread in threading.enumerate()}
-    return sys.platform == "linux" and names <= {"MainThread", "looktwice-thumbnails"}
+    return sys.platform == "linux" and names <= {"MainThread"}
 
 
 def start_interpreter() -> subprocess.Popen[bytes]:
@@ -98,7 +98,7 @@ class Process:
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
         self.lock, self.asked = threading.Lock(), dict[int, Walk]()
         self.over, self.stops = dict[int, Walk](), set[str]()
-        self.has_greeted, self.has_ended, self.is_busy = False, False, True
+        self.has_greeted, self.has_ended = False, False
         self.send(setup)
 
     @property

@@ -60,14 +60,10 @@ OWN = ("looktwice.prompting.", "looktwice.pipelines.")
 and plugins were loaded by it."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
-BUSY = 0.5  # of a core: a process that uses more is busy
 LOOK = 0.2  # seconds between looks whether the run is being stopped
 PATIENCE = 10.0  # seconds that a process has to end once it is told to stop at once
 LATEST = 120.0  # seconds until a process is ready, once there is something to ask
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
-
-AT_WORK = threading.Event()
-"""Set while one of them is busy, so that what can wait leaves them their cores."""
 
 
 def is_own(value: Any) -> bool:
@@ -184,7 +180,6 @@ class Processes:
             work = [
                 pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
             ]
-            AT_WORK.set()
             try:
                 while wait(work, LOOK).not_done:
                     self._pass_on_stops()
@@ -193,8 +188,6 @@ class Processes:
                 self.run.progress.drain.set()
                 self._pass_on_stops()
                 raise
-            finally:
-                AT_WORK.clear()
         for tally in self.models.parts.values():
             add_seconds(tally.seconds, tally.busy)
         left = [*self.returned, *self.unsent]
@@ -290,14 +283,7 @@ class Processes:
             if walk.wanted:
                 process.over[event.number] = walk
         elif isinstance(event, Tally):
-            before = self.models.parts.get(id(process))
-            if before is not None:
-                process.is_busy = event.cpu - before.cpu > BUSY * (event.at - before.at)
             self.models.parts[id(process)] = event
-            if any(process.is_busy for process in self.processes):
-                AT_WORK.set()
-            else:
-                AT_WORK.clear()
         else:
             process.has_ended = True
             run.progress.count("stopped", event.stopped)

@@ -30,7 +30,6 @@ from looktwice.eval.runs import RunOptions, Study, study
 from looktwice.eval.runs.elsewhere.messages import Recorded, SampleEnded, dump
 from looktwice.eval.runs.elsewhere.process import Fork, Process
 from looktwice.eval.runs.elsewhere.processes import (
-    AT_WORK,
     FEWEST,
     SETTING,
     Processes,
@@ -42,7 +41,6 @@ from looktwice.eval.runs.predict import Run, RunSummary
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks import Facts
-from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
@@ -442,20 +440,3 @@ def test_a_run_of_which_all_is_there_begins_none(
     models = RunModels(Progress(), tmp_path, False)
     processes = Processes(run, 80, models, tmp_path, print)
     assert [*processes(iter(()), None)] == [] and not processes.processes  # type: ignore[arg-type]
-
-
-def test_thumbnails_wait_while_a_process_is_busy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SETTING, "0")
-    models = RunModels(Progress(), tmp_path, False)
-    processes = Processes(Run(plan_of(CHAT), tmp_path), 80, models, tmp_path, print)
-    tally, process = models.tally(Clock()), SimpleNamespace(is_busy=True)
-    processes.processes.append(process)  # type: ignore[arg-type]
-    waits = []
-    for at, cpu in ((0.0, 0.0), (1.0, 0.9), (2.0, 1.2), (3.0, 2.0)):
-        event = tally._replace(at=at, cpu=cpu)
-        processes._take(process, event, None)  # type: ignore[arg-type]
-        waits.append(AT_WORK.is_set())
-    AT_WORK.clear()
-    assert waits == [True, True, False, True]
