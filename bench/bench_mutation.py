@@ -83,9 +83,6 @@ EQUIVALENT = {
     ),
     "pipelines/geometry.py _signed_area: True -> False": "a polygon has as many corners as sides",
     "pipelines/geometry.py contains: True -> False": "a polygon has as many corners as sides",
-    "pipelines/geometry.py contains_point: 1.0 -> 2.0": (
-        "the distance from a side without a length is 0 either way"
-    ),
     "pipelines/geometry.py intersect: 1.0 -> 2.0": (
         "only the sign counts: a factor cancels out where sides are cut"
     ),

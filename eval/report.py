@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -60,9 +59,7 @@ def write_report(
     folder, report = Path(out), Report(scored)
     page = folder / "report.html"
     may_stay = not again and _is_younger(page, scored)
-    run_page = None if may_stay else RunPage(scored.scores, images)
-    with run_page.thumbnails_beside() if run_page else nullcontext():
-        texts = {"report.csv": scored.csv, "report.md": report.markdown}
+    texts = {"report.csv": scored.csv, "report.md": report.markdown}
     if may_stay and _are_written(folder, texts):
         return page
     if sweep_table(scored).rows:
@@ -72,7 +69,7 @@ def write_report(
     for name, text in texts.items():
         write_file(folder / name, text)
     with whole_file(page) as file:
-        pieces = html_page(report, run_page or RunPage(scored.scores, images))
+        pieces = html_page(report, RunPage(scored.scores, images))
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
 

@@ -169,19 +169,6 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     )
 
 
-def contains_point(area: Polygon, x: float, y: float) -> bool:
-    """As `contains` for one point, many times faster: a marker asks it for every mark of every
-    view."""
-    if len(area) < 3 or math.isnan(x + y):
-        return False
-    least = most = 0.0
-    px, py = area[-1]
-    for qx, qy in area:
-        side = ((qx - px) * (y - py) - (qy - py) * (x - px)) / (math.hypot(qx - px, qy - py) or 1.0)
-        least, most, px, py = min(least, side), max(most, side), qx, qy
-    return least >= -TOLERANCE or most <= TOLERANCE
-
-
 def intersect(area: Polygon, other: Polygon) -> Polygon:
     """The common part of two convex polygons; () where they share no area (Sutherland and Hodgman,
     1974)."""

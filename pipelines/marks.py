@@ -19,7 +19,6 @@ from looktwice.pipelines.geometry import (
     Rect,
     bounds,
     contains,
-    contains_point,
     intersect,
     rectangle,
     warp,
@@ -52,9 +51,7 @@ class Point:
         """The point behind the map, or None where that is outside the area `clip`."""
         x = affine.a * self.x + affine.b * self.y + affine.c
         y = affine.d * self.x + affine.e * self.y + affine.f
-        return (
-            Point(self.label, x, y, self.image) if contains_point(clip, x + 0.5, y + 0.5) else None
-        )
+        return Point(self.label, x, y, self.image) if contains(clip, x + 0.5, y + 0.5) else None
 
     def to_dict(self) -> dict[str, Any]:
         """As records and JSONL files hold it."""

@@ -30,7 +30,7 @@ from looktwice.pipelines.encodings.decoding import (
     open_image,
 )
 from looktwice.pipelines.encodings.jpeg import shortened
-from looktwice.pipelines.encodings.png import AS_BEFORE, opencv_png, to_png
+from looktwice.pipelines.encodings.png import to_png
 
 __all__ = ["Picture", "Pixels"]
 JPEG, MOST_READABLE = "image/jpeg", 100_000
@@ -164,7 +164,7 @@ class Picture:
     @_kept_property
     def pixels(self) -> Pixels:
         """HxWx3 RGB uint8, read-only; the same array at every call."""
-        data = self._payload.data if self._fetch is None else self.source
+        data = self.payload.data if self._fetch is None else self.source
         with spend("decode"):
             pixels = decode(data, self.name)
         pixels.flags.writeable = False
@@ -211,28 +211,16 @@ class Picture:
             return hashlib.sha256(self.source).hexdigest()
         return hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).hexdigest()
 
-    @property
+    @_kept_property
     def payload(self) -> Payload:
         """The bytes to send: the source's own where a model would see the same, else a lossless
         PNG."""
-        return self._payload_before if AS_BEFORE.get() else self._payload
-
-    @_kept_property
-    def _payload_before(self) -> Payload:
-        note = self._payload.note
-        return self._encode(opencv_png, note) if note else self._payload
-
-    def _encode(self, write: Callable[[Pixels], bytes], note: str) -> Payload:
-        pixels = self.pixels
-        with spend("encode"):
-            data = write(pixels)
-        return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), note)
-
-    @_kept_property
-    def _payload(self) -> Payload:
         changed = "made or changed by a stage" if self._fetch is None else self._header.changed
         if changed:
-            return self._encode(to_png, changed)
+            pixels = self.pixels
+            with spend("encode"):
+                data = to_png(pixels)
+            return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
         if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
             with spend("decode"):
                 self._check()

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import is_text, mend_text, read_as
@@ -172,22 +170,6 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     return thing
 
 
-_without_models: WeakValueDictionary[int, Stage] = WeakValueDictionary()
-"""Stages that hold no model, by id: to look through one takes longer than a short one runs."""
-
-
-def _with_recorded_models(stage: Stage, recorder: RecordingModel) -> Stage:
-    """The stage with a proxy in place of every second model."""
-    if _without_models.get(id(stage)) is stage:
-        return stage
-    proxied: Stage = with_models(stage, recorder.record_second)
-    settings = getattr(type(stage), "__dataclass_params__", None)
-    if proxied is stage and settings and settings.frozen:  # another may make a model later
-        with suppress(TypeError):  # some classes allow no weak reference
-            _without_models[id(stage)] = stage
-    return proxied
-
-
 def models_in(thing: Any) -> list[Model]:
     """Every model in the settings of stages, at any depth, as often as it stands there."""
     models: list[Model] = []
@@ -254,9 +236,15 @@ def cause_of(failed: StageFailed) -> BaseException:
     return cause_of(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 
 
-def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> State:
+def step(
+    slot: str, stage: Stage, state: State, recorder: RecordingModel, holds_model: bool = True
+) -> State:
     """Run one stage and add a step to the trace. Raises StageFailed from the stage's own
-    exception."""
+    exception.
+
+    `holds_model` is False where the caller knows that there is no model among its settings: to look
+    through them takes longer than a short stage runs.
+    """
     recorder.check()
     calls_before, start = len(recorder.calls), time.perf_counter()
 
@@ -270,7 +258,8 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
 
     with collect_remarks() as remarks:
         try:
-            after = _with_recorded_models(stage, recorder)(state, recorder)
+            proxied = with_models(stage, recorder.record_second) if holds_model else stage
+            after = proxied(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise
         # also `sys.exit` and a cancelled task of the stage's own loop end it alone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looktwice.pipelines.geometry import Affine, Polygon, contains_point, intersect, rectangle
+from looktwice.pipelines.geometry import Affine, Polygon, contains, intersect, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 
@@ -86,7 +86,7 @@ class View:
         """The source image number and the point in it of view point (x, y), from the topmost part;
         or None."""
         for part in reversed(self.parts):
-            if contains_point(part.clip, x + 0.5, y + 0.5):
+            if contains(part.clip, x + 0.5, y + 0.5):
                 sx, sy = part.affine.inverse((x, y))
                 return part.source, float(sx), float(sy)
         return None
@@ -96,4 +96,4 @@ class View:
         x, y = place.center
         corners = rectangle(*place.xyxy) if isinstance(place, Box) else ((x + 0.5, y + 0.5),)
         above = [part.clip for part in self.parts[number + 1 :]]
-        return any(all(contains_point(clip, *corner) for corner in corners) for clip in above)
+        return any(all(contains(clip, *corner) for corner in corners) for clip in above)

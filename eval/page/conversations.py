@@ -1,13 +1,10 @@
 """The words, pictures and times of a run's records, as a page shows them, and the samples' own
-images from the tasks, where their data is still there; and thumbnails, made beside a run while the
-process has little else to do: they take most of the time of its page."""
+images from the tasks, where their data is still there."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,8 +15,7 @@ from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
-from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 from looktwice.prompting.agent.episode import Look, read_looks
 
@@ -27,14 +23,9 @@ THUMBNAIL = 256, 75
 """The longest side of a thumbnail in pixels, and its quality."""
 
 REASONING = "(reasoning) "  # before what a model thought aloud
-MADE: dict[str, str] = {}
-"""Data URLs of thumbnails by the sha256 of the picture."""
 MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
 """The length of a page's words and thumbnails together, and of its thumbnails alone, which some 300
 photographs have."""
-
-WINDOW, IDLE = 0.02, 0.3  # seconds that are looked at, and how much of a core is little in them
-LOOK = 1.0  # seconds between looks for new pictures
 
 Sources = Sequence[tuple[PagePicture, Picture]]
 """A sample's own pictures, and their pixels."""
@@ -186,74 +177,3 @@ def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Pictur
         return tuple(map(copy, match.images)) if match else ()  # what is read of them is not kept
 
     return images
-
-
-# ---- thumbnails
-
-
-def early_thumbnails(blobs: Blobs, others_work: threading.Event) -> AbstractContextManager[None]:
-    """Inside, thumbnails of what is kept there are made while this process is idle, and while
-    `others_work` is not set."""
-
-    def make(ended: threading.Event) -> None:
-        seen, length = set[str](), 0
-        while not ended.wait(LOOK):
-            new = set[str]()
-            with suppress(OSError):  # an earlier run is being moved aside
-                new = blobs.names() - seen
-            for sha in new:
-                while not _is_idle(ended) or others_work.is_set():
-                    if ended.is_set():
-                        return
-                seen.add(sha)
-                with suppress(OSError, ValueError):  # what is being written
-                    length += _make_thumbnail(sha, Picture.encoded(blobs.get(sha)))
-                if length > MOST_THUMBNAIL_CHARACTERS:
-                    return
-
-    return _beside(make)
-
-
-def thumbnails_beside(
-    names: Iterable[str], picture: Callable[[str], Picture]
-) -> AbstractContextManager[None]:
-    """Inside, another thread makes the thumbnails of these pictures, in their order."""
-
-    def make(ended: threading.Event) -> None:
-        length = 0
-        for name in names:
-            if ended.is_set() or length > MOST_THUMBNAIL_CHARACTERS:
-                return
-            length += _make_thumbnail(name, picture(name))
-
-    return _beside(make)
-
-
-@contextmanager
-def _beside(make: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Inside, another thread makes thumbnails, until its event is set."""
-    ended = threading.Event()
-    thread = threading.Thread(target=make, args=(ended,), name="looktwice-thumbnails")
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _make_thumbnail(name: str, picture: Picture) -> int:
-    """Make a thumbnail, unless it is there; gives its length, 0 of what is no picture."""
-    with suppress(PictureError):
-        if name not in MADE:
-            MADE[name] = thumbnail(picture, *THUMBNAIL)
-        return len(MADE[name])
-    return 0
-
-
-def _is_idle(ended: threading.Event) -> bool:
-    cpu, wall = time.process_time(), time.perf_counter()
-    has_ended = ended.wait(WINDOW)
-    spent = time.process_time() - cpu
-    is_little = spent < IDLE * (time.perf_counter() - wall)
-    return is_little and not has_ended

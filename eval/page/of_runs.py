@@ -8,7 +8,7 @@ import os
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, zip_longest
@@ -16,13 +16,11 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.page.conversations import (
-    MADE,
     MOST_PICTURE_CHARACTERS,
     MOST_THUMBNAIL_CHARACTERS,
     THUMBNAIL,
     Conversations,
     place_marks,
-    thumbnails_beside,
 )
 from looktwice.eval.page.data import (
     PageAnswer,
@@ -111,13 +109,6 @@ class RunPage:
                         answer = self.answers[who, sample][place]
                         sources = partial(self.own_pictures, sample)
                         yield who, sample, place, conversations.detail(record, answer, sources)
-
-    def thumbnails_beside(self) -> AbstractContextManager[None]:
-        """Inside, another thread makes thumbnails of the pictures of the samples that the page
-        shows first: Pillow works outside the interpreter's lock."""
-        rows = map(self.rows.__getitem__, self._by_interest())
-        names = (name for row in rows for name in row.sample["images"])
-        return thumbnails_beside(names, self.stored)
 
     def replies(self) -> Iterator[tuple[int, str]]:
         """(sample, reply) of every call of every record, one record at a time."""
@@ -270,7 +261,7 @@ class RunPage:
                 own = self.own_pictures(number)
                 wanted = {picture.name: pixels for picture, pixels in own}
                 wanted |= {name: self.stored(name) for name in sent[number] if name not in wanted}
-                for name in wanted.keys() - making.keys() - MADE.keys():
+                for name in wanted.keys() - making.keys():
                     making[name] = pool.submit(thumbnail, wanted[name], *THUMBNAIL)
                 return [picture for picture, _ in own], [*wanted]
 
@@ -291,7 +282,7 @@ class RunPage:
                         PictureError
                     ):  # it is gone or damaged; the page says that it has none
                         if name not in made:
-                            made[name] = MADE.get(name) or making[name].result()
+                            made[name] = making[name].result()
                             length += len(made[name])
         return made
 

@@ -11,13 +11,7 @@ from importlib import import_module
 from typing import ClassVar, Literal
 
 from looktwice.pipelines.config.build import build
-from looktwice.pipelines.config.classes import (
-    ALIASES,
-    ConfigError,
-    did_you_mean,
-    is_foreign,
-    named_alias,
-)
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean, is_foreign
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
@@ -169,13 +163,12 @@ def readers_by_name() -> dict[str, str]:
     """The path of every reader of this room by its name in snake case, as `--reader` takes it."""
     room = "eval.readers"
     names = import_module(f"looktwice.{room}").__all__
-    paths = [*(f"{room}.{name}" for name in names), *ALIASES]
-    return {_in_snake_case(path): path for path in paths if path.startswith(f"{room}.")}
+    return {_in_snake_case(name): f"{room}.{name}" for name in names}
 
 
 def reader_name(reader: object) -> str:
     """The name of a reader, as `--reader` takes it."""
-    return _in_snake_case(named_alias(public_path(type(reader)), reader)[0])
+    return _in_snake_case(type(reader).__name__)
 
 
 def _in_snake_case(path: str) -> str:

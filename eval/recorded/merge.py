@@ -37,8 +37,7 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     The results of an earlier merge in `out` are kept, and what is there already is not written
     again. Of two answers to one question the later shard's counts, which the sentence says. Raises
     RunError, before anything is written, if the shards differ in configuration or data set, or one
-    is damaged. Which data a whole shard was made from its digests tell; one of an earlier version
-    has none, which the sentence says.
+    is damaged. Which data a whole shard was made from its digests tell.
     """
     unique = {path.resolve(): path for path in reversed(shards)}  # of one named twice, the last
     for whole, path in unique.items():
@@ -213,15 +212,12 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
 
 def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
     """What may differ between shards and is not refused, in words."""
-    silent, limits = 0, set[Any]()
+    limits = set[Any]()
     plugins = defaultdict[str, set[str]](set)
     for facts in (run.facts for run in runs):
         limits.add(facts.get("limit"))
-        silent += (facts.get("shard") or [1, 1])[1] > 1 and "data" not in facts
         for plugin in facts.get("plugins") or ():
             plugins[plugin["name"]].add(plugin.get("sha") or "")
-    if silent:
-        yield f"{silent} of them, of an earlier version, do not tell which data they were made from"
     for name, shas in plugins.items():
         if len(shas) > 1:
             yield f"the plugin {name} is not the same in all of them"

@@ -33,7 +33,6 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.encodings.png import bytes_as_before
 from looktwice.pipelines.model import (
     CallOptions,
     Messages,
@@ -47,7 +46,6 @@ from looktwice.pipelines.pipeline import RecordingModel, execute
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
-from looktwice.prompting.markers.base import NO_MARK
 
 SHOWN = 5  # differences that are printed
 GONE = "the task's data is gone or has changed"
@@ -81,10 +79,6 @@ class RecordedReplies:
         """The next recorded answer to this request."""
         sent = [message_json(message) for message in messages]
         digest = request_digest(sent, draw, options.given())
-        if digest not in self.answers:
-            with bytes_as_before():
-                sent = [message_json(message) for message in messages]
-            digest = request_digest(sent, draw, options.given())
         recorded = self.answers.get(digest, ())
         with self.lock:
             number = self.asked[digest]
@@ -283,11 +277,7 @@ class Replay(RecordedRun):
 
     def _compare(self, point: PointRow, sample: Sample, record: Record) -> str:
         state, error = self.rerun(point, sample, record)
-        made = point, sample, record, state, error
-        name = _differing_field(*made)
-        if name:
-            with bytes_as_before():  # an earlier version may have made it
-                name = _differing_field(*made) and name
+        name = _differing_field(point, sample, record, state, error)
         return f"{name} differ" + (f" ({error.splitlines()[0]})" if error else "") if name else ""
 
 
@@ -298,11 +288,6 @@ def _differing_field(
     there is none."""
     arm: Any = point  # of an arm, only its id goes into the record
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(Path()), error)
-    if record.measured is None:  # it was made before stages measured anything
-        again = replace(again, measured=None)
-    if not record.notes:  # it was made before markers said that they met no mark
-        notes = tuple(note for note in again.notes if not note.endswith(NO_MARK))
-        again = replace(again, notes=notes)
     old, new = json.loads(record.to_line()), json.loads(again.to_line())
     differing = (n for n in old if n != "timings" and canonical(old[n]) != canonical(new[n]))
     return next(differing, "")

@@ -250,6 +250,8 @@ class RunFolder:
                     if line.endswith(b"\n") and wanted(number, line):
                         yield number, parse(line)
                     number += 1
+            except RunError as exc:  # of another version
+                raise RunError(f"{path} line {number}: {exc}") from exc
             except ValueError as exc:
                 raise RunError(
                     f"{path} line {number}: not a {name.removesuffix('s.jsonl')} ({exc}); delete"

@@ -199,7 +199,11 @@ class Record:
         """The way back. Raises ValueError for a version that this code does not know."""
         record: Record = read_as(cls, line)
         if record.v != VERSION:
-            raise RunError(f"a record of version {record.v}; this looktwice reads {VERSION}")
+            raise RunError(
+                f"it is of format version {record.v}, and this looktwice reads version {VERSION};"
+                " read the run with the looktwice that made it, or run its configuration again"
+                " into another folder"
+            )
         return record
 
     @property

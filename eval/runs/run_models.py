@@ -51,8 +51,7 @@ class Tally(NamedTuple):
 
     `used` has an entry for each model that is asked over a network, and `lost` names one by its
     place among these; `refused` has the counts of an `EndpointWatch`, by endpoint; `dearest` and
-    `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`. It
-    was made `at` a monotonic time, after `cpu` seconds of a core.
+    `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`.
     """
 
     used: list[UsageSummary]
@@ -62,8 +61,6 @@ class Tally(NamedTuple):
     aside: dict[str, float]
     seconds: dict[str, float]
     busy: dict[str, float]
-    at: float
-    cpu: float
 
 
 @dataclass(eq=False)
@@ -133,8 +130,7 @@ class RunModels:
         }
         used = [meter.snapshot() for _, meter in self.meters]
         dearest, aside = dict(self.ration.dearest), dict(SERVERS.aside)
-        spent = *clock.snapshot(), time.monotonic(), time.process_time()
-        return Tally(used, refused, lost, dearest, aside, *spent)
+        return Tally(used, refused, lost, dearest, aside, *clock.snapshot())
 
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Each model, its place, and what was used of it, in other processes too."""

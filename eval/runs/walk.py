@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
@@ -19,7 +19,14 @@ from looktwice.pipelines.model import Deferred, Stopped, canonical
 from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.models.limits import TURN
 from looktwice.pipelines.models.wrappers import EndpointError, FailureRow
-from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.pipeline import (
+    NoModel,
+    RecordingModel,
+    StageFailed,
+    cause_of,
+    models_in,
+    step,
+)
 from looktwice.pipelines.sample import Sample, check_marks, say_key_fault
 from looktwice.pipelines.state import Stage, State
 
@@ -37,6 +44,11 @@ class TreeNode:
     model: Any
     ends: list[Arm] = field(default_factory=list)
     children: dict[tuple[str, str, int], TreeNode] = field(default_factory=dict)
+
+    @cached_property
+    def holds_model(self) -> bool:
+        """Whether the stage asks a model of its own."""
+        return bool(models_in(self.stage))
 
     def arms(self) -> Iterator[Arm]:
         """Every arm that ends at this node or below it."""
@@ -221,7 +233,7 @@ class Walk:
         )
         try:
             with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
-                state = step(node.slot, node.stage, state, recorder)
+                state = step(node.slot, node.stage, state, recorder, node.holds_model)
         except StageFailed as exc:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +24,6 @@ def file_inside(root: Path, name: str) -> Path:
     TaskError. A path written with backslashes is read on every system."""
     if "\\" in name and not os.path.lexists(root / name):
         name = name.replace("\\", "/")
-    if _is_plainly_inside(root, name):
-        return root / name
     try:
         file = (root / name).resolve()
         inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
@@ -43,26 +40,6 @@ def file_inside(root: Path, name: str) -> Path:
                 f" {exc.advice}"
             ) from exc
     return root / name
-
-
-def _is_plainly_inside(root: Path, name: str) -> bool:
-    """Whether a path has no `..` and no link on its way: that is seen in a tenth of the time
-    that it takes to resolve it."""
-    parts = Path(name).parts
-    # a junction of Windows is no link by its mode
-    if Path(name).anchor or ".." in parts or os.name == "nt":
-        return False
-    place = str(root)
-    try:
-        for part in parts:
-            place = os.path.join(place, part)
-            if stat.S_ISLNK(os.lstat(place).st_mode):
-                return False
-    except FileNotFoundError:  # nor is what lies in it
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from looktwice.pipelines.config.classes import (
     locate,
     members,
     misfit,
-    resolve_alias,
     type_hints,
 )
 from looktwice.pipelines.config.elsewhere import HINTS
@@ -97,7 +96,7 @@ class Binder:
         if key in self.built:
             return self.built[key]
         given = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
-        made = self.fields(cls, {**resolve_alias(node["use"])[1], **given}, place)
+        made = self.fields(cls, given, place)
         if made is not None:
             self.built[key] = made
         return made

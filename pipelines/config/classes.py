@@ -52,53 +52,13 @@ class Faults(list[str]):
                 self.append(fault)
 
 
-MERGED = (  # the beginning of the old paths, the class now, its setting, and what it became
-    (
-        "eval.readers.Vlm2",
-        "eval.readers.Vlm2",
-        "form",
-        "count exact grouping official true_false vlmevalkit",
-    ),
-    (
-        "specialists.maps.",
-        "specialists.maps.DepthCue",
-        "kind",
-        "brightness haze local_contrast saturation sharpness texture_size vertical_position",
-    ),
-)
-ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    f"{beginning}{value.title().replace('_', '')}": (path, {setting: value})
-    for beginning, path, setting, values in MERGED
-    for value in values.split()
-}
-"""Paths that a configuration may still name although their class has become another one: its path
-now, and the settings that the old one stood for, as the object holds them.
-
-What is built from the old path is written down, and identified, under the old path: no record, no
-cached reply and no study notices."""
-
-
-def resolve_alias(use: str) -> tuple[str, Mapping[str, Any]]:
-    """The path behind a `use`, and the settings that come with it."""
-    return ALIASES.get(use.removeprefix("looktwice."), (use, {}))
-
-
-def named_alias(path: str, thing: Any) -> tuple[str, Mapping[str, Any]]:
-    """The old path of an object whose class lies at `path`, with the settings that it stands for;
-    the path itself where it has none."""
-    for old, (new, settings) in ALIASES.items():
-        if new == path and all(getattr(thing, name) == value for name, value in settings.items()):
-            return old, settings
-    return path, {}
-
-
 def locate(use: str, plugins: Sequence[str] = ()) -> type:
     """The class behind a `use`. Raises ValueError that says what is wrong and what may have been
     meant.
 
     The words are checked before anything is imported.
     """
-    parts = resolve_alias(use)[0].removeprefix("looktwice.").split(".")
+    parts = use.removeprefix("looktwice.").split(".")
     if parts[0] == "__main__":
         raise ValueError(
             f"{use!r} is a class of the script or notebook that made the run; only one in a file of"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from looktwice.pipelines.config.classes import default_of, named_alias
+from looktwice.pipelines.config.classes import default_of
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.pipeline import models_in
 from looktwice.pipelines.state import Stage
@@ -34,7 +34,7 @@ def identity(thing: Any) -> Any:
     """
     own = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) else None
     if isinstance(own, str) and callable(thing):
-        return {"use": named_alias(public_path(type(thing)), thing)[0], "identity": own}
+        return {"use": public_path(type(thing)), "identity": own}
     return settings(thing)
 
 
@@ -193,11 +193,10 @@ def _write(thing: Any, whole: bool = True) -> Any:
 
 
 def _node(thing: Any, whole: bool) -> dict[str, Any]:
-    path, implied = named_alias(public_path(type(thing)), thing)
-    node = {"use": path}
+    node = {"use": public_path(type(thing))}
     for f in dataclasses.fields(thing):
         value = getattr(thing, f.name)
-        if f.init and f.name not in implied and (whole or _matters(f, value)):
+        if f.init and (whole or _matters(f, value)):
             node[f.name] = spec(value) if whole else identity(value)
     return node
 

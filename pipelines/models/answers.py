@@ -46,8 +46,7 @@ ATTACHED = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extr
 SETTINGS = (
     (
         rf"(missing|lacks?)\b.*{ATTACHED}|{ATTACHED}.*(missing|must be passed)",
-        "an earlier reply lacks what its model requires back, as a cache that an older looktwice"
-        " filled holds it without; ask anew with another `--cache`",
+        "an earlier reply lacks what its model requires back; ask anew with another `--cache`",
     ),
     (
         rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED})|(property|field|name|parameter)\W+{ATTACHED}",

@@ -12,14 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.encodings.png import bytes_as_before
 from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
     Around,
@@ -34,7 +32,6 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
-OF_FPNG = 1  # `application_id` of a cache that no version before fpng began
 INLINE = 16 * 1024
 """Replies of more bytes than this lie in a blob."""
 
@@ -60,7 +57,7 @@ CLAIM = """
 INSERT OR IGNORE INTO asking SELECT ?1, ?2
 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1)
 """
-TABLES = ("replies", "asking", "claims")  # earlier versions kept a table of claims
+TABLES = ("replies", "asking")
 
 
 class CacheError(ValueError):
@@ -85,7 +82,7 @@ class Store:
 
     Safe between threads and between processes of one machine; a killed process loses nothing that
     `put` gave back. `setting` is what messages tell the user to change. Raises CacheError for a
-    network folder and damaged files. `is_older` says that a version that wrote other PNGs began it.
+    network folder and damaged files.
     """
 
     folder: Path
@@ -106,21 +103,17 @@ class Store:
         self._life = self._life_of(self._owner)
 
     def get(self, key: str) -> Reply | None:
-        """Return the reply under a key, or None. A damaged row, one whose blob is gone or torn, and
-        a blank reply, which earlier versions kept, count as none and are removed."""
+        """Return the reply under a key, or None. A damaged row, and one whose blob is gone or
+        torn, count as none and are removed."""
         statement = "SELECT reply, blob, stored FROM replies WHERE key = ?"
         for text, sha, stored in self._run(statement, key):
             try:
                 data = self._blob(sha or "") if text is None else text
-                reply = Reply.from_dict(read_as(ReplyNode, data))
+                return Reply.from_dict(read_as(ReplyNode, data))
             except CacheError:
                 raise
-            except ValueError:
-                reply = None
-            if reply is not None and not reply.is_blank:
-                return reply
-            # not the row that another process has just put in its place
-            self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
+            except ValueError:  # not the row that another process has just put in its place
+                self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
         return None
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
@@ -185,10 +178,6 @@ class Store:
 
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM replies")[0][0])
-
-    @cached_property
-    def is_older(self) -> bool:
-        return bool(self._run("PRAGMA application_id")[0][0] != OF_FPNG)
 
     def rows(self) -> Iterator[StoredReply]:
         """Every reply, without its text."""
@@ -272,8 +261,6 @@ class Store:
                             f"{path} is no reply cache ({name!r} is a {kind}); move it away, or set"
                             f" {self.setting} to another"
                         )
-                if version == 0:
-                    connection.execute(f"PRAGMA application_id = {OF_FPNG}")
                 connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
@@ -310,7 +297,6 @@ class Cached(Around):
 
     Of several callers of one request, in this process or in others with this store, one asks and
     the others wait for its reply (`cached` is true for them); where it fails, the next asks.
-    What was answered to a request with pictures as earlier versions encoded them is its reply, too.
     Failures are not stored. With `only`, what is not stored raises ModelError. Setting `stop` ends
     the wait for another process; `on_fault` is told of a store that fails, whatever the caller
     makes of the CacheError, and `on_hit` of a reply that was stored.
@@ -329,11 +315,6 @@ class Cached(Around):
         key, store = request_key(self.identity, messages, draw, options), self.store
         try:
             with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
-                if reply is None and store.is_older:
-                    with bytes_as_before():
-                        before = request_key(self.identity, messages, draw, options)
-                    if before != key and (reply := store.get(before)):
-                        store.put(key, self.identity, reply)
                 if reply is None and not self.only:
                     answer = self.model(messages, draw, options)
                     return store.put(key, self.identity, answer)

@@ -13,11 +13,10 @@ import pytest
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.pipelines import ChatAPI, Message, Picture, Pipeline, View, picture
+from looktwice.pipelines import ChatAPI, Message, Picture, Pipeline, View
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.encodings import png
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models import cache, chat_api, wrappers
+from looktwice.pipelines.models import chat_api, wrappers
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.prompting import Ask, MultipleChoice
@@ -176,37 +175,6 @@ def test_a_run_is_replayed_where_the_environment_names_another_server(
         assert "FAILED" not in said("view", run, "--sample", sample)
         assert "(list price)" in said("score", run)
         assert server.stats["requests"] == asked
-
-
-@pytest.mark.dear
-def test_replies_to_pictures_that_opencv_wrote_count_for_those_that_fpng_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marked = (
-        "tasks.jigsaw={use: eval.tasks.MarkedScenes, kind: color, n: 4}",
-        "stages.mark={use: prompting.markers.Circles, before: ask}",
-    )
-    run, file = tmp_path / "study", tmp_path / ".cache" / "replies.sqlite"
-    pictures: list[set[str]] = []
-    with chat_server() as server:
-        with monkeypatch.context() as earlier:
-            earlier.setattr(picture, "to_png", png.opencv_png)
-            earlier.setattr(cache, "OF_FPNG", 0)
-            run_study(tmp_path, server.url, *marked)
-        assert server.stats["requests"] == 4
-        assert "4 records the same bit for bit" in said("replay", run)
-        pictures.append({sha for record in records(tmp_path) for sha in record.pictures})
-        output = run_study(tmp_path, server.url, *marked, "--again", "all")
-        assert "(4 new" in output and server.stats["requests"] == 4
-        assert "4 records the same bit for bit" in said("replay", run)
-        pictures.append({sha for record in records(tmp_path) for sha in record.pictures})
-        assert len(set.union(*pictures)) == 8
-        # what was found so is kept under its new bytes, too; a cache of today is not searched twice
-        monkeypatch.setattr(picture, "opencv_png", None)
-        run_study(tmp_path, server.url, *marked, "--again", "all")
-        file.unlink()
-        run_study(tmp_path, server.url, *marked, "--again", "all")
-        assert server.stats["requests"] == 8
 
 
 def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:

@@ -517,21 +517,6 @@ def test_a_mapping_has_no_order_in_an_identity() -> None:
     assert digest(identity(first)) == digest(identity(second))
 
 
-def test_an_old_path_of_a_class_that_became_another_keeps_its_identity(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, new = "prompting.markers.SmallRings", "prompting.markers.Circles"
-    ring = {"use": old, "color": "white"}
-    monkeypatch.setattr("looktwice.pipelines.config.classes.ALIASES", {old: (new, {"radius": 3})})
-    built = build(ring)
-    assert built == Circles(radius=3, color="white") and locate(old) is Circles
-    assert identity(built) == ring and spec(built)["use"] == old
-    assert "radius" not in spec(built) and build(spec(built)) == built
-    assert identity(Circles(radius=4))["use"] == new
-    (arm,) = planned("", "stages.mark.use=" + old, "stages.mark.radius=3").points
-    assert arm.stages["mark"] == Circles(radius=3)
-
-
 def test_a_fault_of_a_single_change_names_its_entry(planned: Planned) -> None:
     said = faults(
         planned,

@@ -19,7 +19,6 @@ from looktwice.pipelines.geometry import (
     Polygon,
     common_rect,
     contains,
-    contains_point,
     grow,
     intersect,
     iou,
@@ -310,7 +309,6 @@ def test_a_point_is_seen_up_to_the_rim_of_its_part(x: float, y: float) -> None:
     inside = -0.5 <= x <= 9.5 and -0.5 <= y <= 5.5
     for area in (frame, frame[::-1]):
         assert (Point("A", x, y).transform(Affine(), area) is not None) is inside
-        assert contains_point(area, x + 0.5, y + 0.5) is inside
         assert bool(contains(area, x + 0.5, y + 0.5)) is inside
 
 
@@ -333,7 +331,6 @@ PLACES = [
 @pytest.mark.parametrize("turn", [1, -1])
 @pytest.mark.parametrize(("area", "x", "y", "inside"), PLACES)
 def test_what_lies_in_an_area(area: Polygon, x: float, y: float, inside: bool, turn: int) -> None:
-    assert contains_point(area[::turn], x, y) is inside
     assert bool(contains(area[::turn], x, y)) is inside
 
 

@@ -80,6 +80,15 @@ def test_a_record_has_every_field_and_default() -> None:
         Record.from_line(json.dumps(whole | {"v": 2}))
 
 
+def test_a_run_of_another_version_is_refused_where_it_is_read(run: Path) -> None:
+    lines = (run / "records.jsonl").read_text().replace('"v":1', '"v":2')
+    (run / "records.jsonl").write_text(lines)
+    with pytest.raises(RunError) as refused:
+        RunFolder(run).records()
+    assert "line 1: it is of format version 2" in str(refused.value)
+    assert "delete" not in str(refused.value)
+
+
 @dataclass(frozen=True)
 class Own(Reader):
     """Gives a reading, also one that is none, or fails."""

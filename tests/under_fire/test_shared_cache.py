@@ -225,7 +225,7 @@ TRIGGER = """CREATE TABLE {0} (key TEXT PRIMARY KEY, model, reply, blob, stored)
 CREATE TRIGGER obeyed AFTER INSERT ON {0} BEGIN DELETE FROM {0}; END"""
 FOREIGN = [
     ("a view", VIEW),
-    *(("a trigger", TRIGGER.format(name)) for name in ("replies", "claims")),
+    *(("a trigger", TRIGGER.format(name)) for name in ("replies", "asking")),
     ("a table", "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)"),
     ("'bookmarks' is a table", "CREATE TABLE bookmarks (address TEXT)"),
 ]

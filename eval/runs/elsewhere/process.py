@@ -66,7 +66,7 @@ class Fork:
 def is_safe_to_fork() -> bool:
     """Whether no other thread of Python's could hold a lock that a fork would wait for."""
     names = {thread.name for thread in threading.enumerate()}
-    return sys.platform == "linux" and names <= {"MainThread", "looktwice-thumbnails"}
+    return sys.platform == "linux" and names <= {"MainThread"}
 
 
 def start_interpreter() -> subprocess.Popen[bytes]:

@@ -54,8 +54,8 @@ class SceneScorer(AlongControls):
         return Score.of(left <= x <= right and top <= y <= bottom)
 
     def guesser(self, samples: Samples) -> float | None:
-        """One over the number of answers that fit what is drawn; None for scenes before version 3,
-        which told more."""
+        """One over the number of answers that fit what is drawn; None where a row does not tell
+        it."""
         shares = []
         for row in samples.values():
             possible = row.truth.get("possible")

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from PIL import Image
 
 from looktwice.eval.analysis.finding import find
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.page import conversations, of_runs, render_page
+from looktwice.eval.page import of_runs, render_page
 from looktwice.eval.page.conversations import sample_images
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
 from looktwice.eval.page.pairs import ALL, PageNumbers
@@ -353,31 +351,3 @@ def test_the_colour_of_wrong_answers_means_nothing_else() -> None:
     assert {rule.strip() for rule in rules} == {".rim-wrong", ".wrong"}
     scripts = "".join(page_file(f"page_{name}.js") for name in ("charts", "pictures", "samples"))
     assert "--wrong" not in scripts
-
-
-def test_thumbnails_made_beside_other_work_are_those_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = MadeRun(tmp_path / "run")
-    made.task("t", ["A"] * 3)
-    gone, *kept = made.samples
-    gone.sample["images"].append("0" * 64)
-    for row, shade in zip(kept, (10, 20), strict=True):
-        data = to_png(np.full((8, 8, 3), shade, np.uint8))
-        row.sample["images"].append(made.blobs.put(data))
-    made.blobs.put(b"a message")
-    made.answers(made.point("plain", "t"), ["A"] * 3)
-    table = score_table(made.write().path)
-    late = page_of(table).thumbnails
-    monkeypatch.setattr(conversations, "LOOK", 0.01)
-    monkeypatch.setattr(conversations, "IDLE", 100.0)
-    during_a_run = conversations.early_thumbnails(made.blobs, threading.Event())
-    for work in (during_a_run, of_runs.RunPage(table.scores).thumbnails_beside()):
-        monkeypatch.setattr(conversations, "MADE", {})
-        latest = time.monotonic() + 20
-        with work:
-            while len(conversations.MADE) < 2 and time.monotonic() < latest:
-                time.sleep(0.01)
-        assert late == conversations.MADE and len(late) == 2
-    monkeypatch.setattr(of_runs, "MADE", dict.fromkeys(late, "made before"))
-    assert set(page_of(table).thumbnails.values()) == {"made before"}

@@ -33,10 +33,7 @@ OURS = (
 )
 RUNS, OUR_RUNS = TRIED.split("¦"), OURS.split("¦")
 OUR_RUNS += [sign + end for sign in punctuation for end in ("", "\n")]
-SUBTASKS = {
-    name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp")
-    for name in ("vlm2", "vlm2_official", "vlm2_vlmevalkit")
-}
+SUBTASKS = {"vlm2": ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp")}
 
 
 def state(reply: str, choices: tuple[str, ...], subtask: str) -> State:

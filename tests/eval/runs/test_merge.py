@@ -41,9 +41,6 @@ def shard(
     return folder.path
 
 
-OLD = " of them, of an earlier version, do not tell which data they were made from"
-
-
 def facts(number: int, **more: Any) -> dict[str, Any]:
     return {
         "name": "study",
@@ -63,7 +60,7 @@ def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
     first = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
     second = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
     summary = merge([first, second], tmp_path / "whole").said
-    assert summary == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
+    assert summary == f"4 records of 2 shards in {tmp_path / 'whole'}"
     whole = RunFolder(tmp_path / "whole")
     assert sorted(row.id for row in whole.samples.values()) == ["s0", "s1", "s2", "s3"]
     shards: list[dict[str, Any]] = []
@@ -90,11 +87,11 @@ def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
     second = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
     assert (
         merge([first], tmp_path / "whole").said
-        == f"1 record of 1 shard in {tmp_path / 'whole'}; 1{OLD}; missing: 2/2"
+        == f"1 record of 1 shard in {tmp_path / 'whole'}; missing: 2/2"
     )
     limits = "their limits differ, so that their data were not compared"
     summary = merge([second], tmp_path / "whole").said
-    assert summary == f"2 records of 1 shard in {tmp_path / 'whole'}; 1{OLD}; {limits}"
+    assert summary == f"2 records of 1 shard in {tmp_path / 'whole'}; {limits}"
     whole = RunFolder(tmp_path / "whole")
     assert [each["folder"] for each in whole.facts["shards"]] == [str(first), str(second)]
     assert (whole.facts["records"], whole.facts["limit"], len(whole.records())) == (2, 3, 2)
@@ -307,12 +304,7 @@ def test_shards_of_changed_data_are_refused(part: str, change: dict[str, str], d
     assert not Path("whole").exists()
 
 
-def test_old_shards_without_a_digest_are_merged_and_it_is_said(data: Path) -> None:
+def test_a_merged_run_has_the_digests_of_its_shards(data: Path) -> None:
     shards = [run_shard(1), run_shard(2)]
     assert merge(shards, Path("whole")).said.endswith("2 shards in whole")
     assert RunFolder(Path("whole")).facts["data"] == RunFolder(shards[0]).facts["data"]
-    facts = dict(RunFolder(shards[1]).facts)
-    del facts["data"]
-    (shards[1] / "run.yaml").write_text(yaml.safe_dump(facts))
-    summary = merge(shards, Path("again")).said
-    assert "1 of them, of an earlier version, do not tell which data they were made from" in summary
