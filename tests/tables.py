@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 import yaml
 
+from looktwice.pipelines.disk import LOADER
+
 
 @cache
-def _tables(file: Path) -> dict[str, list[list[Any]]]:
-    loaded: dict[str, list[list[Any]]] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return loaded
+def read_yaml(file: Path) -> Any:
+    """Read a YAML file. It is read once, so nobody may change what it holds."""
+    return yaml.load(file.read_bytes(), Loader=LOADER)
 
 
 def table(test: Callable[..., None]) -> Callable[..., None]:
     """Runs a test once for each of its rows in the YAML file of its module's name; the first row
     names the arguments."""
     file = Path(test.__code__.co_filename).with_suffix(".yaml")
-    names, *rows = _tables(file)[test.__name__]
+    names, *rows = read_yaml(file)[test.__name__]
     marked: Callable[..., None] = pytest.mark.parametrize(names, rows)(test)
     return marked

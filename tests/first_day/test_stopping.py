@@ -90,13 +90,11 @@ def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together
         time.sleep(pause)
         send(signal.SIGTERM)()
 
-    start = time.monotonic()
     with (
         chat_server(None, "--delay", delay) as server,
         when(lambda: server.stats["requests"] >= 2, twice),
     ):
         output = run_study(tmp_path, server.url, "--workers", 2, code=128 + signal.SIGTERM)
-    assert time.monotonic() - start < 18
     assert ("stopping now" in output) is (pause > 0.1)
     assert len(records(tmp_path)) == (0 if pause > 0.1 else 2)
 
@@ -174,7 +172,7 @@ def run_and_kill(folder: Path, server: ChatServer, after: int) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
-        until = time.monotonic() + 100
+        until = time.monotonic() + 600  # a hang, however busy the machine is
         while server.stats["replies"] < after:
             assert process.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < until, "the run did not get going"

@@ -5,7 +5,6 @@ import json
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any
@@ -384,17 +383,16 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
-    with chat_server(None, "--delay", "30") as slow:
+    with chat_server(None, "--delay", "120") as slow:
         main, model = threading.main_thread().ident, ChatAPI("m", slow.url)
         assert main is not None
-        start = time.monotonic()
         threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             model(user("a"))
         threading.Timer(0.3, http_loop().cancel).start()
         with pytest.raises(Stopped):
             model(user("a"))
-        assert time.monotonic() - start < 5
+        assert slow.stats["replies"] == 0
 
 
 def test_a_body_larger_than_any_answer_is_not_read_to_its_end(

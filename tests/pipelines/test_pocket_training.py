@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests.optional import optional
+
+torch = optional("torch")
 
 from bench.pocket import store, train  # noqa: E402
 from bench.pocket.network import Network  # noqa: E402

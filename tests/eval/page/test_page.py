@@ -374,7 +374,7 @@ def test_thumbnails_made_beside_other_work_are_those_of_the_page(
     during_a_run = conversations.early_thumbnails(made.blobs, threading.Event())
     for work in (during_a_run, of_runs.RunPage(table.scores).thumbnails_beside()):
         monkeypatch.setattr(conversations, "MADE", {})
-        latest = time.monotonic() + 20
+        latest = time.monotonic() + 200
         with work:
             while len(conversations.MADE) < 2 and time.monotonic() < latest:
                 time.sleep(0.01)
