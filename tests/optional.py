@@ -17,6 +17,8 @@ class Later:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest looks for its own marks
+            raise AttributeError(name)
         return getattr(import_module(self._name), name)
 
 

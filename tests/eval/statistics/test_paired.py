@@ -28,6 +28,12 @@ from tests.tables import table
 RANDOM = np.random.default_rng(7)
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Every test draws the same numbers, in whichever order the tests run."""
+    RANDOM.bit_generator.state = np.random.default_rng(7).bit_generator.state
+
+
 def test_a_table_by_hand() -> None:
     """Of 10 items the first is right alone on 4 and the second alone on 1: +30 points, p = 2 *
     6/32."""
