@@ -18,6 +18,7 @@ from looktwice.eval.readers import Marked, Robust, Strict
 from looktwice.eval.readers.open_answers import KINDS, read_open
 from looktwice.eval.readers.reader import build_reader, readers_by_name
 from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.prompting.turns.blind import find_svg
 from tests.eval.readers.test_long_replies import OURS, RUNS, SUBTASKS, repeat, state
 
@@ -107,6 +108,7 @@ def header(length: int) -> None:
 
 WORK: dict[str, Callable[[int], object]] = {
     "openings of drawings": lambda n: find_svg("<svg></svg>" + "<svg " * n),
+    "space behind a tag": lambda n: strip_thoughts("<tool_call>" + " " * n),
     "the header of a picture": lambda n: header(100 * n),
     **{
         f"digits of another writing, {kind}": lambda n, kind=kind: read_open("\u0663" * n, kind)  # type: ignore[misc]

@@ -54,7 +54,7 @@ MARKERS = tuple(
         # Solar
         (r"<\|end\|>\s*<\|begin\|>\s*assistant\s*(?=<\|(?:content|tool_calls)\|>)", CLOSE, False),
         # Muse
-        (r"(?:<\|start\|>\s*assistant)?\s*\bto=self\s*<\|message\|>", OPEN, False),
+        (r"(?:<\|start\|>\s*assistant\s*)?\bto=self\s*<\|message\|>", OPEN, False),
         (rf"{EOM}<\|start\|>\s*assistant(?:\s+to=[\w.-]{{1,64}})?\s*<\|message\|>", CLOSE, False),
         (r"\A\s*to=user\s*<\|message\|>", "", False),
         # Gemma
