@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from pydantic import TypeAdapter
 
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError, RunFolder
@@ -34,7 +32,7 @@ from looktwice.specialists import Chance
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import records, run_study, said, send, when, write_study
 from tests.paths import ROOT
-from tests.pipelines.test_chat_api import walked
+from tests.pipelines.test_chat_api import openai_request, walked
 
 VARIANTS = """
 each: [{stages.choose: null}, {model.temperature: 1}]
@@ -159,7 +157,6 @@ def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Pat
 
 
 N, WORKERS = 16, 4
-PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 MODEL = ("model.name=tiny", "model.max_tokens=50", "model.detail=low", "--workers", str(WORKERS))
 
 
@@ -209,7 +206,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None
         bodies = server.bodies
     assert len(bodies) == asked + N - kept
     for body in bodies:
-        assert walked(PARAMS.validate_python(body)) == body
+        assert walked(openai_request().validate_python(body)) == body
     with chat_server() as server:
         run_study(calm, server.url, *MODEL, n=N)
         assert server.stats["requests"] == N

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from bench.pocket import store
-from bench.pocket.pointing import point_out
 from bench.pocket.scenes import SIZES, make_example, more_questions
 from bench.pocket.wording import write_prompt
 from looktwice.eval.tasks.marked_scenes.kinds import Question
@@ -29,6 +28,7 @@ from tests.optional import Later, optional
 
 torch = optional("torch")
 train, networks = Later("bench.pocket.train"), Later("bench.pocket.network")
+pointing = Later("bench.pocket.pointing")
 SCENES = 12
 
 
@@ -137,7 +137,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
     ]:
         words = [*read_words(text)]
         names = [*(VOCABULARY[word] for word in words), ""]
-        pointers = list(point_out(words, question, grids))
+        pointers = list(pointing.point_out(words, question, grids))
         found = {names[p.token]: set(np.flatnonzero(p.shares).tolist()) for p in pointers}
         assert found == expected, text
         assert all(p.shares.sum() == pytest.approx(1) for p in pointers)
