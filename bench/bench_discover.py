@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from looktwice.eval.adaptive.discovery import Discovery, first_round
 from looktwice.eval.adaptive.steering import Pool
@@ -34,14 +34,14 @@ def sweep(levels: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         effects = rng.normal(0, 0.5 / np.sqrt(len(levels)), count)
         score += (effects - effects[0])[arms[:, factor]]
     score[1:] += rng.normal(0, 0.125, len(score) - 1)
-    return np.asarray(norm.cdf(score))
+    return np.asarray(ndtr(score))
 
 
 def draw(accuracies: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Right or wrong, (n, arms)."""
     hard, own = rng.standard_normal((n, 1)), rng.standard_normal((n, len(accuracies)))
     latent = np.sqrt(ALIKE) * hard + np.sqrt(1 - ALIKE) * own
-    return np.asarray(latent < norm.ppf(accuracies), float)
+    return np.asarray(latent < ndtri(accuracies), float)
 
 
 class Search(NamedTuple):

@@ -172,7 +172,7 @@ def open_browser(profile: Path) -> Iterator[Browser]:
         env={**os.environ, "HOME": str(profile)},
     )
     try:
-        port, end = profile / "DevToolsActivePort", time.monotonic() + 30
+        port, end = profile / "DevToolsActivePort", time.monotonic() + 300
         while not (port.exists() and port.read_text().strip()):
             assert time.monotonic() < end and process.poll() is None, "the browser did not start"
             time.sleep(0.05)

@@ -18,8 +18,9 @@ from looktwice.pipelines import ChatAPI, Message, Pipeline, Pocket, State, View
 from looktwice.pipelines.model import CallOptions
 from looktwice.prompting import Circles, MultipleChoice
 from tests.first_day.studies import looktwice
+from tests.optional import optional
 
-openai = pytest.importorskip("openai")
+openai = optional("openai")
 ROOT = Path(__file__).parents[1]
 
 

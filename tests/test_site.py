@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,13 +47,15 @@ def test_every_page_is_in_the_navigation_once() -> None:
     }
 
 
-OPENED = [page for page in site.pages() if not page.name.startswith("reference/")]
-
-
-@pytest.mark.parametrize("page", OPENED, ids=lambda page: page.name)
-def test_a_page_has_a_title_and_opens_with_a_sentence(page: Any) -> None:
-    assert page.text.startswith("# ")
-    assert re.search(r"[.:](?= |$)", page.opening), page.text[:200]
+def test_a_page_has_a_title_and_opens_with_a_sentence() -> None:
+    opened = [page for page in site.pages() if not page.name.startswith("reference/")]
+    assert len(opened) > 50
+    faults = [
+        page.name
+        for page in opened
+        if not page.text.startswith("# ") or not re.search(r"[.:](?= |$)", page.opening)
+    ]
+    assert faults == []
 
 
 def test_every_link_leads_to_a_page_or_a_file(sources: Path) -> None:

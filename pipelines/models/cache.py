@@ -9,6 +9,7 @@ import re
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -54,8 +55,8 @@ BEGIN DELETE FROM asking WHERE key = NEW.key; END;
 """WAL without a sync per commit outlives a killed process. A reply ends its claim in the same
 commit: the trigger lives in the connection, not in the file."""
 CLAIM = """
-INSERT OR IGNORE INTO asking SELECT ?1, ?2
-WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1)
+INSERT OR IGNORE INTO asking SELECT ?, ?
+WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?)
 """
 TABLES = ("replies", "asking")
 
@@ -159,7 +160,7 @@ class Store:
 
     def _claim(self, key: str) -> bool:
         """Whether this caller is to ask now. The claims of a process that has ended are dropped."""
-        if self._execute(CLAIM, key, self._owner)[1]:
+        if self._execute(CLAIM, key, self._owner, key)[1]:
             self._claimed.add(key)
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
@@ -204,9 +205,8 @@ class Store:
     def close(self) -> None:
         """Close the file; a later use opens it again."""
         with self._lock:
-            if self._connection is not None and self._process == os.getpid():
-                self._connection.close()
-                _end(self._life)
+            if self._connection is not None:
+                self._closing()
             self._connection = None
 
     def _run(self, statement: str, *values: object) -> list[Any]:
@@ -266,6 +266,8 @@ class Store:
             connection.close()
             _end(self._life)
             raise
+        # a store that nobody closes closes its connection when it is collected
+        self._closing = weakref.finalize(self, _close, connection, self._life, self._process)
         # a text that is no UTF-8 is a damaged row, not a damaged file
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         return connection
@@ -283,6 +285,19 @@ class Store:
     def _drop(self, sha: str) -> None:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
+
+
+def _close(connection: sqlite3.Connection, life: FileLock, process: int) -> None:
+    """Close a connection and end its claims. A forked child keeps the one of its parent: SQLite
+    forbids it to close that."""
+    if process != os.getpid():
+        _INHERITED.append(connection)
+        return
+    connection.close()
+    _end(life)
+
+
+_INHERITED: list[sqlite3.Connection] = []
 
 
 def _end(life: FileLock) -> None:

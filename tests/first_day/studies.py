@@ -44,7 +44,7 @@ def when(it_is_so: Callable[[], bool], then: Callable[[], None]) -> Iterator[Non
 
     def watch() -> None:
         try:
-            until = time.monotonic() + 30
+            until = time.monotonic() + 300
             while not it_is_so():
                 assert time.monotonic() < until, "it did not happen"
                 time.sleep(0.02)

@@ -62,7 +62,7 @@ def replies(folder: Path) -> dict[str, Reply]:
 
 
 def wait_for(it_is_so: Callable[[], object]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while not it_is_so():
         assert time.monotonic() < until
         time.sleep(0.02)

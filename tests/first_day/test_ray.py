@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import ray
 from PIL import Image
 
 from looktwice.eval.records import RunFolder
 from tests.chat_server import chat_server
 from tests.first_day.studies import records, run_study, said, write_study
+from tests.optional import optional
 from tests.paths import ROOT
+
+ray = optional("ray")
 
 pytestmark = pytest.mark.dear  # Ray alone takes seconds to begin
 MORE = (
@@ -29,17 +30,18 @@ QUESTION = {"id": "q", "question": "Which?", "image": "a.png", "choices": ["a", 
 @pytest.fixture(scope="module", autouse=True)
 def connected() -> Iterator[None]:
     """Ray on this machine, begun once."""
-    os.environ["PYTHONPATH"] = f"{ROOT / 'typings'}:{ROOT}"
-    ray.init(
-        address="local",
-        num_cpus=2,
-        num_gpus=1,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{ROOT / 'typings'}:{ROOT}")
+        ray.init(
+            address="local",
+            num_cpus=2,
+            num_gpus=1,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        yield
+        ray.shutdown()
 
 
 def answers(folder: Path) -> dict[tuple[str, str, int], tuple[str, tuple[str, ...], str]]:

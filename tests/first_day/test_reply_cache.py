@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def write_chance(folder: Path) -> Path:
 
 
 def make_older(folder: Path, seconds: float = 7200) -> None:
-    with sqlite3.connect(folder / "replies.sqlite") as connection:
+    with closing(sqlite3.connect(folder / "replies.sqlite")) as connection, connection:
         connection.execute("UPDATE replies SET stored = stored - ?", (seconds,))
 
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from pydantic import TypeAdapter
 
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError, RunFolder
@@ -35,7 +33,7 @@ from looktwice.specialists import Chance
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import records, run_study, said, send, when, write_study
 from tests.paths import ROOT
-from tests.pipelines.test_chat_api import walked
+from tests.pipelines.test_chat_api import openai_request, walked
 
 VARIANTS = """
 each: [{stages.choose: null}, {model.temperature: 1}]
@@ -91,13 +89,11 @@ def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together
         time.sleep(pause)
         send(signal.SIGTERM)()
 
-    start = time.monotonic()
     with (
         chat_server(None, "--delay", delay) as server,
         when(lambda: server.stats["requests"] >= 2, twice),
     ):
         output = run_study(tmp_path, server.url, "--workers", 2, code=128 + signal.SIGTERM)
-    assert time.monotonic() - start < 18
     assert ("stopping now" in output) is (pause > 0.1)
     assert len(records(tmp_path)) == (0 if pause > 0.1 else 2)
 
@@ -162,7 +158,6 @@ def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Pat
 
 
 N, WORKERS = 16, 4
-PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 MODEL = ("model.name=tiny", "model.max_tokens=50", "model.detail=low", "--workers", str(WORKERS))
 
 
@@ -175,7 +170,7 @@ def run_and_kill(folder: Path, server: ChatServer, after: int) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
-        until = time.monotonic() + 100
+        until = time.monotonic() + 600  # a hang, however busy the machine is
         while server.stats["replies"] < after:
             assert process.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < until, "the run did not get going"
@@ -212,7 +207,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None
         bodies = server.bodies
     assert len(bodies) == asked + N - kept
     for body in bodies:
-        assert walked(PARAMS.validate_python(body)) == body
+        assert walked(openai_request().validate_python(body)) == body
     with chat_server() as server:
         run_study(calm, server.url, *MODEL, n=N)
         assert server.stats["requests"] == N

@@ -1,10 +1,12 @@
 """The store of replies: hits, one flight, what survives a kill, several processes, and folders it
 refuses."""
 
+import gc
 import hashlib
 import itertools
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +16,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,6 +206,39 @@ MOUNTS = (
     "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\nsrv /scratch\\040big lustre rw 0"
     " 0\n/dev/sdb /home/local xfs rw 0 0\nu@h: /mnt/ssh fuse.sshfs rw 0 0\n"
 )
+
+
+def test_a_store_that_nobody_closes_closes_its_connection(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put("key", "m", Reply("yes"))
+    connection = store._connection
+    assert connection is not None
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+    assert not list((tmp_path / "asking").iterdir()), "its claims have ended"
+
+
+def test_no_placeholder_of_sql_has_a_number_or_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.12 warns of these where values come in a row."""
+    ran = list[str]()
+
+    class Watched(sqlite3.Connection):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            ran.append(statement)
+            return super().execute(statement, *values)
+
+    connect = partial(sqlite3.connect, factory=Watched)
+    monkeypatch.setattr("looktwice.pipelines.models.cache.sqlite3.connect", connect)
+    model = Cached(Scripted(lambda messages: "yes"), Store(tmp_path))
+    assert [model(HELLO).cached for _ in range(2)] == [False, True]
+    model.store.remove(list(model.store.rows()))
+    model.close()
+    assert any("INSERT" in statement and "?" in statement for statement in ran)
+    assert [statement for statement in ran if re.search(r"\?\d|[:@$][A-Za-z]", statement)] == []
 
 
 def test_network_folders_are_refused(tmp_path: Path) -> None:

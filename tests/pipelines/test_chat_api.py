@@ -5,15 +5,13 @@ import json
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pytest
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from pydantic import TypeAdapter
 
 from looktwice.pipelines.model import (
     CallOptions,
@@ -33,7 +31,6 @@ from looktwice.pipelines.view import View
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import rows
 
-PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 ZOOM = Tool("zoom", "Look closer.", {"type": "object", "properties": {"x": {"type": "integer"}}})
 SECRET = "sk-a-very-secret-key-0123456789"
@@ -57,6 +54,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "LOOKTWICE_KEYS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@cache
+def openai_request() -> Any:
+    """The type of a request in OpenAI's own client."""
+    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CompletionCreateParamsNonStreaming)
 
 
 def walked(value: Any) -> Any:
@@ -107,7 +113,7 @@ def test_the_wire_agrees_with_openai(
     sent = server.bodies[-1]
     official = {key: value for key, value in sent.items() if key not in BEYOND}
     # openai's types drop what they do not know
-    assert walked(PARAMS.validate_python(official)) == official
+    assert walked(openai_request().validate_python(official)) == official
     assert sent.keys() & BEYOND == (BEYOND if settings is EXTRA else set())
 
 
@@ -384,17 +390,16 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
-    with chat_server(None, "--delay", "30") as slow:
+    with chat_server(None, "--delay", "120") as slow:
         main, model = threading.main_thread().ident, ChatAPI("m", slow.url)
         assert main is not None
-        start = time.monotonic()
         threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             model(user("a"))
         threading.Timer(0.3, http_loop().cancel).start()
         with pytest.raises(Stopped):
             model(user("a"))
-        assert time.monotonic() - start < 5
+        assert slow.stats["replies"] == 0
 
 
 def test_a_body_larger_than_any_answer_is_not_read_to_its_end(

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,40 +23,51 @@ from tests.first_day.studies import looktwice, write_study
 from tests.paths import ROOT
 
 
-def test_inner_work_is_not_the_outer_one_s() -> None:
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of the clock, which goes on only where a test says so."""
+    now = [0.0]
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    return now
+
+
+def test_inner_work_is_not_the_outer_one_s(now: list[float]) -> None:
     with run_clock() as times:
         with spend("draw"):
-            time.sleep(0.02)
+            now[0] += 2
             with spend("decode"):
-                time.sleep(0.06)
+                now[0] += 6
             with pytest.raises(ValueError, match="torn"), spend("decode"):
                 raise ValueError("torn")
         with spend("draw"):
-            time.sleep(0.02)
+            now[0] += 2
     with spend("draw"):
-        time.sleep(0.05)  # no clock is running any more
-    assert 0.035 <= times.seconds["draw"] < 0.06 <= times.seconds["decode"] < 0.09
-    assert [kind for kind, _ in times.shares()] == ["decode", "draw"]
-    assert sum(share for _, share in times.shares()) == pytest.approx(1)
+        now[0] += 5  # no clock is running any more
+    assert times.seconds == {"draw": 4, "decode": 6}
+    assert times.shares() == [("decode", pytest.approx(0.6)), ("draw", pytest.approx(0.4))]
 
 
-def test_threads_are_summed_up() -> None:
+def test_threads_are_summed_up(now: list[float]) -> None:
+    begun, over = threading.Barrier(5), threading.Barrier(5)
+
     def work() -> None:
         with spend("wait"):
-            time.sleep(0.05)
+            begun.wait(100)
+            over.wait(100)
 
     with run_clock() as times, spend("start"):
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
+        begun.wait(100)
+        now[0] += 5
+        over.wait(100)
         for thread in threads:
             thread.join()
-    assert 0.2 <= times.seconds["wait"] < 0.4 and times.seconds["start"] >= 0.05
+    assert times.seconds == {"wait": 20, "start": 5}
 
 
-def test_a_stage_is_at_work_as_long_as_any_thread_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+def test_a_stage_is_at_work_as_long_as_any_thread_is_in_it(now: list[float]) -> None:
 
     def ask(seconds: float) -> None:
         with spend("stage ask"):

@@ -15,10 +15,11 @@ from hypothesis import example, given, settings, strategies as st
 from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.runs.elsewhere.on_ray import Sent, Sink
-from looktwice.pipelines.models import cluster
+from looktwice.pipelines.models import cluster, limits
 from looktwice.pipelines.models.cluster import Desk, obey, share_out
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
 from looktwice.pipelines.models.offline import Scripted
+from tests.counted_work import FakeTime
 
 KEY = LimitKey("http://h/v1", 10, None)
 
@@ -149,8 +150,11 @@ def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
     assert [dict(found.get(timeout=10).blobs) for _ in range(2)] == [{"one": b"pixels"}, {}]
 
 
-def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute() -> None:
+def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    FakeTime().replace_in(monkeypatch, limits)
     limiter, stop = RateLimiter(10, 600.0), threading.Event()
     limiter.allot(5)
     with limiter.enter(stop):
-        assert limiter._seconds_left() == pytest.approx(0.2, abs=0.05)
+        assert limiter._seconds_left() == pytest.approx(0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.handles import spelt_out
 from looktwice.pipelines.config.load import load, read_config, resolve
 from tests.paths import CONFIGS
+from tests.tables import check_all
 
 HUB = {"path": None, "hub": "X/Y"}
 STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.startswith("as_")]
@@ -36,10 +38,13 @@ def models_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 @pytest.mark.dear
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_a_shipped_configuration_takes_them(path: Path) -> None:
+def test_a_shipped_configuration_takes_them() -> None:
     """Every task that reads data reads these, and every model with a name has this one; no model
     becomes one of another class."""
+    check_all((path.stem, partial(check_config, path)) for path in STUDIES)
+
+
+def check_config(path: Path) -> None:
     plain = load(path)
     reads = any("path" in task for task in tasks_of(plain))
     given = ["data=elsewhere", "split=test"] if reads else []

@@ -25,10 +25,11 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import TaggedCalls
 from tests.first_day.studies import looktwice, write_study
+from tests.optional import optional
 from tests.tiny import tiny
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+optional("torch")
+optional("transformers")
 
 FAMILIES = ("llava", "llava_next", "idefics3", "qwen2_5_vl")
 
@@ -256,7 +257,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while time.monotonic() < until and process.poll() is None:
         try:
             urllib.request.urlopen(url, timeout=1).close()

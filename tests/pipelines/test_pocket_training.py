@@ -10,17 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from bench.pocket import store, train  # noqa: E402
-from bench.pocket.network import Network  # noqa: E402
-from bench.pocket.pointing import point_out  # noqa: E402
-from bench.pocket.scenes import SIZES, make_example, more_questions  # noqa: E402
-from bench.pocket.train import Plan, batches, make_batch  # noqa: E402
-from bench.pocket.wording import write_prompt  # noqa: E402
-from looktwice.eval.tasks.marked_scenes.kinds import Question  # noqa: E402
-from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS  # noqa: E402
-from looktwice.pipelines.models.pocket.network import (  # noqa: E402
+from bench.pocket import store
+from bench.pocket.scenes import SIZES, make_example, more_questions
+from bench.pocket.wording import write_prompt
+from looktwice.eval.tasks.marked_scenes.kinds import Question
+from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS
+from looktwice.pipelines.models.pocket.network import (
     CELLS,
     END,
     STEP,
@@ -29,7 +24,11 @@ from looktwice.pipelines.models.pocket.network import (  # noqa: E402
     read_words,
     write_words,
 )
+from tests.optional import Later, optional
 
+torch = optional("torch")
+train, networks = Later("bench.pocket.train"), Later("bench.pocket.network")
+pointing = Later("bench.pocket.pointing")
 SCENES = 12
 
 
@@ -39,17 +38,17 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drawn")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "SHARD", SCENES)
-        store.write_shard(folder, Plan(folder).seed, 0)
+        store.write_shard(folder, train.Plan(folder).seed, 0)
     return folder
 
 
 @pytest.fixture
-def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Three parts of two steps each, on a dozen scenes."""
     for module in (store, train):
         monkeypatch.setattr(module, "SHARD", SCENES)
     copytree(drawn, tmp_path / "scenes")
-    return Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
+    return train.Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
 
 
 def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
@@ -100,7 +99,7 @@ def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> 
             for question in more_questions(rng, example, 3, with_choices):
                 prompt, _ = write_prompt(rng, question, with_choices)
                 assert UNKNOWN not in read_words(prompt), prompt
-        batch = make_batch(rng, [example])
+        batch = train.make_batch(rng, [example])
         for words in batch.words:
             for tokens, targets, right in zip(
                 words.tokens[0], words.targets[0], words.right[0], strict=True
@@ -138,7 +137,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
     ]:
         words = [*read_words(text)]
         names = [*(VOCABULARY[word] for word in words), ""]
-        pointers = list(point_out(words, question, grids))
+        pointers = list(pointing.point_out(words, question, grids))
         found = {names[p.token]: set(np.flatnonzero(p.shares).tolist()) for p in pointers}
         assert found == expected, text
         assert all(p.shares.sum() == pytest.approx(1) for p in pointers)
@@ -148,7 +147,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
 
 @pytest.mark.dear
 def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_between(
-    plan: Plan, tmp_path: Path
+    plan: Any, tmp_path: Path
 ) -> None:
     def trained(until: int | None = None) -> dict[str, Any]:
         train.train(plan, until=until)
@@ -159,7 +158,7 @@ def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_betw
     (tmp_path / "state.pt").unlink()
     looked, read, both = (trained(until) for until in (2, 4, 6))
     assert whole["step"] == both["step"] == 6
-    first = Network().state_dict()
+    first = networks.Network().state_dict()
     for name, value in whole["network"].items():
         assert torch.equal(value, both["network"][name]), name
     assert any(not torch.equal(value, first[name]) for name, value in whole["network"].items())
@@ -169,9 +168,9 @@ def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_betw
 
 
 @pytest.mark.dear
-def test_the_loss_of_a_few_scenes_falls(plan: Plan) -> None:
+def test_the_loss_of_a_few_scenes_falls(plan: Any) -> None:
     torch.manual_seed(0)
-    network, batch = Network(), next(batches(plan, 0, plan.look))
+    network, batch = networks.Network(), next(train.batches(plan, 0, plan.look))
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
     losses = []
     for _ in range(12):

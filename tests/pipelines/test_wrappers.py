@@ -1,7 +1,6 @@
 """Asking again, holding back, counting, their order, and recorded replies as models."""
 
 import gzip
-import itertools
 import json
 import threading
 import time
@@ -25,12 +24,13 @@ from looktwice.pipelines.model import (
     Usage,
     message_json,
 )
-from looktwice.pipelines.models import ChatAPI, Replay, Scripted
+from looktwice.pipelines.models import ChatAPI, Replay, Scripted, limits
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Limited, Pace, Ration
 from looktwice.pipelines.models.wrappers import Metered, Retried, UsageCount, wrap
 from looktwice.pipelines.pipeline import RecordingModel
 from tests.chat_server import chat_server
+from tests.counted_work import FakeTime
 
 HELLO = (Message("user", ("hello",)),)
 BUSY = ModelError("busy", status=503, retryable=True)
@@ -38,13 +38,13 @@ BUSY = ModelError("busy", status=503, retryable=True)
 
 @dataclass
 class Flaky:
-    """Fails with the given errors in turn, then answers; keeps when it was asked and how many at a
-    time."""
+    """Fails with the given errors in turn, then answers; counts how often it was asked and how many
+    at a time."""
 
     errors: list[ModelError] = field(default_factory=list)
-    seconds: float = 0.0
+    work: Callable[[], object] = lambda: None
     identity: str = "flaky"
-    times: list[float] = field(default_factory=list)
+    asked: int = 0
     inside: int = 0
     most: int = 0
     closed: bool = False
@@ -54,11 +54,11 @@ class Flaky:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         with self.lock:
-            self.times.append(time.monotonic())
+            self.asked += 1
             self.inside += 1
             self.most = max(self.most, self.inside)
             error = self.errors.pop(0) if self.errors else None
-        time.sleep(self.seconds)
+        self.work()
         with self.lock:
             self.inside -= 1
         if error is not None:
@@ -75,10 +75,10 @@ def calls(model: Model, count: int) -> list[Reply]:
 
 
 def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
-    inner = Flaky([BUSY, BUSY, BUSY])
-    assert Retried(inner, initial_delay=0.02)(HELLO).text == "fine"
-    gaps = [after - before for before, after in itertools.pairwise(inner.times)]
-    assert all(gap >= 0.02 * 2**number for number, gap in enumerate(gaps)) and len(gaps) == 3
+    clock = FakeTime()
+    assert Retried(Flaky([BUSY] * 3), initial_delay=2, stop=clock)(HELLO).text == "fine"
+    first, second, third = clock.waits
+    assert 2 <= first <= 2.5 and 4 <= second <= 5 and 8 <= third <= 10
 
 
 LATER = ModelError("later", status=429, retryable=True, retry_after=999.0)
@@ -96,7 +96,7 @@ def test_when_it_gives_up(error: ModelError, asked: int, said: str) -> None:
     inner = Flaky([error] * 9)
     with pytest.raises(ModelError, match=said) as caught:
         Retried(inner, attempts=3, initial_delay=0.001)(HELLO)
-    assert len(inner.times) == asked and caught.value.status == error.status
+    assert inner.asked == asked and caught.value.status == error.status
 
 
 def test_other_exceptions_pass_through_untouched() -> None:
@@ -108,16 +108,26 @@ def test_other_exceptions_pass_through_untouched() -> None:
 
 
 def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> None:
-    inner = Flaky([ModelError("slow down", status=429, retryable=True, retry_after=0.6)])
-    model = Retried(Limited(inner), initial_delay=0.01)
+    inner = Flaky([ModelError("slow down", status=429, retryable=True, retry_after=6.0)])
+    waits, waiting, over = list[float](), threading.Event(), threading.Event()
+
+    class Wait(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            waiting.set()
+            assert over.wait(100)
+            return False
+
+    model = Retried(Limited(inner), initial_delay=0.01, stop=Wait())
     with ThreadPoolExecutor(4) as pool:
-        start = time.monotonic()
         first = pool.submit(model, HELLO)
-        time.sleep(0.1)
+        assert waiting.wait(100)
         others = [pool.submit(model, HELLO) for _ in range(3)]
         assert all(each.result().text == "fine" for each in others)
-        assert time.monotonic() - start < 0.5 and not first.done()
-        assert first.result().text == "fine" and 0.6 <= time.monotonic() - start < 1.2
+        assert not first.done()
+        over.set()
+        assert first.result().text == "fine"
+    assert len(waits) == 1 and 6 <= waits[0] <= 7.5
 
 
 @pytest.mark.dear
@@ -139,22 +149,26 @@ def test_models_of_one_endpoint_share_their_places_and_others_do_not() -> None:
     assert Limited(Flaky()).limiter is not Limited(Flaky()).limiter
 
 
-def test_in_flight_and_per_minute() -> None:
-    inner = Flaky(seconds=0.03)
+def test_in_flight_and_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_three = threading.Barrier(3)
+    inner = Flaky(work=lambda: all_three.wait(100))
     calls(Limited(inner, in_flight=3), 9)
     assert inner.most == 3
-    spaced = Flaky()
-    calls(Limited(spaced, per_minute=1200), 5)
-    times = sorted(spaced.times)
-    assert all(after - before >= 0.045 for before, after in itertools.pairwise(times))
+    clock = FakeTime()
+    clock.replace_in(monkeypatch, limits)
+    model = Limited(Flaky(identity="spaced"), per_minute=1200, stop=clock)
+    for _ in range(5):
+        model(HELLO)
+    assert clock.waits == pytest.approx([0.05] * 4)
     with pytest.raises(ValueError, match="in_flight"):
         Limited(inner, in_flight=0)
 
 
 def waiting_for_a_place(stop: threading.Event) -> Model:
-    model = Limited(Flaky(seconds=1.0), in_flight=1, stop=stop)
+    inside, inner = threading.Event(), Flaky(work=lambda: inside.set() or stop.wait(100))
+    model = Limited(inner, in_flight=1, stop=stop)
     threading.Thread(target=model, args=(HELLO,), daemon=True).start()
-    time.sleep(0.05)
+    assert inside.wait(100)
     return model
 
 
@@ -212,10 +226,8 @@ def test_every_wait_ends_when_the_run_stops(make: Callable[[threading.Event], Mo
     stop = threading.Event()
     model = make(stop)
     threading.Timer(0.1, stop.set).start()
-    start = time.monotonic()
     with pytest.raises(Stopped):
         model(HELLO)
-    assert time.monotonic() - start < 0.8
 
 
 def test_paid_and_cached_are_counted_apart(tmp_path: Path) -> None:

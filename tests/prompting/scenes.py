@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from looktwice.eval.records import Record
@@ -22,6 +21,7 @@ from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.markers import Label
+from tests.tables import read_yaml
 
 GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
 NONE = Label(placement="none")
@@ -86,4 +86,4 @@ def made(node: dict[str, Any]) -> Any:
 
 def table(name: str) -> Any:
     """A table of cases, `FOLDER/NAME.yaml` beside this file."""
-    return yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    return read_yaml(Path(__file__).parent / name)

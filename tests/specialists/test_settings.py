@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-WRONG = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text("utf-8"))
+from tests.tables import read_yaml
+
+WRONG = read_yaml(Path(__file__).with_name("settings.yaml"))
 
 
 @pytest.mark.parametrize(("name", "settings", "words"), WRONG)

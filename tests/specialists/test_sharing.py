@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,21 @@ from looktwice.eval.cli import app
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.stores import Memory, use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
+from looktwice.specialists import sharing
 from looktwice.specialists.detection import FaceBoxes, FaceCascade
 from looktwice.specialists.results import Boxes, Faces
 from looktwice.specialists.sharing import DEAR, look_once
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (24, 32, 3), np.uint8)
 LOOKS: list[str] = []
+NOW = [0.0]
 
 DETECTOR = """
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from looktwice.specialists import sharing
 from looktwice.specialists.results import Boxes
 
 
@@ -44,7 +47,7 @@ class Mine:
     def __call__(self, pixels, words=None, /):
         with Path("looks.txt").open("a") as file:
             file.write("x")
-        time.sleep(0.05)
+        sharing.time.sleep(0.05)
         return Boxes(np.array([[2, 2, self.wide, 30]]), np.ones(1), np.array(["thing"]))
 """
 STUDY = """
@@ -71,7 +74,7 @@ class Slow:
 
     def __call__(self, pixels: Pixels, /) -> Any:
         LOOKS.append(threading.current_thread().name)
-        time.sleep(self.seconds)
+        pass_time(self.seconds)
         if self.says:
             remark(self.says)
         if len(LOOKS) <= self.fails:
@@ -81,8 +84,18 @@ class Slow:
 
 
 @pytest.fixture(autouse=True)
-def _no_looks() -> None:
+def _no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look yet, and a clock by which a look takes as long as it says, however busy the
+    machine is."""
     LOOKS.clear()
+    clock = SimpleNamespace(perf_counter=lambda: NOW[0], sleep=pass_time)
+    monkeypatch.setattr(sharing, "time", clock)
+
+
+def pass_time(seconds: float) -> None:
+    """Others may look in the meantime, so this takes a while."""
+    time.sleep(seconds)
+    NOW[0] += seconds
 
 
 def looks() -> int:
@@ -133,7 +146,7 @@ def test_a_cascade_behind_three_arms_looks_once_at_each_picture(
 
     def faces(self: FaceCascade, pixels: Pixels) -> list[Any]:
         asked.append(pixels.shape)
-        time.sleep(2 * DEAR)
+        pass_time(2 * DEAR)
         return [(9, 2.0, 2.0, 40.0)]
 
     monkeypatch.setattr(FaceCascade, "_faces", faces)
@@ -264,7 +277,7 @@ class OneFace:
     """Finds a face, after a while."""
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        time.sleep(2 * DEAR)
+        pass_time(2 * DEAR)
         return Faces(np.array([[1, 1, 5, 5]]), np.ones(1), np.empty((1, 0)))
 
 

@@ -27,11 +27,12 @@ from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.runtime import close_networks
 from tests import planted_network
+from tests.optional import optional
 from tests.paths import DOCS
 from tests.tiny import tiny
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+optional("torch")
+optional("transformers")
 
 FILLED = (
     "tasks.filled={{use: eval.tasks.DoYouSeeMe, name: joint_shape_color, path: {}, missing:"

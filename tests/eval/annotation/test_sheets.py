@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -197,6 +196,8 @@ def annotate(*words: object) -> Result:
 
 def fill(folder: Path, rater: str, cells: dict[str, list[str]]) -> Path:
     """The sheet with these columns filled in, as a rater saves it."""
+    import pandas
+
     frame = pandas.read_csv(folder / "sheet.csv", dtype=str).assign(**cells)
     frame.to_csv(folder / f"{rater}.csv", index=False)
     return folder / f"{rater}.csv"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import openai
 from aiohttp import web
 
 from looktwice.eval.homes.command import StudyDoor
@@ -46,6 +45,8 @@ class Served:
     @property
     def client(self) -> Any:
         """OpenAI's own client, which asks once."""
+        import openai
+
         return openai.OpenAI(base_url=self.url, api_key="a client's own", max_retries=0)
 
     @property

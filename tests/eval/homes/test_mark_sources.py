@@ -24,8 +24,9 @@ from looktwice.prompting.burnt_in import MarksFrom, RecoverMarks
 from looktwice.prompting.views import Crop
 from looktwice.specialists.results import Boxes
 from tests.eval.homes.served import plan_of, serving, turn
+from tests.optional import optional
 
-pytest.importorskip("openai")
+optional("openai")
 SAMPLE = next(iter(MarkedScenes("larger", n=1))).sample
 RINGED = Circles(radius=14)(State.start(SAMPLE), NoModel()).views[0].picture
 ONE = "Which point is larger?\nSelect from the following choices.\n(A) Point A\n(B) Point B"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import numpy as np
@@ -27,14 +27,14 @@ from looktwice.pipelines.encodings.decoding import decode
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import WithoutModel
 from looktwice.prompting.views import LongestSide
+from tests.optional import Later, optional
 
-pytest.importorskip("mcp")
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
-from mcp_types import CallToolResult
+mcp, streams = optional("mcp"), Later("mcp.client.stdio")
+served = Later("looktwice.eval.homes.mcp")
 
-from looktwice.eval.homes.mcp import make_server, serve_http
 
 Call = tuple[str, dict[str, Any]]
 SIZE = (240, 160)
@@ -61,7 +61,7 @@ def call(looks: LookTools, *calls: Call) -> list[CallToolResult]:
     """What one client gets for some calls, in this process."""
 
     async def ask() -> list[CallToolResult]:
-        async with Client(make_server(looks)) as client:
+        async with mcp.Client(served.make_server(looks)) as client:
             return [await client.call_tool(name, arguments) for name, arguments in calls]
 
     return asyncio.run(ask())
@@ -118,13 +118,13 @@ def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path
     async def ask(name: str, arguments: dict[str, Any]) -> CallToolResult:
         program = "from looktwice.eval.cli import main; main()"
         typings = str(Path(__file__).parents[3] / "typings")
-        server = StdioServerParameters(
+        server = mcp.StdioServerParameters(
             command=sys.executable,
             args=["-c", program, "mcp", "--allow", str(folder)],
             env=os.environ | {"PYTHONPATH": typings},
             cwd=folder,
         )
-        async with Client(stdio_client(server)) as client:
+        async with mcp.Client(streams.stdio_client(server)) as client:
             return await client.call_tool(name, arguments)
 
     zoomed = asyncio.run(ask("zoom", {"image": "photo.png", "box": [60, 40, 120, 80]}))
@@ -157,7 +157,7 @@ def test_every_tool_is_offered_with_its_schema_and_what_lacks_is_said(folder: Pa
     looks.left_out["read_text"] = "rapidocr is not installed"
 
     async def ask() -> tuple[Any, str]:
-        async with Client(make_server(looks)) as client:
+        async with mcp.Client(served.make_server(looks)) as client:
             return (await client.list_tools()).tools, client.instructions or ""
 
     tools, instructions = asyncio.run(ask())
@@ -342,8 +342,8 @@ def test_over_http_this_machine_alone_may_ask_and_who_has_the_token(
     looks, url = tools_of(folder), asyncio.Queue[str]()
 
     async def serving(token: str) -> tuple[str, asyncio.Task[None]]:
-        server = make_server(looks)
-        task = asyncio.create_task(serve_http(server, host, 0, token, url.put_nowait))
+        server = served.make_server(looks)
+        task = asyncio.create_task(served.serve_http(server, host, 0, token, url.put_nowait))
         return await asyncio.wait_for(url.get(), 30), task
 
     async def status(address: str, **headers: str) -> int:
@@ -357,7 +357,7 @@ def test_over_http_this_machine_alone_may_ask_and_who_has_the_token(
 
     async def ask() -> list[int]:
         (free, open_task), (closed, guarded_task) = await serving(""), await serving("secret")
-        async with Client(free) as client:
+        async with mcp.Client(free) as client:
             result = await client.call_tool("open", {"image": "photo.png"})
             assert len(pixels_of(result)) == 1
         seen = [

@@ -19,10 +19,10 @@ from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, Sample, State, View
 from looktwice.pipelines.model import Tool
 from looktwice.prompting.views import LongestSide
-
-pytest.importorskip("mcp")
-
 from tests.eval.homes.test_mcp import call, file_of, pixels_of
+from tests.optional import optional
+
+optional("mcp")
 
 
 def last_reply(looks: LookTools | None, sample: Sample, picture: Path) -> str:

@@ -39,8 +39,9 @@ from looktwice.prompting.controls import PermuteChoices
 from looktwice.prompting.views import Crop
 from tests.chat_server import chat_server
 from tests.eval.homes.served import plan_of, post, questions, serving, turn
+from tests.optional import optional
 
-openai = pytest.importorskip("openai")
+openai = optional("openai")
 QUESTIONS = questions(3)
 
 

@@ -20,8 +20,9 @@ from looktwice.eval.records import RunFolder
 from looktwice.pipelines.models.http_client import HttpResponse
 from tests.chat_server import chat_server
 from tests.eval.homes.served import post, questions, serving, tapping, turn
+from tests.optional import optional
 
-openai = pytest.importorskip("openai")
+openai = optional("openai")
 URL, WORDS = questions(1)[0]
 ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
 

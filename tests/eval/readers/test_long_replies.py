@@ -1,8 +1,6 @@
-"""Replies without end, as a hostile or a broken model gives them: reading takes time in proportion
-to their length."""
+"""Replies without end, as a hostile or a broken model gives them: reading is work in proportion to
+their length."""
 
-import time
-from string import punctuation
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from looktwice.pipelines.model import Message
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from tests.counted_work import count_calls
 from tests.tables import table
 
 TRIED = (
@@ -31,8 +30,7 @@ OURS = (
     "<b>¦<B>¦~~a~~ ¦$a$¦\u0412 ¦\u0432\u043e \u0412 ¦answer is a ¦<answer>¦"
     "Aは¦Aではなく¦だ¦不是A而是¦nicht A sondern ¦est ¦más "
 )
-RUNS, OUR_RUNS = TRIED.split("¦"), OURS.split("¦")
-OUR_RUNS += [sign + end for sign in punctuation for end in ("", "\n")]
+RUNS = TRIED.split("¦")
 SUBTASKS = {"vlm2": ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp")}
 
 
@@ -42,50 +40,37 @@ def state(reply: str, choices: tuple[str, ...], subtask: str) -> State:
     return start.replace(messages=(Message("user", ("Which?",)), Message("assistant", (reply,))))
 
 
-def seconds(reader: Any, length: int, run: str, choices: tuple[str, ...], subtask: str) -> float:
-    whole = f"x{run * (length // len(run))} A x"
-    begin = time.process_time()
-    reader(state(whole, choices, subtask), None)
-    return time.process_time() - begin
+def repeat(run: str, length: int) -> str:
+    """A reply of about so many characters."""
+    return f"x{run * (length // len(run))} A x"
+
+
+def calls_of(reader: Any, length: int, run: str, choices: tuple[str, ...], subtask: str) -> int:
+    return count_calls(lambda: reader(state(repeat(run, length), choices, subtask), None))
 
 
 @pytest.mark.dear
-@pytest.mark.parametrize(
-    ("name", "subtask"),
-    [(name, task) for name in sorted(readers_by_name()) for task in SUBTASKS.get(name, ("",))],
-)
-def test_ten_times_the_reply_takes_at_most_ten_times_as_long(name: str, subtask: str) -> None:
-    reader, slow = build_reader(name), {}
+@pytest.mark.parametrize("name", sorted(readers_by_name()))
+def test_ten_times_the_reply_is_at_most_ten_times_the_work(name: str) -> None:
+    """Calls of functions are counted; `bench/bench_long_inputs.py` measures what patterns take."""
+    reader, faults = build_reader(name), {}
+    for subtask in SUBTASKS.get(name, ("",)):
+        for run in RUNS:
+            for choices in [("red", "blue", "the left one")] + [()] * (name == "robust"):
+                short, long = (calls_of(reader, n, run, choices, subtask) for n in (1_000, 10_000))
+                if long > 11 * short + 500:
+                    faults[subtask, run, choices] = (short, long)
+    assert faults == {}
+
+
+def test_of_a_long_reply_the_rules_are_given_a_part() -> None:
+    """Their patterns may take the square of a length."""
+    faults = {}
     for run in RUNS:
-        for choices in [("red", "blue", "the left one")] + [()] * (name == "robust"):
-            short = seconds(reader, 10_000, run, choices, subtask)
-            long = seconds(reader, 100_000, run, choices, subtask)
-            if long > 10 * max(short, 0.02):
-                slow[run, choices] = f"{short:.3f} s, then {long:.3f} s"
-    assert not slow
-
-
-@pytest.mark.dear
-@pytest.mark.parametrize(
-    ("choices", "subtask"),
-    [(("A is closer", "B is closer"), "Relative_Depth"), ((), "shape_discrimination")],
-)
-def test_four_times_the_words_that_are_read_take_at_most_eight_times_as_long(
-    choices: tuple[str, ...], subtask: str
-) -> None:
-    """Of a longer reply, beginning and end are read, so this is where a rule shows that its time
-    grows too fast."""
-    reader, slow = Robust(), {}
-    for run in OUR_RUNS:
-        for attempt in range(3):  # a process may take the core; no text twice, it is kept
-            short = seconds(reader, 2_400 + attempt * len(run), run, choices, subtask)
-            long = seconds(reader, 9_600 + attempt * len(run), run, choices, subtask)
-            # four times as many words; of a square it would be sixteen
-            if long <= 8 * max(short, 0.01):
-                break
-        else:
-            slow[run] = f"{short:.3f} s, then {long:.3f} s"
-    assert not slow
+        short, long = (len(clean_text(repeat(run, length))) for length in (20_000, 80_000))
+        if long > 10_001 * 1.4 or long > short + len(run):
+            faults[run] = (short, long)
+    assert faults == {}
 
 
 @pytest.mark.parametrize("middle", ["\n" * 9_000, "word " * 9_000, "-" * 9_000])

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from looktwice.eval.scoring.row import COLUMNS
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.official_layouts import joint
 from tests.paths import CONFIGS, ROOT
+from tests.tables import check_all
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 6}
@@ -173,10 +175,16 @@ hold those."""
 
 
 @pytest.mark.dear
-@pytest.mark.parametrize("config", STUDIES, ids=lambda path: path.stem)
 def test_shipped_configurations_have_no_faults_of_their_own(
-    config: Path, shared_data: Path, tmp_path: Path
+    shared_data: Path, tmp_path: Path
 ) -> None:
+    check_all(
+        (config.stem, partial(check_config, config, shared_data, tmp_path / config.stem))
+        for config in STUDIES
+    )
+
+
+def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
     given = []
     for place, name in placed(yaml.safe_load(config.read_text(encoding="utf-8"))):
         folder = shared_data / name if (shared_data / name).exists() else tmp_path / name

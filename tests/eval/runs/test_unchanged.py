@@ -14,6 +14,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import PointRow, Record
 from looktwice.eval.scoring.notes import SentByArm, say_unchanged
+from tests.tables import read_yaml
 
 DETECTOR = '''
 """Questions, and a detector that finds something in one of six of their pictures."""
@@ -44,7 +45,7 @@ model: {use: pipelines.models.Scripted, answer: (A)}
 stages:
   ask: {use: prompting.turns.Ask}
 """
-STUDIES = yaml.safe_load(Path(__file__).with_name("unchanged.yaml").read_text(encoding="utf-8"))
+STUDIES = read_yaml(Path(__file__).with_name("unchanged.yaml"))
 PLANTED, SEEN = STUDIES["planted"], STUDIES["seen"]
 
 

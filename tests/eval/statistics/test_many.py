@@ -9,12 +9,6 @@ from math import sqrt
 import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.inter_rater import (
-    aggregate_raters,
-    cohens_kappa as their_kappa,
-    fleiss_kappa as their_fleiss,
-)
 
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
@@ -26,8 +20,17 @@ from looktwice.eval.statistics.answers import (
     swap_over_settings,
 )
 from looktwice.eval.statistics.paired import Cell, contrast, mean_difference
+from tests.optional import Later
 
 RANDOM = np.random.default_rng(11)
+regression = Later("statsmodels.regression.linear_model")
+inter_rater = Later("statsmodels.stats.inter_rater")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Every test draws the same numbers, in whichever order the tests run."""
+    RANDOM.bit_generator.state = np.random.default_rng(11).bit_generator.state
 
 
 def test_the_weights_of_an_interaction_by_hand() -> None:
@@ -50,7 +53,7 @@ def test_effects_are_the_coefficients_of_statsmodels() -> None:
     design = np.column_stack(
         [np.prod(signs[:, [i for i in range(3) if code >> i & 1]], axis=1) for code in range(8)]
     )
-    fitted = OLS(values.ravel(), np.repeat(design, n, axis=0)).fit()
+    fitted = regression.OLS(values.ravel(), np.repeat(design, n, axis=0)).fit()
     clustered = fitted.get_robustcov_results(
         "cluster", groups=np.tile(np.arange(n), 8), df_correction=True
     )
@@ -66,7 +69,11 @@ def test_effects_are_the_coefficients_of_statsmodels() -> None:
 def test_a_mean_difference_counts_clusters_as_statsmodels_does() -> None:
     names = np.repeat(np.arange(40), RANDOM.integers(1, 5, 40))
     gaps = RANDOM.choice([-1.0, 0.0, 1.0], size=len(names))
-    theirs = OLS(gaps, np.ones(len(gaps))).fit().get_robustcov_results("cluster", groups=names)
+    theirs = (
+        regression.OLS(gaps, np.ones(len(gaps)))
+        .fit()
+        .get_robustcov_results("cluster", groups=names)
+    )
     estimate = mean_difference(gaps.tolist(), names.tolist())
     low, high = theirs.conf_int()[0]
     assert estimate.value == pytest.approx((low + high) / 2)
@@ -164,12 +171,12 @@ def test_kappas_are_those_of_statsmodels() -> None:
     first, second, third = RANDOM.integers(0, 3, (3, 150))
     second = np.where(RANDOM.random(150) < 0.6, first, second)
     table = [[int(np.sum((first == a) & (second == b))) for b in range(3)] for a in range(3)]
-    theirs, kappa = their_kappa(table), cohens_kappa(first.tolist(), second.tolist())
+    theirs, kappa = inter_rater.cohens_kappa(table), cohens_kappa(first.tolist(), second.tolist())
     assert kappa.value == pytest.approx(theirs.kappa)
     assert (kappa.low, kappa.high) == pytest.approx((theirs.kappa_low, theirs.kappa_upp), abs=0.02)
     raters = [first.tolist(), second.tolist(), third.tolist()]
-    counts, _ = aggregate_raters(np.array(raters).T)
-    assert fleiss_kappa(raters).value == pytest.approx(their_fleiss(counts))
+    counts, _ = inter_rater.aggregate_raters(np.array(raters).T)
+    assert fleiss_kappa(raters).value == pytest.approx(inter_rater.fleiss_kappa(counts))
     assert cohens_kappa("AAA", "AAA").value == 1.0
 
 

@@ -362,17 +362,17 @@ def test_parquet_shards_and_subsets(tmp_path: Path) -> None:
 
 
 MEASURE = """
-import sys, time
+import sys
 from pathlib import Path
 import cv2, numpy, pyarrow.parquet
 from looktwice.eval.tasks import Columns
 # not ru_maxrss: a process starts with that of its parent, and the parent has just made the file
 peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if \
 line.startswith("VmHWM")) / 1024
-before, start = peak(), time.perf_counter()
+before = peak()
 items = iter(Columns(Path(sys.argv[1])))
 next(items).sample.images[0].payload
-first = time.perf_counter() - start
+first = peak() - before
 count = 1 + sum(len(item.sample.images[0].payload.data) > 0 for item in items)
 print(first, peak() - before, count)
 """
@@ -386,9 +386,9 @@ def test_six_thousand_items_stream(tmp_path: Path) -> None:
     for _ in range(3):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         runs.append([float(word) for word in done.stdout.split()])
-    seconds, megabytes, counts = zip(*runs, strict=True)
+    begun, megabytes, counts = zip(*runs, strict=True)
     assert set(counts) == {6000}
-    assert min(seconds) < 0.5, "the first sample came late"
+    assert max(begun) < 150, "MB that were read before the first sample came"
     assert 1 < max(megabytes) < 300, f"MB above the imports, of {path.stat().st_size >> 20} MB"
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,7 @@ from looktwice.prompting.turns import (
 from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import JsonAnswer, MultipleChoice, System
 from tests.chat_server import ChatServer, chat_server
+from tests.counted_work import count_calls
 from tests.prompting.scenes import Heard, table
 
 CASES = table("turns/turns.yaml")
@@ -415,10 +415,12 @@ def test_ten_thousand_claims_are_bounded() -> None:
     "reply",
     ["\n" * 100_000, "---\n" * 40_000, "LOOK: " + "[1, 2, 300, 400] " * 20_000, "<think>" * 40_000],
 )
-def test_endless_repetition_does_not_stall(reply: str) -> None:
-    begun = time.perf_counter()
-    SMALL(start().replace(messages=(Message("assistant", (reply,)),)), NoModel())
-    assert time.perf_counter() - begun < 3
+def test_endless_repetition_is_no_more_work_than_a_long_reply(reply: str) -> None:
+    def work(reply: str) -> int:
+        state = start().replace(messages=(Message("assistant", (reply,)),))
+        return count_calls(lambda: SMALL(state, NoModel()))
+
+    assert work(reply) < 11 * work(reply[: len(reply) // 10]) + 500
 
 
 def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_beginning() -> None:

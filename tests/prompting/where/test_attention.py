@@ -28,6 +28,7 @@ from looktwice.prompting.views import Dimmed, LongestSide, Show
 from looktwice.prompting.views.dimmed import attention_mask, dim
 from looktwice.prompting.where import OnMarks, ViCrop
 from looktwice.prompting.where.attention import GENERAL, sharpest_window, tiles, where_fine
+from tests.optional import optional
 from tests.planted_network import seeks_ink
 from tests.tiny import tiny
 
@@ -134,8 +135,8 @@ def test_a_map_of_pixels_counts_where_the_picture_is_fine() -> None:
     assert where_fine(values, large, 14).shape == (2, 3)
 
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+optional("torch")
+optional("transformers")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines.marks import Box, Mark, Point
@@ -59,8 +58,9 @@ from tests.specialists.samples import (
     numbered_image,
 )
 from tests.specialists.scenes import depths, run_stage
+from tests.tables import read_yaml
 
-TABLES = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text("utf-8"))
+TABLES = read_yaml(Path(__file__).with_name("rules.yaml"))
 CASES = [group | case for group in TABLES["rules"] for case in group["cases"]]
 
 

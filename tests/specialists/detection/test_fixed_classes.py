@@ -18,11 +18,12 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import RFDETR
 from looktwice.specialists.rules import NoEvidence
+from tests.optional import optional
 from tests.specialists.scenes import noise
 from tests.tiny import settings
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = optional("torch")
+transformers = optional("transformers")
 
 NAMES = ["rf_detr", "detr", "rt_detr", "d_fine", "yolos"]
 # higher than wide, and larger than the networks look

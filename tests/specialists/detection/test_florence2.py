@@ -14,10 +14,11 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import use_result_store
 from looktwice.specialists.detection import Florence2
 from looktwice.specialists.rules import NoEvidence
+from tests.optional import optional
 from tests.specialists.scenes import noise
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = optional("torch")
+transformers = optional("transformers")
 
 # wide, high, the network's own, and larger than it looks
 SIZES = [(48, 80), (100, 30), (64, 64), (200, 300)]

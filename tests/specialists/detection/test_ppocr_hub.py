@@ -18,11 +18,12 @@ from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import PPOCR
 from looktwice.specialists.detection.ppocr import find_text, read_line, recognize
+from tests.optional import optional
 from tests.specialists.scenes import noise
 from tests.tiny import pp_ocr, tiny
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = optional("torch")
+transformers = optional("transformers")
 
 LETTERS = "_abcdefghijklmnopqrstuvwxyz0123456789 "  # the first stands for none
 SIZES = [(60, 90), (90, 60), (200, 300), (33, 400)]  # wide, high, larger than it looks, slim

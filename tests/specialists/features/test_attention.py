@@ -21,11 +21,12 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
 from looktwice.specialists.features.attention import _attend, cover, labelled, receive, window_order
+from tests.optional import optional
 from tests.planted_network import MORE, seeks_ink
 from tests.tiny import tiny
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = optional("torch")
+optional("transformers")
 
 
 def picture(height: int, width: int, seed: int = 0) -> Pixels:

@@ -25,10 +25,11 @@ from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import FixedHeight
 from looktwice.specialists.features import QuestionAttention
 from looktwice.specialists.features.question_attention import spread, token_places, words_among
+from tests.optional import optional
 from tests.planted_network import MORE, seeks_ink
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = optional("torch")
+optional("transformers")
 
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
 

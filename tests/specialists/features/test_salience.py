@@ -22,10 +22,11 @@ from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.features import EditSalience
+from tests.optional import optional
 from tests.tiny import tiny
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = optional("torch")
+optional("transformers")
 
 
 def edit(words: str, images: int = 2) -> State:

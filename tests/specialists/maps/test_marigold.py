@@ -11,11 +11,12 @@ import pytest
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.maps import MarigoldAlbedo
 from looktwice.specialists.maps.reflectance import levels_to_linear
+from tests.optional import optional
 from tests.original_files import cat
 from tests.tiny import tiny
 
-torch = pytest.importorskip("torch")
-diffusers = pytest.importorskip("diffusers")
+torch = optional("torch")
+diffusers = optional("diffusers")
 PHOTO = cat()[:48, :64]
 
 

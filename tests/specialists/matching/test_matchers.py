@@ -40,8 +40,9 @@ from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import FeatureGrid, Matches
 from looktwice.specialists.rules import NoEvidence
+from tests.optional import optional
 
-torch = pytest.importorskip("torch")
+torch = optional("torch")
 
 from tests.original_files import cat  # noqa: E402
 from tests.specialists.scenes import run_stage, texture  # noqa: E402

@@ -28,11 +28,12 @@ from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM
+from tests.optional import optional
 from tests.specialists.scenes import noise
 from tests.tiny import dire_network
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = optional("torch")
+transformers = optional("transformers")
 
 SIZES = [(60, 90), (90, 60), (70, 70), (33, 120), (60, 90)]
 

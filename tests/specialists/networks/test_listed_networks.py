@@ -22,13 +22,14 @@ from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.matching import KeypointMatcher
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM, SAM3, GroundedSAM, SegmentEverything
+from tests.optional import optional
 from tests.original_files import cat
 from tests.paths import ROOT
 from tests.specialists.samples import asked
 from tests.tiny import pp_ocr, tiny
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = optional("torch")
+optional("transformers")
 
 
 PHOTO = cat()[100:180, 100:220]

@@ -22,14 +22,15 @@ from looktwice.specialists.matching import KeypointMatcher, LoFTR
 from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
+from tests.optional import optional
 from tests.original_files import BERT, MEAN, STD, cat, expected, write_file
 from tests.original_kinds import NAMED, RIGHT, TAKES, write_kinds
 from tests.original_networks import CPU, OPENED
 from tests.paths import DOCS
 from tests.tiny import tiny
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = optional("torch")
+transformers = optional("transformers")
 
 
 @pytest.mark.dear

@@ -25,9 +25,10 @@ from looktwice.specialists.results import Boxes
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, SegmentEverything
 from looktwice.specialists.segmentation.sam_files import MaskFilter
+from tests.optional import optional
 from tests.original_files import write_file
 
-torch = pytest.importorskip("torch")
+torch = optional("torch")
 
 PHOTO = np.random.default_rng(0).integers(0, 200, (60, 100, 3), np.uint8)
 BOXES = Boxes(np.array([[20.0, 30, 90, 50], [0, 0, 5, 60]]), np.ones(2), np.array(["cat", "dog"]))

@@ -19,10 +19,11 @@ from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, SAM3
 from looktwice.specialists.segmentation.sam3 import see_square
+from tests.optional import optional
 from tests.specialists.scenes import noise
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = optional("torch")
+transformers = optional("transformers")
 
 # wide, high, the network's own, and larger than it looks
 SIZES = [(48, 80), (100, 30), (56, 56), (200, 300)]

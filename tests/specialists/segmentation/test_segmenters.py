@@ -21,10 +21,11 @@ from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
 from looktwice.specialists.segmentation.sam import SamNetwork, open_sam
 from looktwice.specialists.segmentation.sam_files import MaskFilter
+from tests.optional import optional
 from tests.specialists.scenes import noise
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = optional("torch")
+optional("transformers")
 
 SIZES = [(48, 80), (100, 30), (64, 64), (1, 9), (200, 3)]
 BOXES = Boxes(

@@ -1,0 +1,29 @@
+"""Packages that some tests need and that take seconds to import: found when tests are collected,
+imported when one of them runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+
+class Later:
+    """A module that is imported when something of it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest looks for its own marks
+            raise AttributeError(name)
+        return getattr(import_module(self._name), name)
+
+
+def optional(name: str) -> Any:
+    """Give a package, or skip the tests of the module that asks where it is missing."""
+    if find_spec(name) is None:
+        pytest.skip(f"needs {name}", allow_module_level=True)
+    return Later(name)
