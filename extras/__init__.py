@@ -14,33 +14,39 @@ _ROOM, _FENCED = "looktwice.eval.commands", ("--allow",)
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": {
         "compare": Extension(
-            f"{_ROOM}.logs:compare", "Compare logs of any harness, sample by sample.", _FENCED
+            "looktwice.eval.logs.commands:compare",
+            "Compare logs of any harness, sample by sample.",
+            _FENCED,
         ),
         "studio": Extension(
-            f"{_ROOM}.homes:studio",
+            "looktwice.eval.studio.commands:studio",
             "Put marks and stages on your own picture in a browser.",
             _FENCED,
         ),
         "discover": Extension(
-            f"{_ROOM}.studies:discover",
+            "looktwice.eval.adaptive.commands:discover",
             "Find the best arm of a sweep for a part of its answers.",
             _FENCED,
         ),
         "make": Extension(f"{_ROOM}.studies:make", "Make questions from your own files.", _FENCED),
         "annotate": Extension(
-            f"{_ROOM}.logs:annotate",
+            "looktwice.eval.annotation.commands:annotate",
             "Draw a sheet for people to fill in, and read it again.",
             _FENCED,
         ),
         "export": Extension(
-            f"{_ROOM}.logs:export", "Write runs and logs in the formats of others.", _FENCED
+            "looktwice.eval.logs.commands:export",
+            "Write runs and logs in the formats of others.",
+            _FENCED,
         ),
         "serve": Extension(
-            f"{_ROOM}.homes:serve",
+            "looktwice.eval.homes.commands:serve",
             "Serve a study's contestants to any OpenAI-compatible client.",
             _FENCED,
         ),
-        "mcp": Extension(f"{_ROOM}.homes:mcp", "Serve image tools to any agent client.", _FENCED),
+        "mcp": Extension(
+            "looktwice.eval.homes.commands:mcp", "Serve image tools to any agent client.", _FENCED
+        ),
     },
     "keys": {
         "choose": Extension(f"{_ADAPTIVE}.keys:Choose"),
@@ -114,5 +120,9 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "executors": {
         "processes": Extension("looktwice.eval.runs.elsewhere.processes:Processes"),
         "ray": Extension("looktwice.eval.runs.elsewhere.on_ray:OnRay"),
+    },
+    "parts": {
+        "replies": Extension("looktwice.eval.logs.replies:replies_lines"),
+        "studio": Extension("looktwice.eval.studio.server:studio_of_page"),
     },
 }

@@ -1,9 +1,10 @@
 """How an extension attaches: a table of names, each of which is opened when it is used.
 
-An extension brings commands, keys of a study, analyses, executors or formats of logs; tasks,
-stages, models and specialists need no door, because their path is their name. Looktwice's own
-extensions stand in the table of `extras`. A package of anybody's declares an entry point of the
-group `looktwice.extensions` whose value is such a table; docs/howto/extend.md shows one whole.
+An extension brings commands, keys of a study, analyses, executors, formats of logs, or parts of
+commands of the core, which do without them where they are not there; tasks, stages, models and
+specialists need no door, because their path is their name. Looktwice's own extensions stand in the
+table of `extras`. A package of anybody's declares an entry point of the group
+`looktwice.extensions` whose value is such a table; docs/howto/extend.md shows one whole.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 
 __all__ = ["Extension"]
 
-Group = Literal["commands", "keys", "analyses", "executors", "logs"]
-GROUPS: tuple[Group, ...] = ("commands", "keys", "analyses", "executors", "logs")
+Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts"]
+GROUPS: tuple[Group, ...] = ("commands", "keys", "analyses", "executors", "logs", "parts")
 ENTRY_POINTS = "looktwice.extensions"
 OWN = "looktwice.extras"
 

@@ -36,6 +36,7 @@ from looktwice.eval.commands.options import (
     until_interrupted,
 )
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.signals import code_of
 
 NO_RUNS: list[Path] = []
@@ -99,9 +100,10 @@ def score(
     if key or disagreements or export or logs:
         if report or paper or out:
             raise BadParameter("--report, --paper and --out take runs, and these are files")
-        from looktwice.eval.logs.replies import replies_lines
-
-        lines = replies_lines(runs, reader, key, disagreements, export or (), plugin, columns)
+        replies = find_extension("parts", "replies")
+        if replies is None:
+            refuse("recorded replies are read by the extension `logs`, which is not installed")
+        lines = replies.open()(runs, reader, key, disagreements, export or (), plugin, columns)
         for line in lines:
             say(line)
         return
@@ -251,7 +253,6 @@ def view(
     from looktwice.eval.page.serving import PageServer, serve_page
     from looktwice.eval.recorded.show import sample_page
     from looktwice.eval.report import Report, html_page
-    from looktwice.eval.studio.server import studio_of_page
 
     if not runs:
         records = list(Path("runs").glob("*/records.jsonl"))
@@ -266,7 +267,8 @@ def view(
     html = "".join(html_page(Report(scored), page, served=True))
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
-        studio = studio_of_page(Path(folder).resolve(), page, plugin)
+        part = find_extension("parts", "studio")
+        studio = part.open()(Path(folder).resolve(), page, plugin) if part else None
         with until_interrupted():
             stages, tell = partial(sample_page, plugins=plugin), partial(announce, opened)
             serve_page(PageServer(page, html, stages), port, tell, "view", studio)

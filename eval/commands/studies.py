@@ -207,41 +207,6 @@ def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
     _say_left_out(plan)
 
 
-def discover(
-    config: ConfigPath,
-    overrides: Overrides = NONE,
-    budget: Annotated[
-        int | None,
-        Option(min=1, help="The most answers, of all arms together (default: 30 % of the grid)."),
-    ] = None,
-    cost: Annotated[
-        float | None,
-        Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
-    ] = None,
-    limit: Limit = None,
-    workers: RunWorkers = None,
-    out: OutFolder = Path("runs"),
-    plugin: Plugins = NONE,
-    only_cached: OnlyCached = False,
-) -> None:
-    """Find the best arm of a sweep for a part of its answers.
-
-    What wins is confirmed on samples that did not choose it, tried under other marker styles, and
-    written as a study. The same command goes on where it was stopped.
-    """
-    chosen = ["choose.by=discovery", *([f"choose.budget={budget}"] if budget else [])]
-    run(
-        config,
-        [*overrides, *chosen],
-        limit,
-        workers,
-        out,
-        plugin,
-        budget=cost,
-        only_cached=only_cached,
-    )
-
-
 def make(
     config: ConfigPath,
     overrides: Overrides = NONE,

@@ -12,10 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Stopped
+from looktwice.pipelines.model import (
+    STOPPING,
+    CallOptions,
+    Message,
+    Messages,
+    ModelError,
+    Reply,
+    Stopped,
+)
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.http_client import STOPPING
 from looktwice.pipelines.models.limits import Pace, Servers
 from looktwice.pipelines.models.wrappers import (
     ALIKE,
