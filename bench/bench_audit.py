@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.analysis.looking.blindness import listed_by_taste
-from looktwice.eval.analysis.looking.tastes import STRENGTH, BlindQuestion, find_tastes
+from looktwice.extras.studies.blindness import listed_by_taste
+from looktwice.extras.studies.tastes import STRENGTH, BlindQuestion, find_tastes
 
 DRAWS = (6, 10, 20)
 TYPES = ("What color is it?", "Which color comes next?", "Name the color of the thing, please.")

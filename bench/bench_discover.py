@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from looktwice.eval.adaptive.discovery import Discovery, first_round
-from looktwice.eval.adaptive.steering import Pool
 from looktwice.eval.records.records import SampleRow
+from looktwice.extras.adaptive.discovery import Discovery, first_round
+from looktwice.extras.adaptive.steering import Pool
 from looktwice.prompting.markers import Circles
 
 ALIKE = 0.6

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from looktwice.eval.analysis.fragility import RESAMPLES, Fragility
 from looktwice.eval.statistics.paired import holm
+from looktwice.extras.studies.fragility import RESAMPLES, Fragility
 
 
 def draw_study(

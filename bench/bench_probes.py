@@ -16,7 +16,11 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.probes.arms import (
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.statistics.intervals import bootstrap_mean
+from looktwice.extras.inside.arms import (
     ArmProbe,
     ProbedRun,
     Question,
@@ -25,11 +29,7 @@ from looktwice.eval.probes.arms import (
     probe_sentences,
     probe_table,
 )
-from looktwice.eval.probes.linear import fit_probe
-from looktwice.eval.records import RunFolder
-from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score import score_run
-from looktwice.eval.statistics.intervals import bootstrap_mean
+from looktwice.extras.inside.linear import fit_probe
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.models.internals import Layer
 from tests.paths import CONFIGS

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from looktwice.eval.adaptive.race import Race
 from looktwice.eval.statistics.paired import compare_paired
+from looktwice.extras.adaptive.race import Race
 
 HELD_OUT, LEVEL, ALIKE = 0.3, 0.05, 0.6
 """Arms share most of what makes a question hard: `ALIKE` is the correlation of their latent scores

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from looktwice.eval.analysis.contestants import Together
-from looktwice.eval.logs.replies import load_replies, score_replies
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import load_key
 from looktwice.eval.scoring.row import Row, fill, macro_row
@@ -24,6 +23,7 @@ from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.answers import cohens_kappa
 from looktwice.eval.statistics.intervals import bootstrap_mean, share_interval, wilson
 from looktwice.eval.statistics.paired import benjamini_hochberg, holm, mean_difference
+from looktwice.extras.logs.replies import load_replies, score_replies
 from tests.paths import DATA
 
 Floats = NDArray[np.float64]

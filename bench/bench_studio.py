@@ -18,7 +18,7 @@ from PIL import Image
 
 from looktwice.eval.tasks.photographs import photograph
 from tests.browser import CHROMIUM, Browser, open_browser
-from tests.eval.studio.opened import OpenStudio, opened_studio
+from tests.extras.studio.opened import OpenStudio, opened_studio
 
 MOVES = int(os.environ.get("STUDIO_MOVES", "40"))
 MOST = {

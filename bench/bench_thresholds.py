@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
-from looktwice.eval.adaptive.runs import Staircase
-from looktwice.eval.psychometrics.fit_checks import check_fit
-from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
+from looktwice.extras.adaptive.fit_checks import check_fit
+from looktwice.extras.adaptive.functions import Psychometric, fit_threshold
+from looktwice.extras.adaptive.runs import Staircase
 
 Floats = NDArray[np.float64]
 

@@ -19,18 +19,13 @@ from rich.console import Console
 
 from looktwice.eval import GeneratedDoYouSeeMe, MarkedScenes, evaluate
 from looktwice.eval.analysis.analyses import analysis
-from looktwice.eval.analysis.looking.blindness import (
-    audit_page,
-    audits,
-    blind_items_csv,
-    needs_no_image,
-)
 from looktwice.eval.analysis.looking.contribution import certificate_page, certificates
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.extras.studies.blindness import audit_page, audits, blind_items_csv, needs_no_image
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, Reply, Usage
 from looktwice.pipelines.models import Scripted

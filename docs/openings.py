@@ -20,13 +20,13 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page import render_page
 from looktwice.eval.page.data import PageContestant, PageData, PageLines, PageTask
-from looktwice.eval.probes.arms import ORDER, probe_run
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import bootstrap_mean
 from looktwice.eval.tasks import MarkedScenes
+from looktwice.extras.inside.arms import ORDER, probe_run
 from looktwice.pipelines import Pipeline, Pocket, State
 from looktwice.pipelines.config import load_plan
 from looktwice.prompting import Ask, Circles, MultipleChoice

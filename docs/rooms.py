@@ -17,13 +17,14 @@ FOLDERS = {
     "specialists": "Vision models for one task each, and the stages that answer with them alone",
     "prompting": "What the model sees and is asked",
     "eval": "Tasks, runs, scores, reports, the command line",
+    "extras": "Extensions of ours, which attach by a door; nothing above imports them",
 }
 REST = """
 ## The rest
 
 - `configs/`: studies to start from
 - `tests/`, `bench/`, `docs/`: what must hold, room by room; what is measured; what you read here
-- `typings/looktwice/`: the version, and links to the five folders for type checkers
+- `typings/looktwice/`: the version, and links to the six folders for type checkers
 """
 HEAD = """\
 # What lies where

@@ -12,7 +12,7 @@ from PIL import Image
 from docs.report_pages import SIZE, photograph
 from looktwice.eval.tasks import MarkedScenes
 from tests.browser import Browser, open_browser
-from tests.eval.studio.opened import opened_studio
+from tests.extras.studio.opened import opened_studio
 from tests.paths import DOCS
 
 SAYS = {"studio": "h1, h2, #words, #rows", "along": "#strip"}

@@ -7,122 +7,93 @@ from collections.abc import Mapping
 
 from looktwice.pipelines.extensions import Extension
 
-_ANALYSIS, _ADAPTIVE = "looktwice.eval.analysis", "looktwice.eval.adaptive"
+FENCED = ("--allow",)
+FRAGILITY = ("key:fragility",)
 
-_ROOM, _FENCED = "looktwice.eval.commands", ("--allow",)
 
+def _at(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
+    return Extension(f"looktwice.extras.{place}", help, needs)
+
+
+COMMANDS = {
+    "compare": _at(
+        "logs.commands:compare", "Compare logs of any harness, sample by sample.", FENCED
+    ),
+    "studio": _at(
+        "studio.commands:studio", "Put marks and stages on your own picture in a browser.", FENCED
+    ),
+    "discover": _at(
+        "adaptive.commands:discover",
+        "Find the best arm of a sweep for a part of its answers.",
+        FENCED,
+    ),
+    "make": Extension(
+        "looktwice.eval.commands.studies:make", "Make questions from your own files.", FENCED
+    ),
+    "annotate": _at(
+        "annotation.commands:annotate",
+        "Draw a sheet for people to fill in, and read it again.",
+        FENCED,
+    ),
+    "export": _at("logs.commands:export", "Write runs and logs in the formats of others.", FENCED),
+    "serve": _at(
+        "integrations.commands:serve",
+        "Serve a study's contestants to any OpenAI-compatible client.",
+        FENCED,
+    ),
+    "mcp": _at("integrations.commands:mcp", "Serve image tools to any agent client.", FENCED),
+}
+KEYS = {
+    "choose": _at("adaptive.keys:Choose"),
+    "thresholds": _at("adaptive.keys:Thresholds"),
+    "fragility": _at("studies.fragility_key:Fragility"),
+    "gap": _at("studies.gap_key:Gap"),
+}
+ANALYSES = {
+    "gap": _at("studies.gap:FACTORS_ANALYSIS", "Why the numbers differ", ("key:gap",)),
+    "fragility": _at(
+        "studies.fragility:FRAGILITY_ANALYSIS", "How fragile the marker makes it", FRAGILITY
+    ),
+    "flips": _at("studies.ranks:FLIPS_ANALYSIS", "Who would lead under another style", FRAGILITY),
+    "ranks": _at("studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY),
+    "styles": _at("studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY),
+    "order": _at(
+        "studies.ranks:ORDER_ANALYSIS", "Would the order hold", ("key:sweep|key:each|draws",)
+    ),
+    "race": _at("adaptive.race:RACE_ANALYSIS", "The race", ("file:race.json",)),
+    "thresholds": _at(
+        "adaptive.thresholds:THRESHOLDS_ANALYSIS", "Thresholds", ("key:thresholds|by",)
+    ),
+    "crossed": _at(
+        "adaptive.thresholds:CROSSED_ANALYSIS", "Two fields crossed, of --by A,B", ("by",)
+    ),
+    "people": _at(
+        "studies.gap:PEOPLE_ANALYSIS",
+        "Beside people on the same items",
+        ("file:*/humans/humans.csv",),
+    ),
+    "published": _at(
+        "studies.gap:PUBLISHED_ANALYSIS", "Beside what was published", ("key:published",)
+    ),
+    "published-gaps": _at(
+        "studies.gap:PUBLISHED_GAPS_ANALYSIS", "Less what was published, points", ("key:published",)
+    ),
+    "audit": _at("studies.audit:AUDIT", "What is answered without the images", ("asked",)),
+    "probe": _at("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
+    "items": _at(
+        "adaptive.questions:ITEMS", "How hard each item is, and totals from few of them", ("asked",)
+    ),
+}
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
-    "commands": {
-        "compare": Extension(
-            "looktwice.eval.logs.commands:compare",
-            "Compare logs of any harness, sample by sample.",
-            _FENCED,
-        ),
-        "studio": Extension(
-            "looktwice.eval.studio.commands:studio",
-            "Put marks and stages on your own picture in a browser.",
-            _FENCED,
-        ),
-        "discover": Extension(
-            "looktwice.eval.adaptive.commands:discover",
-            "Find the best arm of a sweep for a part of its answers.",
-            _FENCED,
-        ),
-        "make": Extension(f"{_ROOM}.studies:make", "Make questions from your own files.", _FENCED),
-        "annotate": Extension(
-            "looktwice.eval.annotation.commands:annotate",
-            "Draw a sheet for people to fill in, and read it again.",
-            _FENCED,
-        ),
-        "export": Extension(
-            "looktwice.eval.logs.commands:export",
-            "Write runs and logs in the formats of others.",
-            _FENCED,
-        ),
-        "serve": Extension(
-            "looktwice.eval.homes.commands:serve",
-            "Serve a study's contestants to any OpenAI-compatible client.",
-            _FENCED,
-        ),
-        "mcp": Extension(
-            "looktwice.eval.homes.commands:mcp", "Serve image tools to any agent client.", _FENCED
-        ),
-    },
-    "keys": {
-        "choose": Extension(f"{_ADAPTIVE}.keys:Choose"),
-        "thresholds": Extension(f"{_ADAPTIVE}.keys:Thresholds"),
-        "fragility": Extension(f"{_ANALYSIS}.fragility_key:Fragility"),
-        "gap": Extension(f"{_ANALYSIS}.gap_key:Gap"),
-    },
-    "analyses": {
-        "gap": Extension(
-            f"{_ANALYSIS}.gap:FACTORS_ANALYSIS", "Why the numbers differ", ("key:gap",)
-        ),
-        "fragility": Extension(
-            f"{_ANALYSIS}.fragility:FRAGILITY_ANALYSIS",
-            "How fragile the marker makes it",
-            ("key:fragility",),
-        ),
-        "flips": Extension(
-            f"{_ANALYSIS}.ranks:FLIPS_ANALYSIS",
-            "Who would lead under another style",
-            ("key:fragility",),
-        ),
-        "ranks": Extension(
-            f"{_ANALYSIS}.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", ("key:fragility",)
-        ),
-        "styles": Extension(
-            f"{_ANALYSIS}.fragility:EVERY_STYLE_ANALYSIS",
-            "Every style and codec",
-            ("key:fragility",),
-        ),
-        "order": Extension(
-            f"{_ANALYSIS}.ranks:ORDER_ANALYSIS",
-            "Would the order hold",
-            ("key:sweep|key:each|draws",),
-        ),
-        "audit": Extension(
-            f"{_ANALYSIS}.looking.audit:AUDIT", "What is answered without the images", ("asked",)
-        ),
-        "probe": Extension(
-            "looktwice.eval.probes.arms:PROBE", "Where in a model the answer is lost", ("asked",)
-        ),
-        "items": Extension(
-            "looktwice.eval.psychometrics.questions:ITEMS",
-            "How hard each item is, and totals from few of them",
-            ("asked",),
-        ),
-        "race": Extension(f"{_ADAPTIVE}.race:RACE_ANALYSIS", "The race", ("file:race.json",)),
-        "thresholds": Extension(
-            "looktwice.eval.psychometrics.thresholds:THRESHOLDS_ANALYSIS",
-            "Thresholds",
-            ("key:thresholds|by",),
-        ),
-        "crossed": Extension(
-            "looktwice.eval.psychometrics.thresholds:CROSSED_ANALYSIS",
-            "Two fields crossed, of --by A,B",
-            ("by",),
-        ),
-        "people": Extension(
-            f"{_ANALYSIS}.gap:PEOPLE_ANALYSIS",
-            "Beside people on the same items",
-            ("file:*/humans.csv",),
-        ),
-        "published": Extension(
-            f"{_ANALYSIS}.gap:PUBLISHED_ANALYSIS", "Beside what was published", ("key:published",)
-        ),
-        "published-gaps": Extension(
-            f"{_ANALYSIS}.gap:PUBLISHED_GAPS_ANALYSIS",
-            "Less what was published, points",
-            ("key:published",),
-        ),
-    },
+    "commands": COMMANDS,
+    "keys": KEYS,
+    "analyses": ANALYSES,
     "executors": {
-        "processes": Extension("looktwice.eval.runs.elsewhere.processes:Processes"),
-        "ray": Extension("looktwice.eval.runs.elsewhere.on_ray:OnRay"),
+        "processes": _at("executors.processes:Processes"),
+        "ray": _at("executors.on_ray:OnRay"),
     },
     "parts": {
-        "replies": Extension("looktwice.eval.logs.replies:replies_lines"),
-        "studio": Extension("looktwice.eval.studio.server:studio_of_page"),
+        "replies": _at("logs.replies:replies_lines"),
+        "studio": _at("studio.server:studio_of_page"),
     },
 }

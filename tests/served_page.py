@@ -15,7 +15,7 @@ from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer
 from looktwice.eval.recorded.show import sample_page
 from looktwice.eval.report import Report, html_page
-from looktwice.eval.studio.server import studio_of_page
+from looktwice.extras.studio.server import studio_of_page
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-FOLDERS = ("pipelines", "prompting", "specialists", "eval", "configs")
+FOLDERS = ("pipelines", "prompting", "specialists", "eval", "extras", "configs")
 LINKS = {f"typings/looktwice/{folder}" for folder in FOLDERS}
 GENERATED = {"PKG-INFO", "setup.cfg"}  # by setuptools, in an sdist
 NO_SOURCE = shutil.ignore_patterns(

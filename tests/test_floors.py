@@ -19,7 +19,7 @@ import pytest
 from tests.paths import ROOT
 
 # each may import those before it
-FLOORS = ("pipelines", "specialists", "prompting", "eval", "configs")
+FLOORS = ("pipelines", "specialists", "prompting", "eval", "extras", "configs")
 HEAVY = {
     "torch",
     "kornia",

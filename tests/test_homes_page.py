@@ -12,8 +12,8 @@ import yaml
 
 from bench.homes.clients import CLIENTS, Client
 from bench.homes.questions import STUDY, write_questions
-from looktwice.eval.homes.lens import name_contestants
 from looktwice.eval.readers import Robust
+from looktwice.extras.integrations.lens import name_contestants
 from looktwice.pipelines import Picture, Pipeline, Pocket, Sample, State
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.prompting import ReadChoices

@@ -72,7 +72,7 @@ def test_the_wheel_holds_the_command_and_the_licence(built: Path) -> None:
         inside = {name.partition(".dist-info/")[2]: name for name in archive.namelist()}
         entry_points = archive.read(inside["entry_points.txt"]).decode()
     assert "looktwice = looktwice.eval.cli:main" in entry_points
-    assert "looktwice = looktwice.eval.homes.inspect_ai" in entry_points
+    assert "looktwice = looktwice.extras.integrations.inspect_ai" in entry_points
     assert "licenses/LICENSE" in inside
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.marks import Point
-from tests.eval.analysis.test_published import SEEDS
+from tests.extras.studies.test_published import SEEDS
 from tests.paths import CONFIGS, DOCS
 
 PAPERS = {"BLINK": "000", "VLM2-Bench": "002", "BLINK-Twice": "003", "Do You See Me": "004"}

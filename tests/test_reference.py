@@ -30,7 +30,7 @@ reference = import_module(load_plugin(str(DOCS / "reference.py")))
 PAGES: dict[str, str] = reference.pages()
 CLASSES: dict[str, type] = reference.CLASSES
 NOT_NAMED = {  # they make or wrap what a run needs, and no configuration has a place for them
-    "eval.homes.Requests",
+    "extras.integrations.Requests",
     "eval.runs.Forward",
     "eval.runs.Study",
     "pipelines.models.Cached",

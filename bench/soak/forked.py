@@ -28,7 +28,7 @@ IMPORTED = (
     *(
         "looktwice.eval.runs.check",
         "looktwice.eval.recorded.replay",
-        "looktwice.eval.runs.trajectories",
+        "looktwice.extras.sent.trajectories",
         "numpy",
         "cv2",
     ),

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from looktwice.eval import evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunError
-from looktwice.eval.runs.trajectories import is_placebo, trajectories
 from looktwice.eval.tasks import LettersAndShapes
+from looktwice.extras.sent.trajectories import is_placebo, trajectories
 from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.pipelines.picture import Picture

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.runs.elsewhere.on_ray import Sent, Sink
+from looktwice.extras.executors.on_ray import Sent, Sink
 from looktwice.pipelines.models import cluster, limits
 from looktwice.pipelines.models.cluster import Desk, obey, share_out
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters

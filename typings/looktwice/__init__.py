@@ -1,4 +1,4 @@
-"""The name above the five folders: tells the version, and in a checkout finds the folders at the
+"""The name above the six folders: tells the version, and in a checkout finds the folders at the
 root.
 
 The links beside this file serve type checkers alone; where a checkout has none, imports and tests
@@ -17,7 +17,7 @@ if Path(__file__).parent.parent.name == "typings":
 __version__: str
 
 
-ROOMS = ("eval", "pipelines", "prompting", "specialists")
+ROOMS = ("eval", "extras", "pipelines", "prompting", "specialists")
 
 
 def __getattr__(name: str) -> str:

@@ -18,12 +18,12 @@ from looktwice.eval.recorded.replay import describe_replay, replay
 from looktwice.eval.recorded.show import ShownRun, show_sample
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.trajectories import trajectories, write_trajectories
 from looktwice.eval.scoring.metrics import LOOKING, read_turns
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
+from looktwice.extras.sent.trajectories import trajectories, write_trajectories
 from looktwice.pipelines.config import build, load_plan
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.model import Reply, ToolCall

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from looktwice.eval.analysis.contestants import specialist_pairs
-from looktwice.eval.analysis.gap import published_table
 from looktwice.eval.display.table import make_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
@@ -19,6 +18,7 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
+from looktwice.extras.studies.gap import published_table
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.made_run import MadeRun, analysed
 from tests.paths import CONFIGS

@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.looking.blindness import arm_table, audits
 from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
 from looktwice.eval.cli import app
 from looktwice.eval.display.text_tables import with_interval
@@ -18,6 +17,7 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, NearSighted, NeverLooks, TaskError
+from looktwice.extras.studies.blindness import arm_table, audits
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Message, Tool
 from looktwice.pipelines.picture import Picture

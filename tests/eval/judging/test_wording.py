@@ -16,7 +16,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from looktwice.eval.annotation.ratings import agreement_lines, read_ratings, with_judges
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.judging.command import RunJudge
@@ -27,6 +26,7 @@ from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.extras.annotation.ratings import agreement_lines, read_ratings, with_judges
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, canonical
 from looktwice.pipelines.models import Scripted

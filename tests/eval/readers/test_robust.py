@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.logs.replies import disprove_label, replies_lines
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.open_answers import kind_of
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.replies import CHOICES
+from looktwice.extras.logs.replies import disprove_label, replies_lines
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from looktwice.eval.logs.own import row_reader
 from looktwice.eval.readers import Robust
 from looktwice.eval.scoring.same_text import is_same_text
+from looktwice.extras.logs.own import row_reader
 from tests.tables import table
 
 READ = row_reader(Robust())

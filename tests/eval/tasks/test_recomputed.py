@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from looktwice.eval.analysis.contestants import Together, pair_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
-from looktwice.eval.logs.replies import replies_lines
 from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
@@ -25,6 +24,7 @@ from looktwice.eval.replies import OfficialLabel, RecordedQuestions
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, build_scorer
 from looktwice.eval.tasks import TaskError
+from looktwice.extras.logs.replies import replies_lines
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.config.spec import Arm, spec

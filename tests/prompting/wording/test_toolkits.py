@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.gap import factor_effects, factor_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import RunFolder
@@ -19,6 +18,7 @@ from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics import compare_paired
+from looktwice.extras.studies.gap import factor_effects, factor_table
 from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.model import Message

@@ -1,0 +1,134 @@
+"""How well a psychometric function fits its answers, and the interval of the threshold that needs
+no function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from looktwice.eval.statistics.intervals import Codes, Floats
+from looktwice.extras.adaptive.functions import Threshold
+
+PER_BIN = 10  # answers that a level needs to be looked at alone
+SIMULATED = 400  # data sets, to tell how large a deviance is
+# a likelihood ratio beyond what such data sets reach in one of twenty, whatever the levels
+HOPELESS = 15.0
+
+
+class FitCheck(NamedTuple):
+    """How well the function fits, and the interval that holds where the questions of a level are
+    not alike.
+
+    `p` is how often answers of the function itself are at least as far from their best fit (by
+    deviance); None where there are fewer than three levels with PER_BIN answers each.
+    """
+
+    p: float | None
+    low: float
+    high: float
+
+
+def check_fit(fitted: Threshold) -> FitCheck:
+    """How well a threshold's function fits its answers.
+
+    The deviance of the best function is held against that of SIMULATED data sets of it, each with
+    its own best fit (Wichmann and Hill 2001); neighbouring levels with few answers are taken
+    together. The interval needs no function: that accuracy rises, or falls, along the levels is all
+    that is taken for granted, see `_monotone_limits`. The answers of a staircase are simulated at
+    the levels that were asked, as if these were fixed.
+    """
+    model = fitted.model
+    scale = model._at(np.array(model.levels))
+    scale, asked, right = _merge(scale, np.asarray(fitted.asked, float), np.asarray(fitted.right))
+    random, falling = np.random.default_rng(0), model.direction == "falling"
+    order = slice(None, None, -1 if falling else 1)
+    cuts = _monotone_cuts(asked[order], right[order], model.target, fitted.dispersion, random)
+    edges = np.array([model.thresholds[0], *scale, model.thresholds[-1]])
+    ends = sorted((edges[order][cuts[0]], edges[order][cuts[-1] + 1]))
+    low, high = (float(np.exp(end) if model.log else end) for end in ends)
+    if len(scale) < 3:
+        return FitCheck(None, low, high)
+    merged = replace(model, levels=tuple(map(float, np.exp(scale) if model.log else scale)))
+    drawn = random.binomial(
+        np.round(asked).astype(int), merged.best(asked, right), (SIMULATED, len(asked))
+    )
+    deviance = merged.deviance(asked, right[None])[0] / fitted.dispersion
+    reached = merged.deviance(asked, drawn.astype(float)) >= deviance - 1e-9
+    return FitCheck(float((1 + reached.sum()) / (1 + SIMULATED)), low, high)
+
+
+def _monotone_cuts(
+    asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
+) -> Codes:
+    """The places where rising accuracy may pass the target: place k is between level k - 1 and
+    level k, from 0.
+
+    Of each place, twice the log-likelihood ratio of any rising accuracy to the best one that lies
+    at or below the target before the place and at or above it after is held against that of
+    SIMULATED data sets of the latter; places with a p above 5 % are left. The place where the ratio
+    is least always is.
+    """
+    sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
+    ratios = (
+        np.array([_ratio(asked, right[None], target, place)[0] for place in places]) / dispersion
+    )
+    kept = ratios == ratios.min()
+    for place in np.flatnonzero(~kept & (ratios < HOPELESS)):
+        fit = _rising_fit(asked, right[None], target, int(place))[0]
+        drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATED, len(asked))).astype(float)
+        reached = _ratio(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
+        kept[place] = (1 + reached.sum()) / (1 + SIMULATED) > 0.05
+    return np.flatnonzero(kept)
+
+
+def _ratio(asked: Floats, right: Floats, target: float, place: int) -> Floats:
+    """Of each data set, (sets, levels), the ratio of `_monotone_cuts` at a place."""
+    from scipy.special import xlogy
+
+    free, bound = _rising_fit(asked, right, target, None), _rising_fit(asked, right, target, place)
+    wrong = asked - right
+    logs = [(xlogy(right, fit) + xlogy(wrong, 1 - fit)).sum(axis=1) for fit in (free, bound)]
+    return np.asarray(2 * (logs[0] - logs[1]))
+
+
+def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
+    """The likeliest rising accuracies of each data set, (sets, levels); with a place, passing the
+    target there.
+
+    The largest, over all first levels, of the least, over all last ones, mean of the levels between
+    (isotonic regression).
+    """
+    if place is not None:
+        before = _rising_fit(asked[:place], right[:, :place], target, None)
+        after = _rising_fit(asked[place:], right[:, place:], target, None)
+        return np.hstack([np.minimum(before, target), np.maximum(after, target)])
+    count = len(asked)
+    if count == 0:
+        return right
+    total, answers = np.cumsum(right, axis=1), np.cumsum(asked)
+    first = np.arange(count)
+    sums = total[:, None, :] - (total - right)[:, :, None]  # (sets, first level, last level)
+    sizes = answers[None, :] - (answers - asked)[:, None]
+    means = np.where(first[:, None] <= first, sums / np.where(sizes > 0, sizes, 1), np.inf)
+    # over last levels from each level on
+    least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
+    least = np.where(first[:, None] <= first, least, -np.inf)
+    return np.asarray(least.max(axis=1))
+
+
+def _merge(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
+    """Neighbouring levels taken together until each has PER_BIN answers: mean level, answers, right
+    ones."""
+    before = np.cumsum(asked) - asked
+    least = max(PER_BIN, asked.sum() / 40)
+    groups, start = np.zeros(len(asked), np.int64), 0.0
+    for place in range(1, len(asked)):
+        full = before[place] - start >= least and asked[place:].sum() >= least
+        groups[place] = groups[place - 1] + full
+        start = before[place] if full else start
+    levels, answers, hits = (
+        np.bincount(groups, part).astype(float) for part in (scale * asked, asked, right)
+    )
+    return levels / answers, answers, hits

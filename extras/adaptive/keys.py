@@ -1,0 +1,142 @@
+"""The keys `choose` and `thresholds` of a study: what is asked next, and along which control
+parameter accuracy is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from looktwice.eval.records.records import RunError
+from looktwice.eval.tasks.base import checked_items
+from looktwice.extras.adaptive.discovery import Discovery
+from looktwice.extras.adaptive.runs import Races, Staircases
+from looktwice.extras.adaptive.steering import Steering
+from looktwice.extras.adaptive.thresholds import Along, ThresholdsEntry, say_no_levels
+from looktwice.pipelines.config.entries import CLOSED
+from looktwice.pipelines.config.keys import Key
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.counted import counted
+
+
+class ChooseEntry(TypedDict, total=False):
+    """Questions that are chosen by the answers so far; `by` says how, and the others are its
+    settings."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    by: Annotated[
+        Required[Literal["race", "staircase", "discovery"]],
+        "`race` asks arms that can no longer win no more, and confirms the winner on other"
+        " samples; `staircase` looks for the level of `thresholds` at which each arm passes"
+        " its target; `discovery` looks for the best arm on a budget.",
+        "by: race",
+    ]
+    level: Annotated[
+        float,
+        Field(ge=0.001, le=0.5),
+        "race: the chance of dropping the best arm, and the level of its confirmation and of a"
+        " discovery's; 0.05 without it.",
+        "level: 0.01",
+    ]
+    held_out: Annotated[
+        float,
+        Field(ge=0, le=0.9),
+        "race, discovery: the share of samples to confirm on; 0.3 without it.",
+        "held_out: 0.5",
+    ]
+    budget: Annotated[
+        int,
+        Field(ge=1),
+        "discovery: the most answers; without it 30 % of those of all arms on all samples.",
+        "budget: 2000",
+    ]
+    styles: Annotated[
+        list[str],
+        "discovery: the styles of VPBench under which the winner is tried where it draws marks;"
+        " without it the six of its result tables.",
+        "styles: [default, radius 3]",
+    ]
+    questions: Annotated[
+        int,
+        Field(ge=2),
+        "staircase: the most questions of each arm; 60 without it.",
+        "questions: 40",
+    ]
+    width: Annotated[
+        float,
+        Field(ge=0),
+        "staircase: stop at an interval this wide; on a log scale, the ratio of its ends.",
+        "width: 1.5",
+    ]
+
+
+def make_steering(config: Mapping[str, Any]) -> Steering | None:
+    """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
+    RunError for a staircase that goes along nothing, and for styles that a search cannot try."""
+    choose = dict(config.get("choose") or {})
+    if not choose:
+        return None
+    by = choose.pop("by")
+    if by == "race":
+        return Races(**choose)
+    if by == "discovery":
+        from looktwice.prompting.markers.styles import DRAWINGS
+
+        styles = choose.get("styles", [])
+        if len(styles) == 1 or not DRAWINGS.keys() >= {*styles}:
+            raise RunError(
+                f"choose.styles are two or more of {', '.join(DRAWINGS)}, or [] for none; found"
+                f" {styles}"
+            )
+        return Discovery(**choose)
+    along = Along.of(config)
+    if along is None:
+        raise RunError(
+            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
+            " was named"
+        )
+    return Staircases(along, **choose)
+
+
+def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
+    """A warning where none of the `first` samples of each task has numbers in the field of
+    `thresholds`."""
+    if (along := Along.of(plan.config)) is None:
+        return
+    metas = list[Mapping[str, Any]]()
+    for task in {arm.task_id: arm.task for arm in plan.points}.values():
+        metas += [item.sample.meta for item in islice(checked_items(task), first)]
+    if lacking := say_no_levels(metas, along.field):
+        yield f"warning: no thresholds, of the first {counted(len(metas), 'sample')}: {lacking}"
+
+
+class Choose(Key):
+    """Questions that are chosen by the answers so far."""
+
+    schema = ChooseEntry
+    about = (
+        "Asks what tells most, in place of everything: a race between the arms, or a staircase"
+        " for each."
+    )
+    example = "choose: {by: race, level: 0.05}"
+
+    def companion(self, value: Any, plan: Plan) -> Steering | None:
+        """What chooses. Raises RunError for what it cannot go along."""
+        return make_steering(plan.config)
+
+
+class Thresholds(Key):
+    """The level of a control parameter at which accuracy passes a target."""
+
+    schema = ThresholdsEntry
+    about = (
+        "Fits accuracy along a control parameter, and tells the level at which it passes a target."
+    )
+    example = "thresholds: {along: size, target: 0.75, scale: log}"
+
+    def warn(self, value: Any, plan: Plan, first: int) -> Iterator[str]:
+        """Where none of the first samples has numbers in the field."""
+        return warn_of_levels(plan, first)

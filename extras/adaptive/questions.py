@@ -1,0 +1,46 @@
+"""Questions to finished runs about their items: thresholds along a field, and how hard each is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from looktwice.eval.analysis.asked import Asked, Finding
+from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.text_tables import table
+from looktwice.eval.records.records import RunError
+from looktwice.extras.adaptive import item_response as response
+from looktwice.pipelines.disk import dump_yaml, write_file
+
+
+def tell_items(asked: Asked) -> None:
+    """How hard each item is, and what `n` of them, a tenth if not given, tell of each arm's total;
+    both are written beside the run."""
+    values = response.item_values(asked.run)
+    most = len(values.units)
+    n = asked.settings.get("n", -(-most // 10))
+    if not isinstance(n, int) or not 1 <= n <= most:
+        raise RunError(f"n is 1 to {most}, the items that all arms answered; found {n!r}")
+    try:
+        items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
+    except ValueError as exc:
+        raise RunError(f"{asked.run.folder.path}: {exc}") from exc
+    asked.show(table(response.COLUMNS, lines), f"totals from {n} items", response.NOTE)
+    rows: list[tuple[str, ...]] = [("task", "sample", "difficulty", "error", "right")]
+    shares = values.value.mean(axis=0)
+    for unit, *numbers in zip(values.units, items.difficulty, items.error, shares, strict=True):
+        rows.append((*unit, *map("{:.3f}".format, numbers)))
+    subset: dict[str, Any] = {}
+    for place in response.pick_items(items, [task for task, _ in values.units], n):
+        task, sample = values.units[place]
+        subset.setdefault(task, {"subset": {"ids": []}})["subset"]["ids"].append(sample)
+    page = asked.page("items.csv")
+    write_file(page, csv_text(rows))
+    short = "task" in asked.run.config and len(subset) == 1
+    node = {"task": subset.popitem()[1]} if short else {"tasks": subset}
+    write_file(page.with_name("subset.yaml"), dump_yaml(node))
+    asked.say(
+        f"items: {page}, and {n} of them in subset.yaml beside it, for `include:` and `--only`"
+    )
+
+
+ITEMS = Finding("How hard each item is, and totals from few of them", ("n",), tell_items)

@@ -1,0 +1,292 @@
+"""The rounds of a staircase and of a race: which question comes next for which arm. A staircase
+asks at the level whose answer is expected to tell most about the threshold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import accumulate, groupby
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.options import RunSummary
+from looktwice.eval.runs.study import Study
+from looktwice.eval.scoring.labels import as_number, label_with_changes
+from looktwice.eval.scoring.metrics import chance_levels
+from looktwice.eval.statistics.intervals import Estimate, Floats
+from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.tasks.base import rank
+from looktwice.extras.adaptive.functions import COARSE, Psychometric, Threshold
+from looktwice.extras.adaptive.race import Race, RaceResult, save_races
+from looktwice.extras.adaptive.steering import Pool, Round, Steering
+from looktwice.extras.adaptive.thresholds import Along
+from looktwice.pipelines.config.spec import Arm
+
+Arms = Sequence[Arm]
+NamedArms = Mapping[str, Arm]
+
+make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
+"""The same psychometric functions on a coarser grid, which is enough to choose by."""
+
+
+@dataclass(eq=False)
+class Staircase:
+    """The answers so far, by level, and the choice of the next level.
+
+    The next level is the one after whose answer the entropy of the threshold is expected to be
+    least, slope and lapse rate summed out: the psi-marginal method (Kontsevich and Tyler 1999;
+    Prins 2013). The first two questions are at the ends of the levels, so that whoever fits the
+    answers later knows the range. `model` says which functions are thought possible.
+    """
+
+    model: Psychometric
+    asked: Floats = field(init=False)
+    right: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asked, self.right = np.zeros(len(self.model.levels)), np.zeros(len(self.model.levels))
+        self._coarse = make_coarse(self.model)
+        self._weights = self._coarse.prior
+
+    def choose(self, left: Collection[float] | None = None) -> float:
+        """The next level, among those that are `left`; without it, among all. Raises ValueError for
+        none."""
+        usable = [
+            number
+            for number, level in enumerate(self.model.levels)
+            if left is None or level in left
+        ]
+        if not usable:
+            raise ValueError("no level is left to ask at")
+        for end in (len(self.model.levels) - 1, 0):
+            if end in usable and not self.asked[end]:
+                return self.model.levels[end]
+        # (levels, thresholds)
+        hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights)
+        misses = self._weights.sum(axis=(1, 2)) - hits
+        expected = _entropy(hits) + _entropy(misses)
+        return self.model.levels[usable[int(expected.argmin())]]
+
+    def add(self, level: float, value: float) -> None:
+        """An answer at a level: 1 right, 0 wrong, or between."""
+        number = self.model.levels.index(level)
+        self.asked[number] += 1
+        self.right[number] += value
+        accuracy = self._coarse.accuracy[number]
+        weights = self._weights * accuracy**value * (1 - accuracy) ** (1 - value)
+        self._weights = weights / weights.sum()
+
+    def limits(self) -> tuple[float, float, float]:
+        """Where the threshold lies after the answers so far: the interval's low end, its median,
+        the high end."""
+        return self.model.limits(self.asked, self.right)
+
+    def threshold(self) -> Threshold:
+        """The threshold after the answers so far."""
+        return self.model.summarize(self.asked, self.right)
+
+
+def _entropy(parts: Floats) -> Floats:
+    """The entropy of each row's shares, times the row's sum."""
+    total = parts.sum(axis=1, keepdims=True)
+    shares = parts / np.maximum(total, 1e-300)
+    return np.asarray(-(parts * np.log(np.maximum(shares, 1e-300))).sum(axis=1))
+
+
+@dataclass(eq=False)
+class Staircases(Steering):
+    """A staircase for every arm: at most `questions` each, and no more once its interval is `width`
+    wide or less.
+
+    `width` is in units of the level, on a logarithmic scale the ratio of the interval's ends; 0
+    asks all questions. Levels are those that the task's questions have; each question is asked
+    once. Without a direction accuracy is taken to rise with the level.
+    """
+
+    kind = "staircase"
+    along: Along
+    questions: int = 60
+    width: float = 0.0
+    seed: int = 0
+
+    def count(self, arms: Arms, samples: int) -> int:
+        """So many questions for each arm."""
+        return len(arms) * min(self.questions, samples)
+
+    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
+        """One question for every arm that still climbs. Raises RunError for questions without
+        levels."""
+        left = {arm.id: self._by_level(arm, pool) for arm in arms}
+        stairs = {arm.id: Staircase(self._model(arm, pool, left[arm.id])) for arm in arms}
+        climbing = list(arms)
+        for _ in range(self.questions):
+            asked: dict[str, list[Arm]] = defaultdict(list)
+            levels = dict[str, float]()
+            for arm in climbing:
+                levels[arm.id] = stairs[arm.id].choose(list(filter(left[arm.id].get, left[arm.id])))
+                asked[left[arm.id][levels[arm.id]].pop()].append(arm)
+            yield list(asked.items())
+            for sample, those in asked.items():
+                for arm in those:
+                    if (value := self.answers[arm.id, sample]) is not None:
+                        stairs[arm.id].add(levels[arm.id], value)
+                    if not any(left[arm.id].values()) or self._is_done(stairs[arm.id]):
+                        climbing.remove(arm)
+            if not climbing:
+                return
+
+    def _by_level(self, arm: Arm, pool: Pool) -> dict[float, list[str]]:
+        """The ids of the questions with a key by level, in a random order that all arms share."""
+        levels: dict[float, list[str]] = defaultdict(list)
+        for name in sorted(pool.rows, key=lambda name: rank(name, self.seed), reverse=True):
+            level = as_number(pool.rows[name].meta.get(self.along.field))
+            if level is not None and pool.rows[name].answer is not None:
+                levels[level].append(name)
+        if len(levels) < 2:
+            fields = sorted({name for row in pool.rows.values() for name in row.meta})
+            raise RunError(
+                f"{arm.task_name}: its questions have {len(levels)} levels of {self.along.field!r},"
+                " and a staircase needs two or more numbers; their fields are"
+                f" {', '.join(fields) or 'none'}"
+            )
+        return dict(sorted(levels.items()))
+
+    def _model(self, arm: Arm, pool: Pool, levels: Mapping[float, object]) -> Psychometric:
+        keyed = {name: row for name, row in pool.rows.items() if row.answer is not None}
+        guess = chance_levels(keyed, self.scorers[arm.id].scorer).get("accuracy", 0.0)
+        _, target, log, direction = self.along
+        try:
+            return Psychometric(tuple(levels), guess, target, log, direction or "rising")
+        except ValueError as exc:
+            raise RunError(f"{arm.task_name}: {exc}") from exc
+
+    def _is_done(self, stairs: Staircase) -> bool:
+        if not self.width or stairs.asked.sum() < 10:
+            return False
+        low, _, high = stairs.limits()
+        return (high / low if self.along.log else high - low) <= self.width
+
+
+@dataclass(frozen=True)
+class Split:
+    """The samples with a key in an order by the hash of their ids: those that are `raced`, in units
+    that share a group or a picture, each with how many samples come up to its end; and those that
+    are `kept` to confirm on. `clusters` names what each sample shares."""
+
+    raced: list[tuple[list[str], int]]
+    kept: list[str]
+    clusters: Mapping[str, str]
+
+    @classmethod
+    def of(cls, pool: Pool, seed: int, held_out: float) -> Split:
+        """With this share held out; no unit is divided."""
+        clusters = dict[str, str]()
+        for name, row in pool.rows.items():
+            if row.answer is not None:
+                clusters[name] = row.shared or name
+        names = sorted(clusters, key=lambda name: (rank(clusters[name], seed), rank(name, seed)))
+        units = [list(unit) for _, unit in groupby(names, key=clusters.__getitem__)]
+        ends, most = [*accumulate(map(len, units))], len(names) - round(held_out * len(names))
+        raced = [pair for pair in zip(units, ends, strict=True) if pair[1] <= most]
+        return cls(raced, names[raced[-1][1] if raced else 0 :], clusters)
+
+
+@dataclass(eq=False)
+class Races(Steering):
+    """A race between the arms of every task; `held_out` is the share of samples that only winner
+    and rival are asked.
+
+    Samples come in a random order, about `step` of them at a time; `level` as for `Race`. Samples
+    that share a group or a picture come together and are one bet, on their mean; none of them is
+    held out from the others.
+    """
+
+    kind = "race"
+    level: float = 0.05
+    held_out: float = 0.3
+    step: int = 10
+    seed: int = 0
+    results: list[RaceResult] = field(default_factory=list, init=False)
+
+    def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
+        """Save the races beside the records."""
+        if summary.written or summary.kept:
+            yield f"race: {save_races(summary.folder, self.results)}"
+
+    def count(self, arms: Arms, samples: int) -> int:
+        """The full grid."""
+        return len(arms) * samples
+
+    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
+        """The next samples for the arms that are left; at the end, what was held out for the winner
+        and its rival."""
+        field, split = by_label(arms), Split.of(pool, self.seed, self.held_out)
+        race = Race([*field], self.level)
+        yield from self.heats(race, field, split.raced)
+        yield from self.confirm(race, field, split)
+
+    def heats(
+        self, race: Race, arms: NamedArms, raced: Sequence[tuple[Sequence[str], int]]
+    ) -> Iterator[Round]:
+        """These samples for the arms that are left, until one is."""
+        for _, block in groupby(raced, key=lambda pair: (pair[1] - 1) // self.step):
+            samples, running = [unit for unit, _ in block], [arms[name] for name in race.left]
+            yield [(sample, running) for unit in samples for sample in unit]
+            for unit in samples:
+                self._add(race, arms, unit)
+            if race.winner:
+                return
+
+    def confirm(
+        self, race: Race, arms: NamedArms, split: Split, against: str = ""
+    ) -> Iterator[Round]:
+        """What was held out, for the winner and whom it is compared with, its rival where nobody is
+        named; then the result."""
+        confirmation, lead = None, race.winner
+        against = against or (race.rival if lead else "")
+        if lead and lead != against and split.kept:
+            pair = arms[lead], arms[against]
+            yield [(sample, pair) for sample in split.kept]
+            confirmation = self._compare(pair, split)
+        mine = {arm.id for arm in arms.values()}
+        calls = sum(key[0] in mine for key in self.answers)
+        task = next(iter(arms.values())).task_name
+        result = RaceResult(task, race, len(split.clusters), calls, confirmation, against)
+        self.results.append(result)
+
+    def _compare(self, pair: Arms, split: Split) -> Estimate | None:
+        mine, theirs, shared = list[float](), list[float](), list[str]()
+        for sample in split.kept:
+            first, second = (self.answers.get((arm.id, sample)) for arm in pair)
+            if first is not None and second is not None:
+                mine.append(first)
+                theirs.append(second)
+                shared.append(split.clusters[sample])
+        return compare_paired(mine, theirs, shared) if shared else None
+
+    def _add(self, race: Race, arms: NamedArms, samples: Sequence[str]) -> None:
+        """Samples that share something, as one; one of them counts where no arm that is still in
+        the race failed it."""
+        answered = list[Any]()
+        for sample in samples:
+            row = [self.answers.get((arms[name].id, sample)) for name in race.left]
+            if None not in row:
+                answered.append(row)
+        if answered:
+            means = np.mean(np.array(answered, float), axis=0).tolist()
+            race.add(dict(zip(race.left, means, strict=True)))
+
+
+def by_label(arms: Arms) -> dict[str, Arm]:
+    """The arms of one task by the names that they have in a race. Raises RunError for fewer than
+    two."""
+    named = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
+    if len(named) < 2:
+        raise RunError(
+            f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(named)}"
+        )
+    return named

@@ -1,0 +1,382 @@
+"""Thresholds of the contestants of a run along a control parameter (smallest sizes, angles,
+contrasts, counts), and accuracy at every pair of the levels of two parameters crossed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain, starmap
+from statistics import fmean
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from looktwice.eval.analysis.analyses import Analysis, ReportTable, curves_by_task
+from looktwice.eval.analysis.asked import Asked
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    TextTable,
+    format_p,
+    names,
+    percent,
+    table,
+)
+from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
+from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring.labels import as_number
+from looktwice.eval.scoring.metrics import chance_levels
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.paired import Values
+from looktwice.extras.adaptive.fit_checks import FitCheck, check_fit
+from looktwice.extras.adaptive.functions import Direction, Threshold, fit_threshold
+from looktwice.pipelines.config.entries import CLOSED
+
+NOTE = (
+    "The level at which accuracy passes the target: the median of the thresholds that the answers"
+    " leave possible, and the 95 % interval by their integrated likelihood. The function is a"
+    " logistic between guessing and 1 minus a lapse rate; slope and lapse rate are summed out."
+    " Where most of these thresholds lie outside the levels that were asked, it says on which side;"
+    " `falling` says that accuracy falls along the levels, and it passes the target downwards."
+    " Without `direction`, one must fit ten times as well as the other, else it is that of the"
+    " task's other arms where these agree (`as others`), or none is told; answers of a staircase"
+    " are fitted in the direction that it took."
+    " `rising alone` is an interval that takes for granted only that accuracy rises, or falls,"
+    " along the levels. `fit p` is how often answers of the function itself would lie as far from"
+    " it (deviance). Remarks: `misfit`, it is below 0.05, as where easy and hard questions share a"
+    " level: take the interval by rising alone. `unlike`: the draws say that questions of a level"
+    " are not alike (p below 0.05 of draws dealt anew): take that interval, too. `2.0 as 1`: so"
+    " many answers on shared pictures or groups tell as much as one. `below 0`: the interval"
+    " reaches below 0 although all levels lie above; with `scale: log` it cannot."
+)
+DEALT = 999  # times that draws are dealt anew
+MISFIT = 0.05  # a p below this is remarked on
+
+
+class ThresholdsEntry(TypedDict, total=False):
+    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked
+    for."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    along: Annotated[
+        str, "A field of the samples' meta with numbers, such as a size.", "along: size"
+    ]
+    target: Annotated[
+        float, Field(gt=0, lt=1), "The accuracy at the threshold; 0.75 without it.", "target: 0.8"
+    ]
+    scale: Annotated[
+        Literal["linear", "log"],
+        "How levels count: `linear`, as without it, or `log`.",
+        "scale: log",
+    ]
+    direction: Annotated[
+        Literal["rising", "falling"],
+        "Whether accuracy rises with the level or falls; without it, what fits ten times as"
+        " well, and of a staircase `rising`.",
+        "direction: falling",
+    ]
+
+
+class Along(NamedTuple):
+    """What is fitted: the meta field, the accuracy at the threshold, and how its levels count."""
+
+    field: str
+    target: float = 0.75
+    log: bool = False
+    direction: Direction | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Along | None:
+        """That of the entry `thresholds` of a configuration; None where it names no field."""
+        entry = config.get("thresholds") or {}
+        field = entry.get("along")
+        if not isinstance(field, str):
+            return None
+        return cls(
+            field,
+            float(entry.get("target", 0.75)),
+            entry.get("scale") == "log",
+            entry.get("direction"),
+        )
+
+
+@dataclass(frozen=True)
+class ArmThreshold:
+    """The threshold of one arm; `why` says instead why there is none.
+
+    `alike` is, of several draws, how often those of alike questions at the same levels would differ
+    as much from question to question. Its direction is `borrowed` where its own answers decide none
+    and all other arms of the task have the same.
+    """
+
+    contestant: str
+    task: str
+    threshold: Threshold | None = None
+    why: str = ""
+    alike: float | None = None
+    borrowed: bool = False
+
+    @cached_property
+    def fit(self) -> FitCheck | None:
+        """How well the function fits."""
+        return check_fit(self.threshold) if self.threshold else None
+
+    @property
+    def passes(self) -> str:
+        """The threshold, on which side of the levels it is, or why there is none."""
+        threshold = self.threshold
+        if threshold is None:
+            return self.why
+        place = f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
+        return f"{place}, falling" if threshold.model.direction == "falling" else place
+
+    @property
+    def counts(self) -> str | None:
+        """Answers and levels."""
+        threshold = self.threshold
+        return f"{sum(threshold.asked)}/{len(threshold.asked)}" if threshold else None
+
+    @property
+    def remarks(self) -> str:
+        """What speaks against one function for all questions, in the words that `NOTE` explains."""
+        if not (self.threshold and self.fit):
+            return ""
+        p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
+        remarks = {
+            "misfit": p is not None and p < MISFIT,
+            "unlike": self.alike is not None and self.alike < MISFIT,
+            f"{dispersion:.1f} as 1": dispersion > 1.2,
+            "as others": self.borrowed,
+            "below 0": low < 0 < self.threshold.model.levels[0],
+        }
+        return ", ".join(name for name, holds in remarks.items() if holds)
+
+
+def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
+    """That none of some samples, given by their meta, has numbers in a field, and what fields there
+    are; empty where one has."""
+    metas = list(rows)
+    if any(as_number(meta.get(field)) is not None for meta in metas):
+        return ""
+    fields = ", ".join(sorted(set().union(*metas))) or "none"
+    lacks = f"no sample has numbers in {field!r}" if field else "name a field with numbers"
+    return f"{lacks}, such as along=size; the fields are {fields}"
+
+
+def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
+    """Of every arm whose samples have the field; `along` is that of the run's configuration if not
+    given. Answers of a staircase are fitted in the direction that it took, unless `along` says
+    one; where an arm's answers decide none, in that of the task's other arms, if they agree."""
+    study = Along.of(run.config)
+    wanted = along or study
+    chosen: Mapping[str, Any] = run.config.get("choose") or {}
+    if chosen.get("by") == "staircase" and wanted and study and study.field == wanted.field:
+        wanted = wanted._replace(direction=wanted.direction or study.direction or "rising")
+    if wanted is None:
+        return []
+    fitted = [(scores, arm) for scores in run.points if (arm := _fit(scores, wanted))]
+    ways, arms = defaultdict[str, set[Direction]](set), list[ArmThreshold]()
+    for _, arm in fitted:
+        ways[arm.task] |= {arm.threshold.model.direction} if arm.threshold else set()
+    for scores, arm in fitted:
+        if arm.threshold is None and wanted.direction is None and len(ways[arm.task]) == 1:
+            (way,) = ways[arm.task]
+            arm = _fit(scores, wanted._replace(direction=way)) or arm
+            arm = replace(arm, borrowed=True)
+        arms.append(arm)
+    return arms
+
+
+def _ends(interval: Threshold | FitCheck) -> str:
+    return f"{interval.low:.3g}–{interval.high:.3g}"
+
+
+COLUMNS: Columns[ArmThreshold] = (
+    *names("contestant", "task"),
+    Column("threshold", "passes"),
+    Column("95 % interval", "threshold", _ends),
+    Column("rising\nalone", "fit", _ends),
+    Column("fit p", "fit.p", format_p),
+    Column("slope", "threshold.slope", "{:.3g}"),
+    Column("lapse\n%", "threshold.lapse", percent),
+    Column("guess\n%", "threshold.model.guess", partial(percent, digits=0)),
+    Column("n/\nlevels", "counts"),
+    Column("remark", "remarks"),
+)
+
+
+def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> TextTable:
+    """A line per arm: its threshold with the interval, slope, lapse rate and how many questions it
+    rests on."""
+    arms = [arm for run in runs for arm in find_thresholds(run, along)]
+    return table(COLUMNS, arms).without_empty()
+
+
+def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
+    """A chart of a task: of each contestant the answers with their intervals, and the function that
+    was fitted."""
+    along = Along.of(run.config)
+    arms = {(scores.contestant, scores.task): scores for scores in run.points}
+    if along is None:
+        return []
+    lines = dict[str, list[Point]]()
+    for arm in find_thresholds(run, along):
+        if arm.task == task and (threshold := arm.threshold) is not None:
+            lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
+            curve = zip(threshold.model.levels, *[threshold.curve] * 3, strict=True)
+            way = ", falling" if threshold.model.direction == "falling" else ""
+            lines[f"{arm.contestant}, fitted{way}"] = [*curve]
+    return [PageLines(f"{along.field}, fitted", task, lines)] if lines else []
+
+
+def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
+    """None for an arm whose samples have no numbers there, or that was not asked."""
+    levels = {
+        name: level
+        for name in scores.comparable
+        if (level := as_number(scores.samples[name].meta.get(along.field))) is not None
+    }
+    if not levels:
+        return None
+    guess = chance_levels(scores.keyed, scores.scorer).get("accuracy", 0.0)
+    arm = ArmThreshold(scores.contestant, scores.task)
+    values = [scores.comparable[name] for name in levels]
+    clusters = scores.clusters_of(levels)
+    try:
+        threshold = fit_threshold(
+            [*levels.values()], values, guess, along.target, along.log, along.direction, clusters
+        )
+    except ValueError as exc:
+        return replace(arm, why=f"none: {exc}")
+    alike = _alike(scores, levels) if scores.point.draws > 1 else None
+    return replace(arm, threshold=threshold, alike=alike)
+
+
+def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
+    """How often draws that are dealt anew to the questions of their level make the questions differ
+    as much or more."""
+    by_level = defaultdict[float, list[list[float]]](list)
+    for name, level in levels.items():
+        by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
+    random, spread = np.random.default_rng(0), np.zeros(1 + DEALT)
+    for questions in by_level.values():
+        values, sizes = np.concatenate(questions), np.array([len(draws) for draws in questions])
+        dealt = random.permuted(np.tile(values, (DEALT, 1)), axis=1)
+        sums = np.add.reduceat(np.vstack([values, dealt]), np.cumsum(sizes) - sizes, axis=1)
+        spread += (sums**2 / sizes).sum(axis=1)
+    return float(np.mean(spread >= spread[0] - 1e-9))
+
+
+def _asked(scores: PointScores, field: str) -> list[Point]:
+    """Level, accuracy and its interval, for every level of an arm."""
+    levels = Values.of({0: scores.comparable}, scores.clusters).by(
+        lambda name: as_number(scores.samples[name].meta.get(field))
+    )
+    shares = {level: values.mean(0) for level, values in levels.items() if level is not None}
+    return [
+        (level, share.value, share.low, share.high)
+        for level, share in sorted(shares.items(), key=lambda item: item[0])
+        if share
+    ]
+
+
+# ---- two parameters crossed
+
+MOST = 12  # maps
+
+
+def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
+    """A map for each pair of fields in `by`, such as "size,rotation", and each arm whose samples
+    have both."""
+    grids = []
+    for x, y in (fields for text in by if len(fields := text.split(",")) == 2):
+        for scores in chain.from_iterable(run.points for run in runs):
+            values = defaultdict[tuple[Level, Level], list[float]](list)
+            for name, value in scores.comparable.items():
+                meta = scores.samples[name].meta
+                if x in meta and y in meta:
+                    values[_level(meta[x]), _level(meta[y])].append(value)
+            cells = []
+            for levels in sorted(values, key=lambda pair: (_order(pair[0]), _order(pair[1]))):
+                cells.append((*levels, fmean(values[levels]), len(values[levels])))
+            if len(cells) > 1:
+                grids.append(PageGrid(x, y, scores.task, scores.contestant, cells))
+    return grids[:MOST]
+
+
+def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:
+    """The same as tables with their titles: the first field's levels downwards, the second's
+    across."""
+    for grid in crossed_grids(runs, by):
+        cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
+        down, across = (sorted({place[side] for place in cells}, key=_order) for side in (0, 1))
+        lines = [(_shown(x), *(cells.get((x, y), "") for y in across)) for x in down]
+        title = f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}"
+        yield title, TextTable((f"{grid.x} \\ {grid.y}", *map(_shown, across)), lines)
+
+
+def _level(value: object) -> Level:
+    number = as_number(value)
+    return str(value) if number is None else number
+
+
+def _order(level: Level) -> tuple[bool, Level]:
+    return isinstance(level, str), level
+
+
+def _shown(level: Level) -> str:
+    return level if isinstance(level, str) else f"{level:g}"
+
+
+def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
+    """What is printed at the end of a run: fields that are crossed, thresholds, or that no sample
+    has their field."""
+    for title, crossed in crossed_tables(scored.scores, scored.by):
+        yield ReportTable(title, crossed)
+    yield ReportTable("thresholds", threshold_table(scored.scores), note=NOTE)
+    for run in scored.scores:
+        if along := Along.of(run.config):
+            rows = (row.meta for row in run.folder.samples.values())
+            if lacking := say_no_levels(rows, along.field):
+                yield f"no thresholds: {lacking}"
+
+
+def tell_thresholds(asked: Asked) -> None:
+    """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
+    run's."""
+    along = asked.settings.get("along")
+    try:
+        TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})
+    except ValidationError as exc:
+        fault = exc.errors()[0]
+        place = fault["loc"][0]
+        raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
+    shown = threshold_table(asked.scored.scores, Along.of({"thresholds": asked.settings}))
+    if not shown.rows:
+        samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
+        lacking = say_no_levels((row.meta for row in samples), along)
+        raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
+    asked.show(shown, "thresholds", NOTE)
+
+
+THRESHOLDS_ANALYSIS = Analysis(
+    "thresholds",
+    "Thresholds",
+    lambda scored: threshold_table(scored.scores),
+    NOTE,
+    ending=_print_thresholds,
+    curves=curves_by_task(threshold_lines),
+    settings=("along", "target", "scale", "direction"),
+    ask=tell_thresholds,
+)
+CROSSED_ANALYSIS = Analysis(
+    "crossed",
+    "Two fields crossed, of --by A,B",
+    lambda scored: starmap(ReportTable, crossed_tables(scored.scores, scored.by)),
+    maps=lambda scored: crossed_grids(scored.scores, scored.by),
+)

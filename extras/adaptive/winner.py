@@ -1,0 +1,133 @@
+"""What is done with the winner of a search: it is tried under other marker styles, written as a
+study of its own, and told with what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from looktwice.eval.records.records import RunFolder
+from looktwice.extras.adaptive.steering import Pool, Round, Steering
+from looktwice.pipelines.config.spec import Arm, public_path
+
+
+def drawing_slots(arm: Arm) -> list[str]:
+    """The slots of an arm whose stages draw marks."""
+    paths = {slot: public_path(type(stage)) for slot, stage in arm.stages.items()}
+    return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
+
+
+@dataclass(eq=False)
+class Only(Steering):
+    """These samples for all arms, and no others."""
+
+    kind = "discovery"
+    samples: Sequence[str] = ()
+
+    def count(self, arms: Sequence[Arm], samples: int) -> int:
+        """All of them for each."""
+        return len(arms) * len(self.samples)
+
+    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+        """One round."""
+        yield [(sample, arms) for sample in self.samples]
+
+
+def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
+    """Write each winner as a study, try it under the styles, and add to the results what it
+    costs."""
+    folder, paid = RunFolder(study.folder), [study.folder]
+    for number, winner in enumerate(steering.winners):
+        path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
+        styles = _say_styles(steering, study, winner, path, paid)
+        parts = styles, _say_cost(steering, folder, winner)
+        more = "".join(f"; {part}" for part in parts if part)
+        steering.results[number] = replace(winner.result, more=more)
+        yield f"the winner of {winner.arm.task_name} as a study: {path}"
+
+
+def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
+    """Write the arm as a study with every setting written out, beside the study that it comes from
+    (a shipped one: into the working folder), so that paths count from the same place."""
+    import yaml
+
+    from looktwice.pipelines.config.shipped import shipped
+    from looktwice.pipelines.config.spec import spec
+    from looktwice.pipelines.disk import write_file
+
+    source = plan.source
+    folder = Path() if source is None or source in shipped().values() else source.parent
+    name = f"{plan.name}-{arm.task_name}-winner" if several else f"{plan.name}-winner"
+    node = {"name": name, "tasks": {arm.task_name: spec(arm.task)}, "seed": arm.seed}
+    if arm.model is not None:
+        node["model"] = spec(arm.model)
+    node |= {
+        "stages": arm.spec["stages"],
+        "read": spec(arm.read),
+        "contestants": {arm.contestant: {}},
+    }
+    changes = ", ".join(f"{place}={value}" for place, value in arm.changes.items())
+    head = f"# What `looktwice discover` found in {plan.name}: {arm.contestant} {changes}".rstrip()
+    path = folder / f"{name}.yaml"
+    write_file(path, f"{head}\n{yaml.safe_dump(node, sort_keys=False, allow_unicode=True)}")
+    return path
+
+
+def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[Path]) -> str:
+    """Run the winner under the styles on the samples held out, and say which is the worst; nothing
+    where it draws no marks.
+
+    Its folder joins the `paid` ones, which together cost no more than the budget of the study."""
+    from looktwice.eval.display.table import score_table
+    from looktwice.eval.display.text_tables import format_p
+    from looktwice.eval.runs.run_models import spent_by
+    from looktwice.eval.scoring.notes import SPENT
+    from looktwice.extras.studies.fragility import fragilities
+    from looktwice.pipelines.config.plan import load_plan
+
+    styles = list(steering.styles)
+    if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
+        return ""
+    wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
+    study.plan.allow_as_this(path)
+    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins)
+    options = study.options
+    if options.budget is not None:
+        spent = sum(spent_by(folder / SPENT) for folder in paid)
+        options = replace(options, budget=max(0.0, options.budget - spent))
+    only = Only(samples=winner.samples)
+    tried = replace(study, plan=plan, options=options, companions=[only], fresh=False)
+    paid.append(tried.folder)
+    if (outcome := tried()).stopped:
+        more = ", with a larger --cost" * ("--budget" in outcome.why)
+        return f"its styles were not all tried, and the same command goes on{more}"
+    for fragility in fragilities(score_table([tried.folder], plan=plan).scores[0]):
+        worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
+        return (
+            f"under {len(fragility.means)} marker styles, {fragility.n} samples each,"
+            f" {100 * low:.1f} to {100 * high:.1f} % right, worst {worst!r} (p"
+            f" {format_p(fragility.chance.p)} that styles are alike)"
+        )
+    return ""
+
+
+def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
+    """Tokens and money of an answer, of the winner and of the baseline; nothing for what asks no
+    model."""
+    prices = list[str]()
+    for arm in (winner.arm, winner.baseline):
+        rows = folder.samples_of.get(arm.task_id, {})
+        scored = [
+            steering.scorers[arm.id](record, rows[record.sample])
+            for record in folder.last_records()
+            if record.point == arm.id and not record.error
+        ]
+        if not sum(entry.tokens_in for entry in scored):
+            return ""
+        tokens = fmean(entry.tokens_in + entry.tokens_out for entry in scored)
+        costs = [entry.cost for entry in scored if entry.cost is not None]
+        prices.append(f"{tokens:,.0f} tokens" + (f", cost {fmean(costs):.2g}" if costs else ""))
+    return f"{prices[0]} an answer (baseline {prices[1]})"

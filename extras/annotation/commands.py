@@ -1,0 +1,99 @@
+"""The command with which people look at samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from looktwice.eval.commands.options import (
+    NONE,
+    Plugins,
+    Reader,
+    build_reader,
+    print_text_table,
+    say,
+)
+
+
+def annotate(
+    sources: Annotated[
+        list[Path],
+        Argument(metavar="LOG...|SHEET...", help="Runs and logs, or sheets that people filled in."),
+    ],
+    out: Annotated[Path, Option(help="The folder of a new sheet.")] = Path("sheet"),
+    ask: Annotated[
+        str,
+        Option(
+            help="errors: which kind; answers: people answer; replies: they read what a reply says."
+        ),
+    ] = "errors",
+    n: Annotated[int, Option("--n", "-n", min=1, help="How many items.")] = 60,
+    verdict: Annotated[str, Option(help="errors: draw rows of this verdict, or any.")] = "wrong",
+    by: Annotated[
+        list[str], Option(help="A column that makes strata: contestant, task, answer ...")
+    ] = NONE,
+    taxonomy: Annotated[
+        str, Option(help="The categories: a,b,c or a file with one on each line.")
+    ] = "",
+    seed: Annotated[int, Option(help="The seed of the draw.")] = 0,
+    exposure: Annotated[
+        str,
+        Option(
+            metavar="TIME",
+            help="answers: show pictures for 200ms, say, then a mask; 0ms: until the answer.",
+        ),
+    ] = "",
+    practice: Annotated[
+        int, Option(min=0, help="answers: items of each task first, told right or wrong.")
+    ] = 0,
+    judged: Annotated[
+        Path | None, Option(help="replies: the run whose judges are set beside the people.")
+    ] = None,
+    reader: Reader = None,
+    plugin: Plugins = NONE,
+) -> None:
+    """Draw a sheet for people to fill in, and read it again.
+
+    Filled-in sheets give shares, kappas, and people as contestants for `compare`.
+    """
+    from looktwice.extras.annotation import ratings, sheet
+    from looktwice.extras.logs.format import read_logs
+
+    if all(ratings.is_sheet(path) for path in sources):
+        _print_ratings(sources, judged)
+        return
+    read = build_reader(reader, plugin)
+    logs = [log for path in sources for log in read_logs(path, {}, read, plugin)]
+    timed = None
+    if exposure or practice:
+        ask, timed = sheet.ANSWERS, sheet.parse_exposure(exposure or "0ms")
+    items = sheet.draw_sheet(logs, ask, n, verdict, by, seed, practice)
+    file = Path(taxonomy)
+    names = file.read_text(encoding="utf-8").splitlines() if file.is_file() else taxonomy.split(",")
+    categories = list(filter(None, map(str.strip, names)))
+    for line in sheet.write_sheet(items, logs, out, ask, categories, timed):
+        say(line)
+
+
+def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
+    """Print what people wrote into sheets, beside the judges of a run, and write their answers as
+    logs."""
+    from looktwice.extras.annotation import ratings, sheet
+
+    rated = ratings.read_ratings(sheets)
+    errors, answers = (rated.key.ask == ask for ask in (sheet.ERRORS, sheet.ANSWERS))
+    rated = ratings.with_judges(rated, judged) if judged else rated
+    if errors:
+        print_text_table(ratings.share_table(rated), "share of each category, %", blocks=0)
+    if answers:
+        print_text_table(ratings.answer_table(rated), "answers of people", blocks=0)
+    times = ratings.time_table(rated)
+    print_text_table(times, "medians, ms from the pictures' onset", blocks=0)
+    for line in ratings.ratings_lines(rated):
+        say(line)
+    if answers:
+        print_text_table(ratings.difficulty_table(rated), "right by difficulty, %", blocks=0)
+        people = sheets[0].parent / ratings.HUMANS
+        say(f"people as contestants: {ratings.write_humans(rated, people)}")

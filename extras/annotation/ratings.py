@@ -1,0 +1,319 @@
+"""Reads filled-in sheets: the shares of each category, how raters agree, and people as
+contestants."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, median
+from string import ascii_uppercase
+
+import numpy as np
+
+from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.text_tables import TextTable
+from looktwice.eval.records.judgements import NOBODY, judgements
+from looktwice.eval.records.records import RunFolder
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa
+from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.table_files import read_texts
+from looktwice.extras.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
+from looktwice.extras.logs.log import letter_or_text
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import read_file, write_file
+from looktwice.pipelines.json_input import read_as
+
+MAJORITY, HUMANS = "majority", "humans/humans.csv"
+OFF = 25.0
+"""ms of a frame and a half at 60 Hz."""
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """What raters filled in: by rater and item the columns that are not empty, beside what the
+    sheet left out."""
+
+    key: SheetKey
+    filled: Mapping[str, Mapping[str, Mapping[str, str]]]
+
+    def column(self, rater: str, name: str) -> dict[str, str]:
+        """What a rater filled into a column, by item; MAJORITY is what more than half of the raters
+        of an item say."""
+        if rater != MAJORITY:
+            rated = self.filled[rater].items()
+            return {item: cells[name] for item, cells in rated if cells.get(name)}
+        votes: dict[str, list[str]] = defaultdict(list)
+        for rater in self.filled:
+            for item, value in self.column(rater, name).items():
+                votes[item].append(value)
+        majority = {}
+        for item, values in votes.items():
+            value, n = Counter(values).most_common(1)[0]
+            if 2 * n > len(values):
+                majority[item] = value
+        return majority
+
+    def numbers(self, rater: str, name: str) -> dict[str, float]:
+        """The numbers that a rater filled into a column, by item."""
+        column = self.column(rater, name) if rater in self.filled else {}
+        return {
+            item: float(cell)
+            for item, cell in column.items()
+            if cell.replace(".", "", 1).isdecimal()
+        }
+
+    @property
+    def raters(self) -> list[str]:
+        """The raters, and MAJORITY where there are three or more."""
+        return [*self.filled, *([MAJORITY] if len(self.filled) > 2 else [])]
+
+    @property
+    def asked(self) -> str:
+        """The column that raters fill in."""
+        return "category" if self.key.ask == ERRORS else "human_answer"
+
+    def is_right(self, rater: str) -> dict[str, bool]:
+        """Whether the person's answer is the key, by item; an item without a key is left out."""
+        answers = self.column(rater, "human_answer")
+        return {
+            item.item: letter_of(answers[item.item], item) == letter_or_text(item.key)
+            for item in self.key.items
+            if item.key and item.item in answers
+        }
+
+
+def is_sheet(path: Path) -> bool:
+    """Whether a file lies beside the key of a sheet, as a filled-in one does."""
+    return path.suffix == ".csv" and (path.parent / KEY_FILE).exists()
+
+
+def read_ratings(paths: Sequence[Path]) -> Ratings:
+    """The filled-in sheets of several raters, whose names are those of the files. Raises
+    TaskError."""
+    folders = {path.parent for path in paths}
+    if len(folders) > 1:
+        raise TaskError(
+            f"the sheets lie in {len(folders)} folders; put those of one sample beside its"
+            f" {KEY_FILE}"
+        )
+    place = folders.pop() / KEY_FILE
+    try:
+        key = read_as(SheetKey, read_file(place))
+    except (OSError, ValueError) as exc:
+        raise TaskError(
+            f"{place} cannot be read ({exc}); it was written with the sheet and belongs beside it"
+        ) from exc
+    items, filled = {item.item for item in key.items}, {}
+    practice = {item.item for item in key.items if item.practice}
+    column = Ratings(key, {}).asked
+    for path in paths:
+        rows = list(read_texts(path))
+        if not rows or not {"item", column} <= rows[0].keys():
+            raise TaskError(f"{path} is no filled-in sheet: expected the columns item and {column}")
+        cells = {row["item"]: {name: cell.strip() for name, cell in row.items()} for row in rows}
+        if strange := [item for item in cells if item not in items]:
+            raise TaskError(
+                f"{path}: there is no item {strange[0]!r} in this sample; it belongs to another"
+                " sheet"
+            )
+        tested = {item: row for item, row in cells.items() if item not in practice}
+        if any(row[column] for row in tested.values()):
+            filled[path.stem] = tested
+    if not filled:
+        raise TaskError(f"nobody filled in the column {column}")
+    counting = tuple(item for item in key.items if not item.practice)
+    return Ratings(replace(key, items=counting), filled)
+
+
+def with_judges(ratings: Ratings, run: Path) -> Ratings:
+    """The ratings with what the reader and each judge of a run found in the same replies; NOBODY
+    stands for nothing. Raises RunError."""
+    items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
+    filled, folder = dict(ratings.filled), RunFolder(run)
+    for judge in (NOBODY, *judgements(run).judges):
+        cells = dict[str, Mapping[str, str]]()
+        for scores in score_run(folder, judge=judge).points:
+            for sample, draws in scores.scored.items():
+                item = items.get((scores.contestant, scores.task, sample))
+                if item and 0 in draws and judge in (NOBODY, draws[0].judge):
+                    cells[item] = {ratings.asked: draws[0].answer or NOBODY}
+        filled["reader" if judge == NOBODY else judge] = cells
+    return replace(ratings, filled=filled)
+
+
+def share_table(ratings: Ratings) -> TextTable:
+    """The share of each category among all rows that the sample stands for, by rater, with its 95 %
+    interval."""
+    columns = {rater: ratings.column(rater, "category") for rater in ratings.raters}
+    names = dict.fromkeys(ratings.key.taxonomy)
+    for column in columns.values():
+        names |= dict.fromkeys(column.values())
+    lines = []
+    for name in names:
+        line = [name]
+        for column in columns.values():
+            hits = {item: value == name for item, value in column.items()}
+            line.append(_share(ratings.key.items, hits))
+        lines.append(tuple(line))
+    lines.append(("items", *map(str, map(len, columns.values()))))
+    return TextTable(("category", *columns), lines)
+
+
+def _share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
+    """The share of hits in percent, weighted by the strata of the items, with its interval over
+    their samples; empty without any."""
+    strata: dict[str, list[SheetItem]] = defaultdict(list)
+    for item in items:
+        if item.item in hits:
+            strata[item.stratum].append(item)
+    if not strata:
+        return ""
+    whole, parts = sum(part[0].weight for part in strata.values()), []
+    for part in strata.values():
+        values, samples = list[float](), list[tuple[str, str]]()
+        for item in part:
+            values.append(hits[item.item])
+            samples.append((item.task, item.sample))
+        parts.append(Stratum(np.array(values, float), samples, part[0].weight / whole))
+    share = mean_of_shares(parts)
+    return f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+
+
+def answer_table(ratings: Ratings) -> TextTable:
+    """How many each person answered rightly, over all and by task, and how difficult it was
+    found."""
+    tasks: dict[str, list[SheetItem]] = {"all tasks": list(ratings.key.items)}
+    for item in ratings.key.items:
+        tasks.setdefault(item.task, []).append(item)
+    if len(tasks) == 2:
+        del tasks["all tasks"]
+    lines = []
+    for rater in ratings.raters:
+        right = ratings.is_right(rater)
+        rated = ratings.numbers(rater, "difficulty")
+        for task, items in tasks.items():
+            n = sum(item.item in right for item in items)
+            numbers = [rated[item.item] for item in items if item.item in rated]
+            difficulty = f"{fmean(numbers):.2f}" if numbers else ""
+            lines.append((rater, task, _share(items, right), str(n), difficulty))
+    return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
+
+
+def time_table(ratings: Ratings) -> TextTable:
+    """The medians of how long pictures were there and when the answers came, by rater; no lines
+    where nobody was timed. `off` counts pictures that were there for OFF ms more or less than
+    asked."""
+    lines = []
+    for rater in ratings.filled:
+        shown = ratings.numbers(rater, "exposure_ms").values()
+        took, right = ratings.numbers(rater, "response_ms"), ratings.is_right(rater)
+        asked = ratings.key.exposure
+        off = sum(abs(time - asked) > OFF for time in shown) if asked else 0
+        apart: dict[bool | None, list[float]] = {True: [], False: [], None: []}
+        for item, time in took.items():
+            apart[right.get(item)].append(time)
+        groups = shown, took.values(), apart[True], apart[False]
+        if took:
+            medians = (f"{median(group):.0f}" if group else "" for group in groups)
+            lines.append((rater, str(len(took)), str(off), *medians))
+    return TextTable(("rater", "n", "off", "shown", "answered", "rightly", "wrongly"), lines)
+
+
+def difficulty_table(ratings: Ratings) -> TextTable:
+    """The shares right of each person, and of the model whose log was drawn from, by how difficult
+    most people found an item; no lines where nobody rated any (Do You See Me, Fig. 6)."""
+    rated, items = ratings.column(MAJORITY, "difficulty"), ratings.key.items
+    right = {rater: ratings.is_right(rater) for rater in ratings.filled}
+    right[items[0].contestant] = {
+        item.item: letter_of(item.answer, item) == letter_or_text(item.key)
+        for item in items
+        if item.key
+    }
+    lines = []
+    for level in sorted({*rated.values()}):
+        alike = [item for item in items if rated.get(item.item) == level]
+        shares = (_share(alike, hits) for hits in right.values())
+        lines.append((level, str(len(alike)), *shares))
+    return TextTable(("difficulty", "n", *right), lines)
+
+
+def letter_of(answer: str, item: SheetItem) -> str:
+    """The answer as a letter, where it is one, begins as "(B) far" does, or is the text of one
+    choice."""
+    given = letter_or_text(answer.partition(")")[0] if answer.startswith("(") else answer)
+    texts = [choice.casefold() for choice in item.choices]
+    return chr(65 + texts.index(given)) if texts.count(given) == 1 else given
+
+
+def agreement_lines(ratings: Ratings) -> Iterator[str]:
+    """Cohen's kappa of any two raters on the items that both filled in, and Fleiss' of all on those
+    that all did."""
+    import pandas
+
+    samples = {item.item: (item.task, item.sample) for item in ratings.key.items}
+    items = {item.item: item for item in ratings.key.items}
+    columns = {}
+    for rater in ratings.filled:
+        column = ratings.column(rater, ratings.asked)
+        columns[rater] = {
+            item: value if ratings.key.ask == ERRORS else letter_of(value, items[item])
+            for item, value in column.items()
+        }
+    filled = pandas.DataFrame(columns, list(samples))
+    groups = [*map(list, combinations(columns, 2))]
+    for raters in [*groups, list(columns)] if len(columns) > 2 else groups:
+        both = filled[raters].dropna()
+        values, clusters = both.T.to_numpy().tolist(), [*map(samples.__getitem__, both.index)]
+        count = counted(len(clusters), "item")
+        if clusters and len(raters) > 2:
+            kappa = _kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
+            yield f"all {len(raters)} raters: {kappa} on {count}"
+        elif clusters:
+            alike = 100 * fmean(map(str.__eq__, *values))
+            kappa = _kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
+            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % alike on {count}, {kappa}"
+
+
+def _kappa(name: str, kappa: Estimate) -> str:
+    return f"{name} {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
+
+
+def write_humans(ratings: Ratings, path: Path) -> Path:
+    """Write the people as a table of logs, which `looktwice compare` sets beside models. Raises
+    OSError."""
+    items = {item.item: item for item in ratings.key.items}
+    rows = [["contestant", "task", "sample", "question", "key", "answer", "value"]]
+    for rater in ratings.raters:
+        answers = ratings.column(rater, "human_answer")
+        for number, right in ratings.is_right(rater).items():
+            item, verdict = items[number], "right" if right else "wrong"
+            answer = letter_of(answers[number], item)
+            rows.append([rater, item.task, item.sample, item.question, item.key, answer, verdict])
+    write_file(path, csv_text(rows, "\r\n"))
+    return path
+
+
+def ratings_lines(ratings: Ratings) -> Iterator[str]:
+    """What is not in the taxonomy, not filled in, or no answer, and how the raters agree."""
+    taxonomy, n = ratings.key.taxonomy, len(ratings.key.items)
+    for rater in ratings.filled:
+        column = ratings.column(rater, ratings.asked)
+        if left := n - len(column):
+            yield f"{rater}: {counted(left, 'item')} of {n} not filled in"
+        strange = [value for value in dict.fromkeys(column.values()) if value not in taxonomy]
+        if ratings.key.ask == ERRORS and taxonomy and strange:
+            yield f"{rater}: not in the taxonomy: {', '.join(strange)}"
+        right, unread = ratings.is_right(rater), list[str]()
+        for item in ratings.key.items if ratings.key.ask == ANSWERS else ():
+            letters, answer = ascii_uppercase[: len(item.choices)], column.get(item.item, "")
+            is_wrong = letters and right.get(item.item) is False
+            if is_wrong and letter_of(answer, item) not in letters:
+                unread.append(f"{answer!r} (item {item.item})")
+        if unread:
+            yield f"{rater}: neither a letter nor a choice's words, so wrong: {', '.join(unread)}"
+    yield from agreement_lines(ratings)

@@ -1,0 +1,242 @@
+"""Draws a stratified sample of logs and writes it as a sheet for people: CSV, pictures, and a page
+with forms."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.display.printable import csv_text, template
+from looktwice.eval.page.render import escape_json, page_file, page_policy
+from looktwice.eval.scoring.verdict import Verdict
+from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.logs.log import Log, letter_or_text, name_apart
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+
+ERRORS, ANSWERS, REPLIES = "errors", "answers", "replies"
+ITEM = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
+"""The columns of a row that an item keeps."""
+SHOWN: Mapping[str, tuple[str, ...]] = {
+    ERRORS: ("item", "task", "sample", "contestant", *ITEM[3:], "pictures"),
+    ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
+    REPLIES: ("item", "task", "sample", "contestant", "question", "choices", "reply"),
+}
+FILLED: Mapping[str, tuple[str, ...]] = {
+    ERRORS: ("category", "note"),
+    ANSWERS: ("human_answer", "difficulty", "note"),
+    REPLIES: ("human_answer", "note"),
+}
+"""The columns that people fill in. Who answers sees neither the key nor what a model said; who
+reads replies, for judges to be compared with, sees neither the key nor what was read."""
+TIMED = ("exposure_ms", "response_ms")
+"""What a page of trials fills in beside: how long the pictures were there, and when after their
+onset the answer came."""
+KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
+PICTURE_SIDE = 768
+
+
+@dataclass(frozen=True)
+class SheetItem:
+    """An item of a sheet: its number, the row of the log, and its stratum, which stands for
+    `weight` of all rows. One for `practice` tells its key, and is not counted."""
+
+    item: str
+    contestant: str
+    task: str
+    sample: str
+    question: str
+    choices: tuple[str, ...]
+    key: str
+    answer: str
+    reply: str
+    stratum: str
+    weight: float
+    practice: bool = False
+
+
+@dataclass(frozen=True)
+class SheetKey:
+    """What a sheet leaves out, kept beside it: what it asks, the user's taxonomy, every item with
+    its key, and for how many ms pictures are shown (0: until the answer; None: no trials)."""
+
+    ask: str
+    taxonomy: tuple[str, ...]
+    items: tuple[SheetItem, ...]
+    exposure: float | None = None
+
+
+def parse_exposure(text: str) -> float:
+    """The ms of a time such as 200ms. Raises TaskError."""
+    time = re.fullmatch(r"(\d+(?:\.\d+)?)ms", text)
+    if time is None:
+        raise TaskError(f"--exposure {text}: expected 200ms, or 0ms for until the answer")
+    return float(time[1])
+
+
+def draw_sheet(
+    logs: Sequence[Log],
+    ask: str = ERRORS,
+    n: int = 60,
+    verdict: str = "wrong",
+    by: Sequence[str] = (),
+    seed: int = 0,
+    practice: int = 0,
+) -> tuple[SheetItem, ...]:
+    """Draw n rows, from every stratum equally many as far as it has them, always the same for a
+    seed.
+
+    `by` are columns of the logs, or `contestant`; by default the contestant and the task. Of draws
+    the first counts. For ANSWERS each sample of the first log comes once, whatever its verdict.
+    `verdict` is one of eval.scoring's, or any. Before the n stand `practice` other rows of each
+    stratum, evenly from its easiest to its hardest by the mean value in all logs. Raises TaskError
+    where nothing is left.
+    """
+    if ask not in SHOWN:
+        raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN)}")
+    if verdict not in ("any", *Verdict):
+        raise TaskError(f"--verdict {verdict}: expected any, {', '.join(Verdict)}")
+    named = name_apart([log.whole for log in logs])
+    rows = [
+        row | {"contestant": log.name}
+        for log in (named[:1] if ask == ANSWERS else named)
+        for row in log.rows[log.rows["draw"] == 0].to_dict("records")
+        if ask == ANSWERS or verdict in ("any", row["verdict"])
+    ]
+    if not rows:
+        raise TaskError(f"no row is {verdict}; say --verdict any, or give another log")
+    names = by or (("task",) if ask == ANSWERS else ("contestant", "task"))
+    if lacking := [name for name in names if name not in rows[0]]:
+        raise TaskError(f"--by {lacking[0]}: there are {', '.join(rows[0])}")
+    strata: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        strata[", ".join(str(row[name]) for name in names)].append(row)
+    chance = random.Random(seed)
+    trained = list[tuple[str, dict[str, Any]]]()
+    sizes = {name: len(stratum) for name, stratum in strata.items()}
+    for name, stratum in strata.items():
+        chance.shuffle(stratum)
+        trained += [(name, row) for row in _take_spread(stratum, named, practice)]
+    taken = dict.fromkeys(strata, 0)
+    while sum(taken.values()) < min(n, len(rows) - len(trained)):
+        for name, stratum in strata.items():
+            if taken[name] < len(stratum) and sum(taken.values()) < n:
+                taken[name] += 1
+    chosen = [(name, row) for name in strata for row in strata[name][: taken[name]]]
+    chance.shuffle(chosen)
+    return tuple(
+        SheetItem(
+            item=str(number),
+            stratum=name,
+            weight=sizes[name] / len(rows),
+            practice=number <= len(trained),
+            **{column: row[column] for column in ITEM},
+        )
+        for number, (name, row) in enumerate([*trained, *chosen], 1)
+    )
+
+
+def _take_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
+    """Takes so many of the rows out, evenly from the one that is right most often in the logs to
+    that which is right least often."""
+    import pandas
+
+    if not n:
+        return []
+    answers = pandas.concat([log.rows for log in logs])
+    means = answers.groupby(["task", "sample"])["value"].mean().fillna(0)
+    ranked = sorted(rows, key=lambda row: -means[row["task"], row["sample"]])
+    places = np.linspace(0, len(ranked) - 1, min(n, len(ranked)))
+    spread = [ranked[round(place)] for place in places]
+    for row in spread:
+        rows.remove(row)
+    return spread
+
+
+def write_sheet(
+    items: Sequence[SheetItem],
+    logs: Sequence[Log],
+    out: Path,
+    ask: str = ERRORS,
+    taxonomy: Sequence[str] = (),
+    exposure: float | None = None,
+) -> Iterator[str]:
+    """Write sheet.csv, sheet.html, key.json and the pictures into a folder, and say what is there.
+    Raises OSError.
+
+    The pictures are those that were sent to the model, marks and all, where a log keeps them. With
+    an `exposure` in ms (0: until the answer) the page shows one item at a time, and times it.
+    """
+    if (out / KEY_FILE).exists():
+        raise TaskError(
+            f"{out} holds a sheet already, which somebody may have filled in; name another folder"
+            " with --out"
+        )
+    by_name = {log.name: log for log in name_apart(logs)}
+    filled = FILLED[ask] + (() if exposure is None else TIMED)
+    shown, table = [], [(*SHOWN[ask], *filled)]
+    for item in items:
+        sees = "pictures" in SHOWN[ask]
+        pictures = list(_pictures(by_name[item.contestant], item)) if sees else []
+        for name, picture in pictures:
+            write_file(out / name, picture.payload.data)
+        words: dict[str, Any] = asdict(item) | {
+            "choices": "\n".join(
+                f"({chr(65 + at)}) {text}" for at, text in enumerate(item.choices)
+            ),
+            "pictures": " ".join(name for name, _ in pictures),
+        }
+        words = {name: words[name] for name in SHOWN[ask]}
+        table.append((*words.values(), *("" for _ in filled)))
+        thumbnails = [thumbnail(picture, PICTURE_SIDE) for _, picture in pictures]
+        taught = {"key": letter_or_text(item.key)} if item.practice else {}
+        shown.append(words | taught | {"pictures": thumbnails})
+    write_file(out / SHEET, csv_text(table, "\r\n"))
+    key = SheetKey(ask, tuple(taxonomy), tuple(items), exposure)
+    write_file(out / KEY_FILE, json.dumps(asdict(key)) + "\n")
+    write_file(out / PAGE, _page(shown, key, filled))
+    strata = counted(len({item.stratum for item in items}), "stratum", "strata")
+    yield f"sheet: {out / PAGE}, or {out / SHEET} ({counted(len(items), 'item')} of {strata})"
+    yield (
+        f"each rater saves a copy beside it, such as {out / 'anna.csv'}; then: looktwice annotate"
+        f" {out / '*.csv'}"
+    )
+
+
+def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
+    """The pictures that were sent, each once, with the names of their files."""
+    seen: set[str] = set()
+    for message in log.messages({"task": item.task, "sample": item.sample, "draw": 0}):
+        for picture in (view.picture for view in message.views):
+            try:
+                payload = picture.payload
+            except PictureError:
+                continue
+            if payload.sha not in seen:
+                seen.add(payload.sha)
+                ending = payload.media_type.rpartition("/")[2]
+                yield f"pictures/{payload.sha[:16]}.{ending}", picture
+
+
+def _page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequence[str]) -> str:
+    """The page with forms: it keeps what is filled in, in the browser, and saves it as a CSV
+    file."""
+    data = {
+        "filled": filled,
+        "taxonomy": key.taxonomy,
+        "items": list(shown),
+        "exposure": key.exposure,
+    }
+    names = ["sheet.js"] if key.exposure is None else ["sheet_trials.js", "sheet.js"]
+    script, title = "\n".join(map(page_file, names)), f"Sheet: {key.ask}"
+    policy, page = page_policy([script], served=False), template("sheet.html.j2")
+    return str(page.render(script=script, policy=policy, data=escape_json(data), title=title))

@@ -1,0 +1,229 @@
+"""One of several processes that ask for a run: it works through the samples that it is sent in
+threads of its own, as a run does, and sends each record back.
+
+Pictures and messages of a record lie in the run's folder before the record is sent.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import IO, Any
+
+from looktwice.eval.records.records import Record, RunError, SampleRow
+from looktwice.eval.runs.companions import Work
+from looktwice.eval.runs.crew import Crew
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run_models import RunModels, price
+from looktwice.eval.runs.walk import Progress, Walk, build_tree
+from looktwice.extras.executors.messages import (
+    DRAIN,
+    END,
+    STOP,
+    Asked,
+    ProcessEnded,
+    Recorded,
+    SampleEnded,
+    Setup,
+    receive,
+    send,
+)
+from looktwice.pipelines.clock import Clock, run_clock
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.models.limits import Ration, limiters
+from looktwice.pipelines.pipeline import describe
+from looktwice.pipelines.runtime.heaps import collect_seldom, keep_memory, share_heaps
+from looktwice.pipelines.runtime.stores import Blobs
+
+PAUSE = 0.01  # seconds in which events are gathered for one message
+EVERY = 1.0  # seconds between two tallies
+
+
+@dataclass(eq=False)
+class Outbox:
+    """Sends events to the run, several in a message, and now and then what was used of the
+    models."""
+
+    pipe: IO[bytes]
+    models: RunModels
+    clock: Clock
+    waiting: deque[Any] = field(default_factory=deque)
+    is_filled: threading.Event = field(default_factory=threading.Event)
+    sending: threading.Lock = field(default_factory=threading.Lock)
+    tallied: float = field(default_factory=time.monotonic)
+
+    def put(self, event: Any) -> None:
+        """Send this soon."""
+        self.waiting.append(event)
+        self.is_filled.set()
+
+    def work(self) -> None:
+        """Send what waits, until the process ends."""
+        try:
+            while self.is_filled.wait():
+                time.sleep(PAUSE)
+                self.is_filled.clear()
+                if time.monotonic() - self.tallied >= EVERY:
+                    self.waiting.append(self.models.tally(self.clock))
+                    self.tallied = time.monotonic()
+                self.flush()
+        finally:  # who waits for what is not sent would wait for ever
+            os._exit(1)
+
+    def flush(self) -> None:
+        """Send what waits now."""
+        with self.sending:
+            events = [self.waiting.popleft() for _ in range(len(self.waiting))]
+            send(self.pipe, pickle.dumps(events, pickle.HIGHEST_PROTOCOL))
+
+
+@dataclass(frozen=True)
+class BlobWriter:
+    """Stands in for a `RunWriter` where another process writes the lines."""
+
+    blobs: Blobs
+
+    def record(self, record: Record) -> Record:
+        """The record as it is: `ChildRun`, which knows its sample's number, sends it."""
+        return record
+
+
+@dataclass(eq=False)
+class SharedModels(RunModels):
+    """The models of one of so many `sharers`, which have the limits of an endpoint together."""
+
+    sharers: int = 1
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask here."""
+        wrapped = super().wrap(model)
+        for key, limiter in limiters().items():
+            limiter.allot(max(1, key.in_flight // self.sharers))
+        return wrapped
+
+
+@dataclass(eq=False)
+class ChildRun(Run):
+    """The part of a run that one process does: the samples in `asked`, until there is None. `emit`
+    is given the events that go to the run."""
+
+    emit: Callable[[Any], None] = lambda event: None
+    asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
+
+    def _trials(self, work: Work, crew: Crew) -> Iterator[Walk]:
+        roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
+        while (asked := self.asked.get()) is not None:
+            if self.progress.drain.is_set():  # the run asks nobody what is left
+                return
+            _, seed, draw = asked.group
+            yield Walk(
+                self.wrapped,
+                work.writer,
+                crew,
+                self.progress,
+                partial(self._note_and_emit, asked.number),
+                roots[asked.group],
+                seed,
+                draw,
+                asked.sample,
+                asked.row,
+                asked.wanted,
+                partial(self.emit, SampleEnded(asked.number)),
+            )
+
+    def _note_and_emit(self, number: int, arm: Arm, row: SampleRow, record: Record) -> None:
+        self.emit(Recorded(number, row, record))
+        self.note(arm, row, record)
+
+
+def work_through(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
+    """Ask the samples that `orders` brings until it says that no more come, or until the run has
+    ended; events go into `answers`."""
+    with run_clock() as clock:
+        progress = Progress()
+        ration = Ration(price=price)
+        models = SharedModels(
+            progress, setup.cache, setup.only_cached, ration, sharers=setup.processes
+        )
+        outbox = Outbox(answers, models, clock)
+        run = ChildRun(
+            setup.plan,
+            setup.folder,
+            setup.options,
+            models,
+            progress=progress,
+            in_parts=True,
+            emit=outbox.put,
+        )
+
+        for target in (outbox.work, partial(_obey, run, orders)):
+            threading.Thread(target=target, daemon=True).start()
+        error: BaseException | None = None
+        try:
+            run.execute_into(BlobWriter(Blobs(setup.folder / "blobs")), set())
+        except BaseException as exc:
+            error = exc if _survives_pickling(exc) else RunError(describe(exc))
+        models.close()
+        was_stopped = progress.drain.is_set() or progress.stop.is_set()
+        stopped = 0 if was_stopped else progress.counts["stopped"]
+        outbox.put(models.tally(clock))
+        outbox.put(ProcessEnded(stopped, progress.why, error))
+        outbox.flush()
+
+
+def _survives_pickling(exc: BaseException) -> bool:
+    try:
+        return str(pickle.loads(pickle.dumps(exc))) == str(exc)
+    except Exception:
+        return False
+
+
+def _obey(run: ChildRun, orders: IO[bytes]) -> None:
+    """Do as the parent says; where that has ended, so does this process."""
+    progress = run.progress
+    while True:
+        try:
+            order = receive(orders)
+        except BaseException:  # who sends must not wait for ever
+            os._exit(1)
+        if order == DRAIN:
+            progress.drain.set()
+        elif order == STOP:
+            progress.stop.set()
+            http_loop().cancel()
+        elif order == END:
+            run.asked.put(None)
+        else:
+            for asked in order:
+                run.asked.put(asked)
+
+
+def main() -> None:
+    """Be one of the processes of a run: orders come over the standard input, events leave over the
+    standard output."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):  # the parent gets it too, and says what to do
+            signal.signal(number, signal.SIG_IGN)
+    orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # what a library prints, or waits in the output of a fork, must not stand between the events
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    share_heaps()
+    keep_memory()
+    collect_seldom()
+    setup: Setup = receive(orders)
+    if setup.core is not None:
+        # threads on one core hand the interpreter to each other in half the time
+        os.sched_setaffinity(0, {setup.core})
+    send(answers, pickle.dumps([]))  # it is ready
+    work_through(setup, orders, answers)

@@ -1,0 +1,126 @@
+"""One of the processes that ask for a run: a fork of the command where that is safe, else a new
+interpreter; and the pipes to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+import warnings
+from contextlib import suppress
+from typing import IO
+
+from looktwice.eval.runs.walk import Walk
+from looktwice.extras.executors.child import main
+from looktwice.extras.executors.messages import send
+
+PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
+
+
+class Fork:
+    """A fork of this process, which can begin at once, while a new interpreter has to import
+    everything first; with what `Process` needs of a Popen."""
+
+    def __init__(self) -> None:
+        orders, stdin = os.pipe()
+        stdout, answers = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # numpy's threads end in a fork
+            self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.setsid()
+                os.dup2(orders, 0)
+                os.dup2(answers, 1)
+                os.closerange(3, 1 << 16)
+                main()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        os.close(orders)
+        os.close(answers)
+        self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+        self.status: int | None = None
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait until it has ended; gives its exit status, 0 where the system keeps none."""
+        if self.status is None:
+            try:
+                self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            except ChildProcessError:  # whoever began us ignores SIGCHLD
+                self.status = 0
+        return self.status
+
+
+def is_safe_to_fork() -> bool:
+    """Whether no other thread of Python's could hold a lock that a fork would wait for."""
+    names = {thread.name for thread in threading.enumerate()}
+    return sys.platform == "linux" and names <= {"MainThread"}
+
+
+def start_interpreter() -> subprocess.Popen[bytes]:
+    """A new process. Raises OSError where there is no room for another."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-c", "from looktwice.extras.executors.child import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # a Ctrl-C is for the run
+    )
+
+
+class Process:
+    """One of the processes: a fork of this one, or a new interpreter. `asked` are the samples that
+    it has and has not ended, by their numbers, `room` how many it may have; of those in `over`
+    a failure may be held back."""
+
+    def __init__(self, setup: memoryview, room: int, forked: bool) -> None:
+        self.handle = Fork() if forked else start_interpreter()
+        self.room = room
+        self.orders: IO[bytes] = self.handle.stdin  # type: ignore[assignment]
+        self.answers: IO[bytes] = self.handle.stdout  # type: ignore[assignment]
+        for pipe in (self.orders, self.answers):
+            with suppress(ImportError, OSError):  # Linux alone has it
+                from fcntl import fcntl
+
+                fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
+        self.lock, self.asked = threading.Lock(), dict[int, Walk]()
+        self.over, self.stops = dict[int, Walk](), set[str]()
+        self.has_greeted, self.has_ended = False, False
+        self.send(setup)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may be sent another sample."""
+        return len(self.asked) < self.room
+
+    def send(self, message: bytes | memoryview, patience: float = -1) -> bool:
+        """Send a message, unless the process has ended; whether it could within so many seconds,
+        where another message is not read."""
+        if not self.lock.acquire(timeout=patience):
+            return False
+        try:
+            with suppress(OSError):
+                send(self.orders, message)
+        finally:
+            self.lock.release()
+        return True
+
+    def end(self) -> int:
+        """Close its pipes and wait until it has ended; gives its exit status."""
+        for pipe in (self.orders, self.answers):
+            with suppress(OSError):  # of what was not sent any more
+                pipe.close()
+        return self.handle.wait()

@@ -1,0 +1,321 @@
+"""The run's side of several processes that ask for it, each in threads of its own: one interpreter
+does one thing at a time, however many threads it has.
+
+They share the cache, the limits of endpoints and the pictures' folder; the run makes the questions,
+writes and scores all records, and asks what a process that has ended was to ask.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import random
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from importlib import import_module
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.companions import Executor, RunContext, Work
+from looktwice.eval.runs.run_models import RunModels, Tally, is_batched
+from looktwice.eval.runs.walk import Walk
+from looktwice.extras.executors.messages import (
+    DRAIN,
+    END,
+    STOP,
+    Asked,
+    Recorded,
+    SampleEnded,
+    Setup,
+    dump,
+    receive,
+)
+from looktwice.extras.executors.process import Process, is_safe_to_fork
+from looktwice.pipelines.clock import add_seconds
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.models.limits import IN_FLIGHT
+from looktwice.pipelines.picture import PictureError
+
+SETTING = "LOOKTWICE_PROCESSES"
+"""The environment variable with their number; where it is not set, the run decides."""
+MOST = 4  # processes: more would ask faster than the run writes and scores
+FEWEST = 500  # records of a run that is long enough to begin processes for
+MANY = 32  # threads that one interpreter may be too slow for
+SHARE = 8  # threads that each process has, at least
+AHEAD = 4  # samples that wait in a process until a thread is free, at least
+OWN = ("looktwice.prompting.", "looktwice.pipelines.")
+"""Where the classes of stages and models lie that other processes may run: networks are the run's,
+and plugins were loaded by it."""
+DRAW = ("markers", "grids", "views", "controls", "burnt_in")
+"""The rooms of `prompting` whose stages make pictures."""
+LOOK = 0.2  # seconds between looks whether the run is being stopped
+PATIENCE = 10.0  # seconds that a process has to end once it is told to stop at once
+LATEST = 120.0  # seconds until a process is ready, once there is something to ask
+CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
+
+
+def is_own(value: Any) -> bool:
+    """Whether a stage, model or setting is made of looktwice's own classes and plain values
+    alone."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = [getattr(value, f.name) for f in fields(value)]
+        return type(value).__module__.startswith(OWN) and all(map(is_own, inner))
+    if isinstance(value, Mapping):
+        return all(map(is_own, (*value.keys(), *value.values())))
+    if isinstance(value, tuple | list | frozenset):
+        return all(map(is_own, value))
+    return value is None or isinstance(value, str | bytes | int | float | Path | np.ndarray)
+
+
+def cores() -> list[int]:
+    """The processor's cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return [*range(os.cpu_count() or 1)]
+
+
+def processes_for(run: RunContext, records: int) -> int:
+    """How many processes are to ask for a run of so many records; 0 where it asks by itself."""
+    options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
+    stages = [stage for arm in plan.points for stage in arm.stages.values()]
+    is_bounded = options.budget is not None or options.max_requests is not None
+    # OpenTelemetry, where it watches, wants a span of every stage
+    is_watched = "opentelemetry.trace" in sys.modules
+    if run.chooser or is_bounded or is_watched or not plan.models:
+        return 0
+    for model in plan.models:
+        if is_batched(model) or not getattr(model, "apart", False):
+            return 0
+    if not all(map(is_own, (*stages, *plan.models))):
+        return 0
+    calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
+    if given.isdecimal():
+        return min(int(given), calls)
+    rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
+    if records < FEWEST or (options.workers < MANY and rooms.isdisjoint(DRAW)):
+        return 0
+    number = min(len(cores()), MOST, options.workers // SHARE, calls // SHARE)
+    return number if number > 1 else 0
+
+
+@dataclass(eq=False)
+class Processes(Executor):
+    """Does the trials of a run in processes, begun where `processes_for` says so.
+
+    The models of the run get the tallies of what was used in them, and it is told where one ends
+    too early. `may_fork` says that this process is a command, which has used nothing yet that a
+    fork of it could not. `returned` are samples that are to be sent, or to be asked by the run
+    where no process is left; `unsent` are those that could not be pickled.
+    """
+
+    may_fork: bool = False
+    processes: list[Process] = field(default_factory=list)
+    returned: deque[Walk] = field(default_factory=deque)
+    unsent: list[Walk] = field(default_factory=list)
+    taking: threading.Lock = field(default_factory=threading.Lock)
+    numbers: Iterator[int] = field(default_factory=count)
+    begun: float = 0.0
+    stopped: float = 0.0
+
+    def start(self, run: RunContext) -> None:
+        """Begin them before the first question, unless an earlier run may have left nothing to
+        ask."""
+        if not isinstance(run.models, RunModels):
+            raise TypeError("processes share the cache of RunModels; give the run such models")
+        self.run, self.models = run, run.models
+        self.arms = {arm.id: arm for arm in run.plan.points}
+        if not (run.folder / "records.jsonl").exists():
+            self.begin()
+
+    def begin(self) -> None:
+        """Start them, so that they are ready when the first question is."""
+        number = processes_for(self.run, self.run.questions.total())
+        if not number:
+            return
+        run, usable, only_cached = self.run, cores(), self.models.only_cached
+        # the run makes the questions of its shard, and reads the answers
+        arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
+        workers = math.ceil(run.options.workers / number)
+        options = replace(run.options, workers=workers, shard=(1, 1))
+        pinned: list[int | None] = [None] * number
+        if number <= len(usable) and hasattr(os, "sched_setaffinity"):
+            pinned = [*random.sample(usable, number)]  # any, since another run may do so beside it
+        plan, room = Plan(run.plan.name, arms), workers + max(AHEAD, workers // 4)
+        folders = run.folder.absolute(), self.models.cache.absolute()
+        forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
+        if forked:
+            import_module("aiohttp")  # else each of them would
+        for core in pinned:
+            try:
+                setup = dump(Setup(plan, options, *folders, only_cached, number, core))
+                self.processes.append(Process(setup, room, forked))
+            except (*CANNOT_BE_SENT, OSError):  # there is no room for another process
+                return
+
+    def execute(self, run: RunContext, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+        """Ask all samples; gives those that the run itself is to ask. Raises what a Ctrl-C
+        raises."""
+        walks, writer = trials, work.writer
+        first: Walk | None = next(walks, None)
+        if first is None:
+            return walks
+        if not self.processes:
+            self.begin()
+        if not self.processes or not _may_be_sent(first):
+            return chain([first], walks)
+        self.returned.append(first)
+        self.begun = self.stopped = time.monotonic()
+        with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
+            tasks = [
+                pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
+            ]
+            try:
+                while wait(tasks, LOOK).not_done:
+                    self._pass_on_stops()
+                    self._end_what_hangs()
+            except BaseException:
+                self.run.progress.drain.set()
+                self._pass_on_stops()
+                raise
+        for tally in self.models.parts.values():
+            add_seconds(tally.seconds, tally.busy)
+        left = [*self.returned, *self.unsent]
+        self.returned.clear()
+        self.unsent.clear()
+        return chain(left, walks)
+
+    def _pass_on_stops(self) -> None:
+        """Tell every process that the run is being stopped, once."""
+        progress = self.run.progress
+        for order, event in ((DRAIN, progress.drain), (STOP, progress.stop)):
+            for process in self.processes if event.is_set() else ():
+                if order not in process.stops and process.send(pickle.dumps(order), LOOK):
+                    process.stops.add(order)
+
+    def _end_what_hangs(self) -> None:
+        """End what does not begin, or stop, by itself: it would keep the run for ever."""
+        now = time.monotonic()
+        if not self.run.progress.stop.is_set():
+            self.stopped = now
+        for process in self.processes:
+            is_late = not process.has_greeted and now - self.begun > LATEST
+            if is_late or now - self.stopped > PATIENCE:
+                process.handle.kill()
+
+    def _keep_asking(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
+        """Send a process samples and take its events, until it has ended."""
+        was_last_sent = False
+        try:
+            while not process.has_ended:
+                for event in self._receive(process):
+                    self._take(process, event, writer)
+                while not (process.has_ended or was_last_sent) and process.has_room:
+                    if not self._send_next(process, walks):
+                        break
+                if not (process.asked or was_last_sent):
+                    was_last_sent = True
+                    process.send(pickle.dumps(END))
+        except BaseException as exc:
+            process.handle.kill()
+            self.run.progress.end_with(exc)
+        self.returned.extend(walk for walk in process.asked.values() if walk.wanted)
+
+    def _receive(self, process: Process) -> list[Any]:
+        """What a process has sent; of one that has ended too early, what it did not end is asked
+        again."""
+        try:
+            events: list[Any] = receive(process.answers)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            process.has_ended = True
+            process.handle.kill()
+            process.asked |= process.over
+            if not self.run.progress.drain.is_set():
+                status = process.handle.wait()
+                self.models.say(
+                    f"a process that asks has ended (exit status {status}); what it was asking is"
+                    " asked again"
+                )
+            return []
+        process.has_greeted = True
+        return events
+
+    def _send_next(self, process: Process, walks: Iterator[Walk]) -> bool:
+        """Send a process the next sample; whether there was one."""
+        try:
+            with self.taking:
+                walk = self.returned.popleft() if self.returned else next(walks, None)
+                number = next(self.numbers)
+        except BaseException as exc:
+            self.run.progress.end_with(exc)
+            return False
+        if walk is None:
+            return False
+        group = walk.row.task, walk.seed, walk.draw
+        try:
+            message = dump([Asked(number, group, walk.sample, walk.row, walk.wanted)])
+        except CANNOT_BE_SENT:  # such as a file that is no picture
+            self.unsent.append(walk)
+            return True
+        process.asked[number] = walk
+        process.send(message)
+        return True
+
+    def _take(self, process: Process, event: Any, writer: RunWriter) -> None:
+        """Write down what a process has sent."""
+        run = self.run
+        if isinstance(event, Recorded):
+            arm = self.arms[event.record.point]
+            _strike_out(process, event.number, arm.id)
+            run.note(arm, event.row, writer.record(event.record))
+        elif isinstance(event, SampleEnded):
+            walk = process.asked.pop(event.number)
+            if walk.wanted:
+                process.over[event.number] = walk
+        elif isinstance(event, Tally):
+            self.models.parts[id(process)] = event
+        else:
+            process.has_ended = True
+            run.progress.count("stopped", event.stopped)
+            if event.why:
+                run.progress.give_up(event.why)
+            if event.error is not None:
+                run.progress.end_with(event.error)
+
+    def close(self) -> None:
+        """End every process."""
+        for process in self.processes:
+            process.handle.kill()
+        for process in self.processes:
+            process.end()
+        self.processes.clear()
+
+
+def _strike_out(process: Process, number: int, arm: str) -> None:
+    """Want no record of this arm any more."""
+    if walk := process.asked.get(number) or process.over.get(number):
+        walk.wanted -= {arm}
+        if not walk.wanted:
+            process.over.pop(number, None)
+
+
+def _may_be_sent(walk: Walk) -> bool:
+    """Whether a sample of this kind can go to another process: one of a class of the user's own
+    can not."""
+    try:
+        dump((walk.sample, walk.row))
+    except PictureError:  # it is about this sample alone
+        return True
+    except CANNOT_BE_SENT:
+        return False
+    return True

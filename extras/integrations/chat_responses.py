@@ -1,0 +1,202 @@
+"""Replies as responses of the chat-completions protocol, whole and as the chunks of a stream, and
+chunks put together again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from looktwice.extras.integrations.chat_requests import OURS, Json
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.model import Reply
+from looktwice.pipelines.models.wire import MOST_CALLS, tool_call_json
+
+
+def join_chunks(body: bytes) -> Json:
+    """The events of a stream as one completion. Raises ValueError, LookupError, TypeError,
+    AttributeError for what is none."""
+    whole: Json = {"choices": []}
+    choices = dict[int, Json]()
+    for line in body.decode(errors="replace").splitlines():
+        if not line.startswith("data:") or line[5:].strip() == "[DONE]":
+            continue
+        chunk = read_json(line[5:])
+        whole |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
+        for piece in chunk.get("choices") or ():
+            empty = {
+                "message": {"role": "assistant", "tool_calls": []},
+                "logprobs": {"content": []},
+            }
+            choice = choices.setdefault(piece["index"], {"index": piece["index"], **empty})
+            choice["finish_reason"] = piece.get("finish_reason") or choice.get("finish_reason")
+            beside = piece.keys() - {"index", "delta", "finish_reason", "logprobs"}
+            choice |= {name: piece[name] for name in beside if piece[name]}
+            for name, tokens in (piece.get("logprobs") or {}).items():
+                choice["logprobs"].setdefault(name, []).extend(tokens or ())
+            _add_delta(choice["message"], piece.get("delta") or {})
+    return whole | {"choices": [choices[index] for index in sorted(choices)]}
+
+
+def _add_delta(message: Json, delta: Json) -> None:
+    for name, value in delta.items():
+        if name not in ("role", "tool_calls"):
+            message[name] = _joined(message.get(name), value)
+    for piece in delta.get("tool_calls") or ():
+        call, function = _call_of(message["tool_calls"], piece), piece.get("function") or {}
+        for name in piece.keys() - {"function"}:
+            call[name] = piece[name] or call.get(name, piece[name])
+        for name, value in function.items():
+            call["function"][name] = _joined(call["function"].get(name), value)
+
+
+def _call_of(calls: list[Json], piece: Json) -> Json:
+    """The call that a piece belongs to: the one of its `index`, unless it has another id, as
+    Gemini's parallel calls all have the index 0. Raises LookupError for more than any agent
+    runs."""
+    index, identifier = piece.get("index") or 0, piece.get("id")
+    same = next((call for call in reversed(calls) if (call.get("index") or 0) == index), None)
+    if same is not None and not (identifier and same["id"] and identifier != same["id"]):
+        return same
+    if max(index, len(calls)) > MOST_CALLS:
+        raise LookupError(f"more than {MOST_CALLS} tool calls")
+    calls.append({"id": "", "index": index, "function": {"name": "", "arguments": ""}})
+    calls.sort(key=lambda call: call["index"] or 0)
+    return next(call for call in reversed(calls) if (call["index"] or 0) == index)
+
+
+def _joined(before: Any, piece: Any) -> Any:
+    """What a field of a stream holds with its next piece: texts and lists grow, an object gets the
+    fields of the piece."""
+    if not before or not piece:
+        return piece or before
+    if isinstance(before, dict) and isinstance(piece, dict):
+        joined = {k: _joined(before.get(k), v) if k in GROWING else v for k, v in piece.items()}
+        return before | {name: value for name, value in joined.items() if value is not None}
+    if isinstance(before, list) or isinstance(piece, list):
+        parts, *more = (
+            [{"type": "text", "text": value}] if isinstance(value, str) else [*value]
+            for value in (before, piece)
+        )
+        for part in more[0]:
+            place = _continued(parts, part)
+            if place is None:
+                parts.append(part)
+            else:
+                parts[place] = _joined(parts[place], part)
+        return parts
+    return before + piece if isinstance(before, str) and isinstance(piece, str) else piece
+
+
+def _continued(parts: Sequence[Any], piece: Any) -> int | None:
+    """The place of the part that a piece of a stream goes on with: the one of its type and `index`,
+    or the last of its type, unless that has got the signature which ends it."""
+    if not isinstance(piece, dict) or not piece.keys() & {*GROWING, "signature"}:
+        return None
+    for place, part in enumerate(parts):
+        if not isinstance(part, dict):
+            continue
+        is_last = place == len(parts) - 1 and not part.get("signature")
+        is_same = part.get("index") == piece["index"] if "index" in piece else is_last
+        if is_same and part.get("type") == piece.get("type"):
+            return place
+    return None
+
+
+GROWING = ("text", "summary", "thinking")
+"""Fields of a part of content or reasoning that come in pieces; others, such as its type, come
+whole."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What is sent back: a reply for each draw, the text that is its content, and the looks before
+    it; `calls` are all replies that each of them needed, and `headers` tell of them."""
+
+    model: str
+    replies: Sequence[Reply]
+    looks: Sequence[str]
+    calls: Sequence[Sequence[Reply]]
+    name: str
+    headers: Mapping[str, str]
+
+    @property
+    def usage(self) -> Json:
+        """The tokens of all calls; what was asked counts once, as in the protocol."""
+        asked, given, thought = sum(reply.usage.tokens_in for reply in self.calls[0]), 0, 0
+        for reply in chain(*self.calls):
+            given += reply.usage.tokens_out
+            thought += reply.usage.reasoning_tokens
+        counts = {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given}
+        return counts | {"completion_tokens_details": {"reasoning_tokens": thought}}
+
+    def _messages(self) -> Iterator[tuple[Json, Json]]:
+        """The message of each choice, and what stands beside it."""
+        for number, (reply, looks) in enumerate(zip(self.replies, self.looks, strict=True)):
+            message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
+            if reply.refusal:
+                message["refusal"] = reply.refusal
+            own = dict(reply.attached)
+            message |= {name: value for name, value in own.items() if name != "content"}
+            if thought := "\n\n".join(filter(None, (looks, reply.reasoning))):
+                message["reasoning_content"] = thought
+            separate = {name: own.get(name) for name in ("content", "reasoning_content")}
+            for name, value in separate.items():
+                if value != message.get(name) and (value or name != "content"):
+                    message.setdefault(OURS, {})[name] = value
+            if reply.tool_calls:
+                message["content"] = reply.text or None
+                message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))
+            tokens = list[Json]()
+            for candidates in filter(None, reply.logprobs):
+                ranked = [
+                    {"token": text, "logprob": value, "bytes": list(text.encode())}
+                    for text, value in candidates.items()
+                ]
+                tokens.append({**ranked[0], "top_logprobs": ranked})
+            finish = {"tool": "tool_calls", "filter": "content_filter"}
+            beside = {
+                "index": number,
+                "finish_reason": finish.get(reply.finish, reply.finish),
+                "logprobs": {"content": tokens, "refusal": None} if tokens else None,
+            }
+            yield message, beside
+
+    def _whole(self, kind: str) -> Json:
+        served = self.replies[0].served_by
+        return {
+            "id": f"chatcmpl-{self.name}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.model,
+            "system_fingerprint": served.get("fingerprint") or served.get("version", ""),
+        }
+
+    def completion(self) -> Json:
+        """The response as a whole."""
+        choices = [{**beside, "message": message} for message, beside in self._messages()]
+        return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
+
+    def chunks(self, usage: bool = False) -> Iterator[bytes]:
+        """The response as events of a stream: the content, the end, its `usage` where a client asks
+        for it, as others read a choice out of every event, and that was it."""
+        whole = self._whole("chat.completion.chunk")
+        for message, beside in self._messages():
+            calls = message.pop("tool_calls", ())
+            if calls:
+                message["tool_calls"] = [{"index": n, **call} for n, call in enumerate(calls)]
+            content = {**beside, "delta": message, "finish_reason": None}
+            yield event(whole | {"choices": [content]})
+            end = {"index": beside["index"], "delta": {}, "finish_reason": beside["finish_reason"]}
+            yield event(whole | {"choices": [end]})
+        if usage:
+            yield event(whole | {"choices": [], "usage": self.usage})
+        yield b"data: [DONE]\n\n"
+
+
+def event(value: Json) -> bytes:
+    """A server-sent event that holds this value."""
+    return b"data: " + json.dumps(value).encode() + b"\n\n"

@@ -1,0 +1,187 @@
+"""What `looktwice serve` does: a study, or the small model, as a server that records what it is
+asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from aiohttp import web
+from filelock import FileLock, Timeout
+
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.runs.requests import Forward
+from looktwice.extras.integrations.chat_requests import LOOPBACK, read_question
+from looktwice.extras.integrations.chat_responses import Answered, event
+from looktwice.extras.integrations.door import Door, Refusal, Say, serve
+from looktwice.extras.integrations.lens import Lens, name_contestants
+from looktwice.extras.integrations.recorded import Recorder, Requests
+from looktwice.extras.integrations.tap import Tap
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.model import Stopped
+from looktwice.pipelines.models.pocket.model import Pocket
+from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.runtime.stores import use_result_store
+
+WRITERS = 2  # threads of a tap, which wait for nothing
+HEARTBEAT = 10.0  # seconds of a stream without a word
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How a server listens and what it tells. `out` is the folder that holds all runs, `name`
+    that of what is recorded."""
+
+    port: int
+    host: str
+    token_env: str
+    out: Path = Path("runs")
+    name: str = ""
+    cache: Path | None = None
+    show_looks: bool = False
+    abstain: Literal["error", "text"] = "error"
+    workers: int = 64
+
+    @property
+    def token(self) -> str:
+        """What a client has to bring; empty where anybody on this machine may ask. Raises
+        ConfigError where others could."""
+        token = os.environ.get(self.token_env, "").strip() if self.token_env else ""
+        if self.token_env and not token:
+            raise ConfigError([f"--token-env {self.token_env}: this environment variable is empty"])
+        if self.host and self.host not in LOOPBACK and not token:
+            raise ConfigError(
+                [
+                    f"--host {self.host} lets others ask; put a token into an environment variable,"
+                    " and name it with --token-env"
+                ]
+            )
+        return token
+
+
+def plan_of_pocket() -> Plan:
+    """A study of nothing: the small model, to which requests are sent on as they are."""
+    stages = {"ask": Forward()}
+    arm = Arm("pocket", {}, "requests", Requests(), Pocket(), stages, Robust(), 1, 0, True)
+    return Plan("pocket", (arm,))
+
+
+def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
+    """Serve the contestants of a plan until interrupted. Raises ConfigError, RunError."""
+    token, cache = options.token, options.cache or options.out / ".cache"
+    arms, name = name_contestants(plan), options.name or plan.name
+    folder = free_folder(options.out / "serve" / name)
+    recorder = Recorder(folder, tuple(arms.values()), name, plan.plugins)
+    names = f"contestants, which a client names as its model: {', '.join(arms)}"
+    with use_result_store(cache / "findings"), recorder:
+        lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
+        try:
+            _serve(StudyDoor(options.workers, token, lens=lens), recorder, names, options, say)
+        finally:
+            lens.close()
+            close_networks()
+
+
+def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
+    """Send requests on to another server and record them, until interrupted. Raises ConfigError,
+    RunError."""
+    name, token = options.name or "tap", options.token
+    with Recorder(free_folder(options.out / "serve" / name), (), name) as recorder:
+        tap = Tap(WRITERS, token, recorder=recorder, url=url, say=say)
+        _serve(tap, recorder, f"everything is sent on to {tap.url}, as it is", options, say)
+
+
+def _serve(door: Door, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
+    def announce(url: str) -> None:
+        say(f"{recorder.name} answers at {url}; Ctrl-C ends it")
+        say(about)
+        say(f"what is asked is recorded: looktwice view {recorder.path}")
+
+    serve(door, options.host or LOOPBACK[0], options.port, announce)
+
+
+def free_folder(folder: Path) -> Path:
+    """The folder, or the first one behind it, such as `pocket-2`, that no other server is writing
+    to."""
+    free = folder
+    for number in count(2):
+        free.mkdir(parents=True, exist_ok=True)
+        with suppress(Timeout), FileLock(free / ".lock", timeout=0):
+            break
+        free = folder.with_name(f"{folder.name}-{number}")
+    return free
+
+
+@dataclass(eq=False)
+class StudyDoor(Door):
+    """Takes requests to the contestants of a study."""
+
+    lens: Lens = field(kw_only=True)
+
+    async def list_models(self, request: web.Request) -> web.StreamResponse:
+        """The contestants."""
+        models = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "looktwice"}
+            for name in self.lens.arms
+        ]
+        return web.json_response({"object": "list", "data": models})
+
+    async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
+        """The answer of a contestant."""
+        loop = asyncio.get_running_loop()
+        question = await answer_of(loop.run_in_executor(self.pool, read_question, raw))
+        work = loop.run_in_executor(self.pool, self.lens.answer, question)
+        if question.stream:
+            return await stream(request, work, question.usage)
+        answered = await answer_of(work)
+        return web.json_response(answered.completion(), headers=answered.headers)
+
+    async def close(self) -> None:
+        """Let no call start any more."""
+        self.lens.stop.set()
+
+
+async def answer_of(work: asyncio.Future[Done]) -> Done:
+    """What came of it. Raises Refusal, whatever was raised."""
+    try:
+        return await work
+    except (Refusal, asyncio.CancelledError):
+        raise
+    except Stopped as exc:
+        raise Refusal(503, "the server is being stopped", "server_error") from exc
+    except ValueError as exc:
+        raise Refusal(400, str(exc)) from exc
+    except Exception as exc:  # whatever somebody sends must not end the server
+        raise Refusal(500, f"{type(exc).__name__}: {exc}", "server_error") from exc
+
+
+async def stream(
+    request: web.Request, work: asyncio.Future[Answered], usage: bool
+) -> web.StreamResponse:
+    """Send the answer as events, its `usage` too where that was asked for. Comments tell that there
+    is somebody as long as there is no answer; a fault that comes after them is an event too. Raises
+    Refusal for one that comes before."""
+    await asyncio.wait([work], timeout=HEARTBEAT)
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+    if work.done():
+        headers |= (await answer_of(work)).headers
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    while not work.done():
+        await response.write(b": looking\n\n")
+        await asyncio.wait([work], timeout=HEARTBEAT)
+    try:
+        for chunk in (await answer_of(work)).chunks(usage):
+            await response.write(chunk)
+    except Refusal as exc:
+        await response.write(event(exc.body))
+    await response.write_eof()
+    return response

@@ -1,0 +1,164 @@
+"""The commands with which other programs use looktwice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Argument, Option
+
+from looktwice.eval.commands.options import (
+    NONE,
+    OutCache,
+    OutFolder,
+    Overrides,
+    Plugins,
+    Port,
+    Workers,
+    complete_config,
+    refuse,
+    say,
+    until_interrupted,
+)
+from looktwice.eval.commands.studies import load_study
+
+Host = Annotated[str, Option(help="Another address to listen on; needs --token-env.")]
+TokenVariable = Annotated[
+    str,
+    Option(metavar="NAME", help="The environment variable that holds the token clients must send."),
+]
+AgentStudy = Annotated[
+    str,
+    Argument(
+        metavar="[STUDY]",
+        help="A study with an agent, whose tools are served.",
+        autocompletion=complete_config,
+    ),
+]
+PortOfHTTP = Annotated[
+    int | None,
+    Option(min=0, max=65535, help="Serve streamable HTTP on this port; 0 takes a free one."),
+]
+ImageFolders = Annotated[
+    list[str],
+    Option("--allow", help="A folder whose images may be read (default: the working folder)."),
+]
+
+
+def serve(
+    study: Annotated[
+        str,
+        Argument(
+            metavar="[STUDY]",
+            help="A configuration; or pocket, the small model that comes with looktwice.",
+            autocompletion=complete_config,
+        ),
+    ] = "pocket",
+    overrides: Overrides = NONE,
+    tap: Annotated[
+        str,
+        Option(metavar="URL", help="No study: send all on to this server as it is, and record it."),
+    ] = "",
+    port: Port = 8765,
+    host: Host = "",
+    token_env: TokenVariable = "",
+    out: OutFolder = Path("runs"),
+    name: Annotated[
+        str, Option(help="The folder in OUT/serve (default: the study's name, or tap).")
+    ] = "",
+    cache: OutCache = None,
+    show_looks: Annotated[
+        bool, Option("--show-looks", help="Send what was said before the answer along.")
+    ] = False,
+    abstain: Annotated[
+        Literal["error", "text"],
+        Option(help="What a client gets where the stages abstain: 422, or a text."),
+    ] = "error",
+    workers: Workers = 64,
+    plugin: Plugins = NONE,
+) -> None:
+    """Serve a study's contestants to any OpenAI-compatible client.
+
+    Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
+    OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
+    """
+    from looktwice.extras.integrations.command import (
+        ServeOptions,
+        plan_of_pocket,
+        serve_study,
+        serve_tap,
+    )
+    from looktwice.pipelines.config.shipped import find_config
+
+    options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
+    is_there = study == "pocket" or find_config(study).is_file()
+    if tap and (study != "pocket" or overrides):
+        refuse(f"serve {study} --tap: a tap has no study; leave one of them out")
+    if not is_there:
+        refuse(f"serve {study}: no such model is here; there is pocket, or name a study's file")
+    with until_interrupted():
+        if tap:
+            serve_tap(tap, options, say)
+        elif study == "pocket":
+            serve_study(plan_of_pocket(), options, say)
+        else:
+            serve_study(load_study(Path(study), overrides, plugin), options, say)
+
+
+def mcp(
+    study: AgentStudy = "look",
+    overrides: Overrides = NONE,
+    contestant: Annotated[
+        str, Option(help="Whose tools, where the study's agents have different ones.")
+    ] = "",
+    http: PortOfHTTP = None,
+    host: Host = "",
+    token_env: TokenVariable = "",
+    allow: ImageFolders = NONE,
+    out: Annotated[
+        Path | None,
+        Option(help="The folder of new images (default: looks in the first of --allow)."),
+    ] = None,
+    placebo: Annotated[
+        list[str], Option(help="This tool, zoom, shows a place off the one asked for.")
+    ] = NONE,
+    random: Annotated[
+        list[str], Option(help="This tool, zoom, shows any place, also that one.")
+    ] = NONE,
+    black: Annotated[list[str], Option(help="This tool shows black images.")] = NONE,
+    plugin: Plugins = NONE,
+) -> None:
+    """Serve image tools to any agent client.
+
+    Zoom, mark, segment, match, measure and more over the Model Context Protocol, on stdin and
+    stdout, or over HTTP.
+    """
+    import asyncio
+
+    from looktwice.extras.integrations.chat_requests import LOOPBACK
+    from looktwice.extras.integrations.command import ServeOptions
+    from looktwice.extras.integrations.images import Images
+    from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
+
+    try:
+        from looktwice.extras.integrations import mcp as server
+    except ModuleNotFoundError as exc:
+        refuse(f"mcp: {exc.name} is not installed; type: pip install 'looktwice[mcp]'")
+    folders = tuple(Path(folder).expanduser().resolve() for folder in allow or ["."])
+    if not allow and folders[0] == Path(folders[0].anchor):
+        refuse(f"mcp: the working folder is {folders[0]}; name folders with --allow")
+    place = (out or folders[0] / "looks").expanduser().resolve()
+    agent = find_agent(study, contestant, overrides, plugin)
+    looks = LookTools(agent, Images(place, folders), make_controls(agent, placebo, black, random))
+    served = server.make_server(looks)
+    with until_interrupted():
+        if http is None:
+            asyncio.run(server.serve_stdio(served))
+            return
+        options = ServeOptions(http, host, token_env)
+
+        def started(url: str) -> None:
+            say(f"{len(looks.tools)} tools at {url}; Ctrl-C ends it")
+
+        address = host or LOOPBACK[0]
+        asyncio.run(server.serve_http(served, address, http, options.token, started))

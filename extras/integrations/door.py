@@ -1,0 +1,183 @@
+"""Who may ask the server, and how much of it: every request comes through here."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from looktwice.eval.page.hosting import host_of, make_runner
+from looktwice.extras.integrations.chat_requests import LOOPBACK, MOST_BYTES
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.models.http_client import http_loop
+
+SWITCH_SECONDS = 0.0005  # so that threads that work keep the loop waiting no longer
+MOST_HELD = 512 << 20  # of all requests that are being read or answered
+READ_SECONDS = 120.0  # for the body of a request
+Say = Callable[[str], None]
+"""Who is told a line, or an address."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Refusal(Exception):
+    """Why a request is not answered: an HTTP status, a sentence, and what stands beside it."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        retry_after: float | None = None,
+        **more: str,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.more = status, kind, more
+        self.headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The error as OpenAI's clients read it."""
+        error = {"message": str(self), "type": self.kind, "param": None, "code": None}
+        return {"error": error | self.more}
+
+
+def respond_with(refusal: Refusal) -> web.Response:
+    """A refusal as a client reads it."""
+    return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
+
+
+def let_go(exc: BaseException) -> None:
+    """Free what an error, and those that led to it, hold in their tracebacks: the body of a request
+    lies there, in cycles that nothing collects for long."""
+    waiting: list[BaseException | None] = [exc]
+    while waiting:
+        if (error := waiting.pop()) is not None:
+            traceback.clear_frames(error.__traceback__)
+            waiting += [error.__cause__, error.__context__]
+            error.__traceback__ = error.__cause__ = error.__context__ = None
+
+
+@dataclass(eq=False)
+class Door(ABC):
+    """Lets requests in; a subclass says who answers them.
+
+    Without a `token` only this machine may ask, under its own name, so that no page in a browser
+    can. With one, whoever brings it.
+    """
+
+    workers: int = 64
+    token: str = ""
+    held: int = 0
+    pool: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-serve")
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse who may not come in, and say in JSON what went wrong."""
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        try:
+            if self.token:
+                raw = given.encode(errors="surrogateescape")
+                if not secrets.compare_digest(raw, self.token.encode()):
+                    raise Refusal(401, "the token is another; send the one that the server has")
+            elif host_of(request) not in LOOPBACK:
+                raise Refusal(403, "ask 127.0.0.1")
+            return await handler(request)
+        except (Refusal, web.HTTPException) as exc:
+            let_go(exc)
+            return respond_with(
+                exc if isinstance(exc, Refusal) else Refusal(exc.status, exc.reason)
+            )
+
+    @abstractmethod
+    async def list_models(self, request: web.Request) -> web.StreamResponse:
+        """The names under which one may ask."""
+
+    @abstractmethod
+    async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
+        """The response to a request with this body. Raises Refusal."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let nothing start any more."""
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request. Raises Refusal."""
+        if request.content_type != "application/json":  # a page in a browser
+            raise Refusal(403, "send application/json to 127.0.0.1")
+        raw = await self.read_body(request)
+        try:
+            return await self.respond(request, raw)
+        finally:
+            self.held -= len(raw)
+
+    async def read_body(self, request: web.Request) -> bytes:
+        """The body of a request, which counts among what is held. Raises Refusal for one that is
+        too large, too slow, or one too many."""
+        if (length := request.content_length or 0) > MOST_BYTES:
+            raise Refusal(413, f"the request has {length:,} bytes; {MOST_BYTES:,} are the most")
+        body = bytearray()
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                async for piece in request.content.iter_any():
+                    body += piece
+                    self.held += len(piece)
+                    if len(body) > MOST_BYTES:
+                        raise Refusal(413, f"a request has at most {MOST_BYTES:,} bytes")
+                    if self.held > MOST_HELD:
+                        busy = f"{self.held >> 20} MiB of requests are being answered"
+                        raise Refusal(503, f"{busy}; ask again", "server_error", 1.0)
+            return bytes(body)
+        except BaseException as exc:
+            self.held -= len(body)
+            if isinstance(exc, TimeoutError):
+                late = f"the request did not come within {READ_SECONDS:g} s"
+                raise Refusal(408, late) from None
+            if isinstance(exc, ConnectionError | web.RequestPayloadError):
+                raise Refusal(400, "the request broke off") from None
+            raise
+
+    def application(self) -> web.Application:
+        """What is served, under /v1 and without it."""
+        app = web.Application(middlewares=[self.guard])
+        for base in ("/v1", ""):
+            app.router.add_post(f"{base}/chat/completions", self.chat)
+            app.router.add_get(f"{base}/models", self.list_models)
+        return app
+
+
+def serve(door: Door, host: str, port: int, started: Say) -> None:
+    """Serve until interrupted; `started` is told the URL. Port 0 takes a free one. Raises
+    ConfigError for a port that is taken."""
+
+    async def run() -> None:
+        runner = make_runner(door.application(), shutdown_timeout=5.0)
+        await runner.setup()
+        await web.TCPSite(runner, host, port).start()
+        shown = f"[{host}]" if ":" in host else host
+        started(f"http://{shown}:{runner.addresses[0][1]}/v1")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await door.close()
+            http_loop().cancel()
+            await runner.cleanup()
+            door.pool.shutdown(wait=False, cancel_futures=True)
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        asyncio.run(run())
+    except OSError as exc:
+        raise ConfigError(
+            [f"serve: {host} port {port} cannot be used ({exc.strerror}); give another --port"]
+        ) from exc

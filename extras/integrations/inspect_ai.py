@@ -1,0 +1,321 @@
+"""Studies inside of inspect_ai: a contestant as a solver, our image tools, our readers as a scorer,
+and our tasks. Needs the extra `inspect`, and is registered with it as `looktwice/...`.
+
+Every call goes through inspect's own active model, so that its logs, limits and caches count it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample as InspectSample
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    ContentImage,
+    ContentText,
+    GenerateConfig,
+    ModelOutput,
+    ResponseSchema,
+    get_model,
+)
+from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
+from inspect_ai.solver import Generate, Solver, TaskState, generate, multiple_choice, solver
+from inspect_ai.solver._task_state import sample_state
+from inspect_ai.tool import (
+    Tool,
+    ToolCall as InspectCall,
+    ToolDef,
+    ToolError,
+    ToolFunction,
+    ToolInfo,
+    ToolParams,
+)
+
+from looktwice.eval.readers.reader import build_reader
+from looktwice.extras.integrations.chat_requests import Known, make_sample, read_data_url
+from looktwice.extras.integrations.images import Images
+from looktwice.extras.integrations.lens import refuse_permuted
+from looktwice.extras.integrations.looking import REPORTED, STUDY, LookTools, find_agent, find_arms
+from looktwice.extras.logs.own import row_reader
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.model import (
+    CallOptions,
+    Finish,
+    Message,
+    Messages,
+    ModelError,
+    Reply,
+    ToolCall,
+    Usage,
+)
+from looktwice.pipelines.models.attached import attached_to_turn
+from looktwice.pipelines.models.wire import with_text
+from looktwice.pipelines.pipeline import Pipeline, StageFailed, cause_of
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+
+OURS = "looktwice"
+"""Where the metadata of a sample hold what our stages know of it, and what they did."""
+FINISHED: Mapping[str, Finish] = {
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "filter",
+}
+TOOL_CHOICES: Mapping[Any, Any] = {None: None, "auto": "auto", "none": "none", "required": "any"}
+
+
+class InspectModel:
+    """inspect's active model as one of ours, for stages that run in a thread of inspect's loop."""
+
+    identity = "the active model of inspect_ai"
+    output: ModelOutput | None = None
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The reply. Raises ModelError for what inspect cannot ask for, and what inspect raises,
+        as at a limit."""
+        if options.choices:
+            raise ModelError("inspect_ai asks for no fixed choices; leave `choices` out of options")
+        tools = [
+            ToolInfo(name=tool.name, description=tool.description, parameters=_params(tool))
+            for tool in options.tools or ()
+        ]
+        sent = [_message_for(message) for message in messages]
+        named = options.tool_choice
+        choice = TOOL_CHOICES[named] if named in TOOL_CHOICES else ToolFunction(name=named)
+        ask = partial(get_model().generate, sent, tools, choice, config=_config(options))
+        self.output = output = anyio.from_thread.run(ask)
+        calls = _calls_of(output.message)
+        used = output.usage
+        usage = Usage(used.input_tokens, used.output_tokens) if used else Usage()
+        finish: Finish = "tool" if calls else FINISHED.get(output.stop_reason, "stop")
+        attached = _attached_to(output.message)
+        return Reply(output.completion, finish, tool_calls=calls, usage=usage, attached=attached)
+
+
+def _config(options: CallOptions) -> GenerateConfig:
+    asked = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "top_k": options.top_k,
+        "max_tokens": options.max_tokens,
+        "stop_seqs": list(options.stop or ()) or None,
+        "seed": options.seed,
+        "logprobs": True if options.logprobs else None,
+        "top_logprobs": options.logprobs,
+        "reasoning_effort": options.effort,
+    }
+    if options.schema is not None:
+        schema = dict(options.schema) or {"type": "object"}
+        asked["response_schema"] = ResponseSchema(name="reply", json_schema=schema)
+    return GenerateConfig(**asked)
+
+
+def _params(tool: Any) -> ToolParams:
+    return ToolParams.model_validate(dict(tool.parameters))
+
+
+def _content(part: str | View) -> ContentText | ContentImage:
+    if isinstance(part, str):
+        return ContentText(text=part)
+    return ContentImage(image=part.picture.payload.data_url)
+
+
+def _message_for(message: Message) -> ChatMessage:
+    """A turn as inspect has it."""
+    content = [_content(part) for part in message.parts]
+    if message.role == "tool":
+        return ChatMessageTool(content=content, tool_call_id=message.call_id)
+    if message.role != "assistant":
+        role = ChatMessageSystem if message.role == "system" else ChatMessageUser
+        return role(content=content)
+    calls = [
+        InspectCall(id=call.id, function=call.name, arguments=json.loads(call.arguments))
+        for call in message.tool_calls
+    ]
+    own = message.attached.get("content")
+    said: Any = with_text(own, message.text) if own else message.text
+    return ChatMessageAssistant(content=said, tool_calls=calls or None)
+
+
+def _message_of(turn: ChatMessage) -> Message:
+    """A turn of inspect's as ours. Raises ValueError for a picture that is no data URL."""
+    content = [ContentText(text=turn.content)] if isinstance(turn.content, str) else turn.content
+    parts = [
+        View.of(read_data_url(part.image)) if isinstance(part, ContentImage) else part.text
+        for part in content
+        if isinstance(part, ContentImage | ContentText)
+    ]
+    answered = getattr(turn, "tool_call_id", None) or ""
+    attached = _attached_to(turn) if turn.role == "assistant" else {}
+    return Message(turn.role, tuple(parts), _calls_of(turn), answered, attached)
+
+
+def _attached_to(turn: ChatMessage) -> dict[str, Any]:
+    """The content of an assistant's turn where it holds more than texts, such as reasoning with a
+    signature."""
+    parts = [] if isinstance(turn.content, str) else turn.content
+    dumped = [part.model_dump(mode="json", exclude_none=True) for part in parts]
+    return attached_to_turn({"content": dumped})
+
+
+def _calls_of(turn: ChatMessage) -> tuple[ToolCall, ...]:
+    calls = getattr(turn, "tool_calls", None) or ()
+    return tuple(ToolCall(call.id, call.function, json.dumps(call.arguments)) for call in calls)
+
+
+@solver
+def looktwice(study: str, contestant: str) -> Solver:
+    """The stages of a contestant of a study, named as `looktwice serve` names it, with inspect's
+    model in place of the study's.
+
+    It takes the place of `multiple_choice()`: the stages word the choices. The conversation and the
+    reply become the state's; `metadata["looktwice"]` says how many views and which notes the stages
+    left. Raises Refusal for an arm that permutes the choices.
+    """
+    arm = find_arms(study, contestant)[contestant]
+    refuse_permuted(arm)
+    stages = Pipeline(arm.stages)
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        *earlier, asked = map(_message_of, state.messages)
+        ours = state.metadata.get(OURS) or {}  # marks and fields of our own tasks
+        about = {name: ours[name] for name in ("marks", "meta") if name in ours}
+        choices = [choice.value for choice in state.choices or ()]
+        sample = make_sample([asked], Known(id=str(state.sample_id), choices=choices, **about))
+        begun = State.start(sample, arm.seed).replace(messages=tuple(earlier))
+        model = InspectModel()
+        try:
+            done = await anyio.to_thread.run_sync(stages, begun, model, abandon_on_cancel=True)
+        except StageFailed as exc:
+            raise cause_of(exc) from None  # its cause is the cause of exc: a circle
+        state.messages = [_message_for(message) for message in done.messages or (asked,)]
+        state.output = model.output or ModelOutput()
+        state.output.completion = done.reply or done.answer or ""
+        notes = {"views": len(done.views), "notes": list(done.notes), "reason": done.reason}
+        state.metadata[OURS] = {**ours, **notes}
+        return state
+
+    return solve
+
+
+def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
+    """The tools of a study's agent, for `react(tools=[*look_tools()])` and the like.
+
+    Image 1 is the first one of the conversation, and every image that a tool shows has the next
+    number.
+    """
+    agent, folder = find_agent(study, contestant), Path(tempfile.mkdtemp(prefix="looktwice-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    of_samples = dict[str, LookTools]()
+
+    def looks() -> LookTools:
+        state = sample_state()
+        if state.uuid not in of_samples:
+            images = Images(folder / state.uuid, ())
+            for turn in filter(lambda turn: turn.role == "user", state.messages):
+                for view in _message_of(turn).views:
+                    images.open(view.picture.payload.data_url)
+            of_samples[state.uuid] = LookTools(agent, images)
+        return of_samples[state.uuid]
+
+    def make(name: str, description: str, parameters: ToolParams) -> Tool:
+        async def execute(**arguments: Any) -> list[ContentText | ContentImage]:
+            try:
+                look = looks().look
+                parts = await anyio.to_thread.run_sync(look, name, arguments)
+            except REPORTED as exc:
+                raise ToolError(str(exc)) from exc
+            return [_content(part) for part in parts]
+
+        return ToolDef(execute, name, description, parameters).as_tool()
+
+    offered = LookTools(agent, Images(folder, ())).descriptions
+    return [make(tool.name, tool.description, _params(tool)) for tool in offered]
+
+
+@scorer(metrics=[accuracy(), stderr()])
+def answer_reader(reader: str = "robust") -> Scorer:
+    """What a reader of ours finds in the reply, compared with the target; a reply in which it finds
+    no answer is not scored, and its reason is said."""
+    read = row_reader(build_reader(reader))
+
+    async def score(state: TaskState, target: Target) -> Score:
+        row = read(
+            {
+                "sample": str(state.sample_id),
+                "task": "",
+                "question": state.input_text,
+                "choices": tuple(choice.value for choice in state.choices or ()),
+                "key": target.text,
+                "reply": state.output.completion,
+            }
+        )
+        if row["verdict"] in ("right", "wrong", ""):
+            return Score(value=row["value"], answer=row["answer"], explanation=row["verdict"])
+        why = ": ".join(filter(None, (row["verdict"], row["reason"], row["detail"])))
+        return Score.unscored(reason=row["verdict"], answer=row["answer"], explanation=why)
+
+    return score
+
+
+def _sample_for(item: Item) -> InspectSample:
+    """A question of ours as a sample of inspect's; choices that are pictures follow the images."""
+    sample, pictures, texts = item.sample, list(item.sample.images), list[str]()
+    for choice in sample.choices:
+        if not isinstance(choice, str):
+            pictures.append(choice)
+        texts.append(choice if isinstance(choice, str) else f"image {len(pictures)}")
+    content = [_content(View(picture)) for picture in pictures]
+    marks = [mark.to_dict() for mark in sample.marks]
+    return InspectSample(
+        id=sample.id,
+        input=[ChatMessageUser(content=[*content, ContentText(text=sample.question)])],
+        choices=texts or None,
+        target=item.answer or "",
+        metadata={OURS: {"marks": marks, "meta": dict(sample.meta)}},
+    )
+
+
+@task
+def questions(
+    use: str = "MarkedScenes",
+    study: str = "",
+    contestant: str = "",
+    reader: str = "robust",
+    **settings: Any,
+) -> Task:
+    """The questions of a task of ours: `use` names its class, such as Blink, Tsv, Columns or
+    Folder, and `settings` are its own. With a `study` its contestant answers."""
+    node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
+    given = tuple(value for value in settings.values() if isinstance(value, str))
+    items = build(node, place="task", given=given)
+    samples = [*map(_sample_for, items)]
+    choose: Callable[[], Solver] = multiple_choice if samples[0].choices else generate
+    return Task(
+        dataset=MemoryDataset(samples, name=use),
+        solver=looktwice(study, contestant) if study else choose(),
+        scorer=answer_reader(reader),
+    )
+
+
+@task
+def blink(path: str = "data/BLINK", name: str = "Relative_Depth", **settings: Any) -> Task:
+    """A subtask of BLINK, from its parquet files below `path`."""
+    made: Task = questions("Blink", path=path, name=name, **settings)
+    return made

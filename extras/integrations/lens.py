@@ -1,0 +1,260 @@
+"""The contestants of a study as models that anybody may ask: what a request becomes, and what is
+said back."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from looktwice.eval.records.records import RunError
+from looktwice.eval.records.writer import describe_failure
+from looktwice.eval.runs.requests import Forward, Request
+from looktwice.eval.runs.walk import none_of
+from looktwice.eval.scoring.labels import label_with_changes
+from looktwice.extras.integrations.chat_requests import Question
+from looktwice.extras.integrations.chat_responses import Answered
+from looktwice.extras.integrations.door import Refusal, Say
+from looktwice.extras.integrations.recorded import Recorder, Requests
+from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
+from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model
+from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.models.cache import CacheError, Store
+from looktwice.pipelines.models.wrappers import Stoppable, wrap
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of
+from looktwice.pipelines.state import State
+from looktwice.prompting.agent.agent import Agent
+from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
+
+FIRST, IDLE = 10, 20
+"""A stage that changes nothing in so many requests in a row is reported: at first, and later."""
+FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
+"""How a request calls what `CallOptions` calls otherwise."""
+
+
+def name_contestants(plan: Plan) -> dict[str, Arm]:
+    """The arms of a study by the names under which they are asked, each on the task of its
+    requests.
+
+    A contestant that is the same on every task has its own name, another one `contestant@task`;
+    behind an arm of a sweep stand its changes. Raises RunError for a model that answers in batches.
+    """
+    by_name = defaultdict[str, dict[str, Arm]](dict)
+    for arm in plan.points:
+        changes = {k: v for k, v in arm.changes.items() if not k.startswith(("task.", "tasks."))}
+        by_name[label_with_changes(arm.contestant, changes)].setdefault(arm.task_name, arm)
+    arms = dict[str, Arm]()
+    for name, of_task in by_name.items():
+        kinds = set[str]()
+        for arm in of_task.values():
+            stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
+            kinds.add(canonical([stages, identity(arm.model), arm.seed]))
+        if len(kinds) == 1:
+            arms[name] = next(iter(of_task.values()))
+        else:
+            arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
+    if batched := [name for name, arm in arms.items() if isinstance(arm.model, Batched)]:
+        raise RunError(
+            f"{batched[0]}: its model answers in batches, and nobody can wait for it here; name its"
+            " `chat` as the model"
+        )
+    asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
+    return {name: with_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
+
+
+@dataclass(eq=False)
+class Lens:
+    """Answers questions by the stages of `arms`, the contestants by name, and records each answer.
+
+    `cache` is the folder of the reply store. `say` tells the user. With `looks` what was said
+    before the last reply is given as its reasoning, and an abstention is a refusal or a text.
+    """
+
+    arms: Mapping[str, Arm]
+    recorder: Recorder
+    cache: Path
+    say: Say
+    looks: bool
+    abstain: Literal["error", "text"]
+
+    def __post_init__(self) -> None:
+        self.stop, self.lock = threading.Event(), threading.Lock()
+        self.idle = defaultdict[tuple[str, str], int](int)
+        self.useful = set[tuple[str, str]]()  # stages that changed something once
+        models = {id(model): model for arm in self.arms.values() for model in arm.models}
+        self.models = {key: self._wrap(model) for key, model in models.items()}
+
+    def _wrap(self, model: Any) -> Any:
+        """A model with the reply cache and its limits; who asks tries again, not we. Raises
+        RunError for a bad URL or a missing key, CacheError."""
+        if not getattr(model, "remote", False):
+            return Stoppable(model, self.stop)
+        try:
+            model.check()
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+        store = Store(self.cache, "--cache")
+        len(store)  # fails here, with one sentence, if the store cannot be read
+        return wrap(model, store, self.stop, attempts=1)
+
+    def close(self) -> None:
+        """Let no call start any more, and close every model."""
+        self.stop.set()
+        for model in self.models.values():
+            close_model(model)
+
+    def answer(self, question: Question) -> Answered:
+        """The answer to a question. Raises Refusal."""
+        arm = self.arms.get(question.model)
+        if arm is None and not question.model and len(self.arms) == 1:
+            arm = next(iter(self.arms.values()))
+        if arm is None:
+            names = ", ".join(self.arms)
+            raise Refusal(404, f"there is no contestant {question.model!r}; there are {names}")
+        refuse_options(arm, question.options)
+        sample, row = self.recorder.note(question.sample, arm.task_id, question.answer)
+        draws = self.recorder.take(arm, sample.id, question.count)
+        is_sampled, blobs = is_drawn(arm, question.options), self.recorder.writer.blobs
+        asked = Request(question.turns, question.options, 0, question.sent)
+        states = list[State]()
+        for number, draw in enumerate(draws):
+            request = replace(asked, draw=draw if is_sampled else number).keep(blobs)
+            model = RecordingModel(
+                none_of(Forward()) if arm.model is None else self.models[id(arm.model)],
+                sample.id,
+                wrap_second=lambda second: self.models[id(second)],
+            )
+            watch = partial(self._notice, arm)
+            try:
+                states.append(
+                    self.recorder.answer(arm, request, sample, row.sha, draw, model, watch)
+                )
+            except StageFailed as exc:
+                raise explain(exc) from exc
+        return self._respond(arm, sample.id, draws[0], states)
+
+    def _notice(self, arm: Arm, slot: str, before: State, after: State) -> None:
+        """Report once that a stage changed nothing in the first ten requests, or later in
+        twenty."""
+        idle = _content(before) == _content(after)
+        with self.lock:
+            key = arm.contestant, slot
+            if self.idle[key] < 0:
+                return
+            self.idle[key] = self.idle[key] + 1 if idle else 0
+            self.useful |= set() if idle else {key}
+            most = IDLE if key in self.useful else FIRST
+            if self.idle[key] < most:
+                return
+            self.idle[key] = -1
+        when = "last" if key in self.useful else "first"
+        why = f" ({after.notes[-1]})" if after.notes[len(before.notes) :] else ""
+        self.say(f"{arm.contestant}: {slot!r} changed nothing in the {when} {most} requests{why}")
+
+    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Answered:
+        replies, looks, calls = list[Reply](), list[str](), list[list[Reply]]()
+        for state in states:
+            made = [call.reply for entry in state.trace for call in entry.calls if call.reply]
+            calls.append(made)
+            replies.append(self._reply(state, made))
+            texts = (reply.text for reply in made[:-1] if reply.text and self.looks)
+            looks.append("\n\n".join(texts))
+        first = states[0]
+        counts = {
+            "record": f"{arm.id}/{quote(sample, safe='')}/{draw}",
+            "calls": str(sum(map(len, calls))),
+            "marks": str(len(first.sample.marks)),
+            "views": str(len(first.views)),
+        }
+        headers = {f"x-looktwice-{name}": value for name, value in counts.items()}
+        name = f"{arm.id[:8]}-{sample}-{draw}"
+        return Answered(arm.contestant, replies, looks, calls, name, headers)
+
+    def _reply(self, state: State, made: Sequence[Reply]) -> Reply:
+        """The last reply, or what the stages answered without one. Raises Refusal where they
+        abstained."""
+        if state.ended:
+            if self.abstain == "text":
+                return Reply("no answer")
+            slot = state.trace[-1].slot
+            raise Refusal(422, f"{slot}: {state.reason}", "abstained", slot=slot)
+        if made:
+            return made[-1]
+        if state.answer is None:
+            raise Refusal(422, state.reason or "no stage asked or answered", "no_answer")
+        return Reply(state.answer)
+
+
+def _content(state: State) -> list[Any]:
+    """What of a state a stage may change, beside its notes."""
+    names = ("views", "prompt", "messages", "answer", "reason", "measures")
+    sample = state.sample
+    return [sample.marks, sample.choices, *(getattr(state, name) for name in names)]
+
+
+def is_drawn(arm: Arm, options: CallOptions) -> bool:
+    """Whether a reply to the same request may be another one, so that who asks again wants another
+    draw: there is a temperature, and no seed. Without one it is the server's own."""
+    full = options.filled_from(arm.model)
+    return bool(full.temperature is None or (full.temperature and full.seed is None))
+
+
+def refuse_options(arm: Arm, options: CallOptions) -> None:
+    """Raises Refusal for what an arm cannot be asked for."""
+    given = _fields(options, "tools", "schema", "choices", "logprobs")
+    if options.tools and any(find_settings(arm.stages, Agent)):
+        raise Refusal(
+            400,
+            f"tools: {arm.contestant} is an agent with tools of its own; ask it without tools, or"
+            " ask a contestant that is none",
+        )
+    refuse_permuted(arm)
+    if given and not any(map(asks_model, arm.stages.values())):
+        raise Refusal(400, f"{given}: {arm.contestant} asks no model; leave it out")
+    try:
+        getattr(arm.model, "refuse", lambda options: None)(options.filled_from(arm.model))
+    except ModelError as exc:
+        fields = _fields(options, "schema", "effort", "tools", "tool_choice") or "options"
+        raise Refusal(400, f"{fields}: {exc}") from exc
+
+
+def _fields(options: CallOptions, *names: str) -> str:
+    """Those of these options that are given, as a request calls them."""
+    return " and ".join(
+        FIELDS.get(name, name) for name in names if getattr(options, name) is not None
+    )
+
+
+def refuse_permuted(arm: Arm) -> None:
+    """Raises Refusal for an arm that asks under other letters than the client, who would hold the
+    answer's letter for its own."""
+    for kind in (PermuteChoices, PermuteLabels):
+        if any(find_settings(arm.stages, kind)):
+            raise Refusal(
+                400,
+                f"{arm.contestant}: {kind.__name__} gives choices other letters, and only a scored"
+                " run knows which; ask it by `looktwice run`, or leave the stage out",
+            )
+
+
+def explain(failed: StageFailed) -> Refusal:
+    """What a client is told of a stage that failed: what its model's server said, or where and
+    why."""
+    cause, slot = cause_of(failed), failed.slot
+    if isinstance(cause, ModelError):
+        status = cause.status or 200
+        if status == 200:  # no answer, or none that is a reply: a failure upstream
+            status = 502 if cause.retryable else 0
+        if status == 429 or status >= 500:
+            kind = "rate_limit_error" if status == 429 else "upstream_error"
+            return Refusal(status, str(cause), kind, cause.retry_after, slot=slot)
+    if isinstance(cause, CacheError):
+        return Refusal(500, str(cause), "server_error", slot=slot)
+    reason = describe_failure(cause).splitlines()[0]
+    return Refusal(422, f"{slot}: {reason}", "stage_failed", slot=slot, reason=reason)

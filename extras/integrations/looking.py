@@ -1,0 +1,285 @@
+"""Our agent's tools for agents of others: the tools of a study, what they lack, their controls, and
+one look, from arguments as a client sends them to words and images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from looktwice.extras.integrations.images import Images, OpenedImage
+from looktwice.extras.integrations.lens import name_contestants
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.config.shipped import find_config
+from looktwice.pipelines.config.spec import Arm, find_settings
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.model import Tool, canonical
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import Part, View
+from looktwice.prompting.agent.agent import Agent
+from looktwice.prompting.agent.tool import (
+    IMAGE,
+    AgentTool,
+    BlackImages,
+    ImageArguments,
+    ToolResult,
+    describe_tool,
+    parse_arguments,
+)
+from looktwice.prompting.agent.tools import Answer, Undo, Zoom
+from looktwice.prompting.controls.images import CANDIDATES
+from looktwice.prompting.coordinates import ShownImage, ToolError, map_to_sources
+from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.wording.instructions import Parts
+from looktwice.specialists.networks.network import HubNetwork
+from looktwice.specialists.rules import Checked, NoEvidence
+
+STUDY = "look"
+"""The shipped study that holds every tool."""
+OPEN = "open"
+ANY_IMAGE = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "description": "the image: its number, the path of its file, or a data URL",
+}
+REPORTED = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
+"""What a tool raises because of what it was asked; the client's model is told."""
+Control = Callable[[ToolResult, State, Any], ToolResult]
+"""What takes the place of a tool's result: of the same number of images, or of none."""
+
+
+@dataclass(frozen=True)
+class OpenImage:
+    """Shows an image as it is."""
+
+    description: str = "Opens an image file: shows it, says its size and gives it a number."
+
+    arguments = ImageArguments
+
+    def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
+        """The image itself."""
+        return ToolResult("", (state.views[arguments.image - 1],))
+
+
+@dataclass(frozen=True, eq=False)
+class LookTools:
+    """The tools of an agent, and the images that they look at.
+
+    `controls` change what a tool brings, by its name; sizes and regions are told as the tool itself
+    gave them.
+    """
+
+    agent: Agent
+    images: Images
+    controls: Mapping[str, Control] = field(default_factory=dict)
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """What a tool lacks on this machine, by its name."""
+        return {name: why for name, tool in self.agent.tools.items() if (why := _lack(tool))}
+
+    @cached_property
+    def tools(self) -> dict[str, AgentTool]:
+        """The tools that are offered, by name; not those that steer the loop of our own agent."""
+        offered: dict[str, AgentTool] = {OPEN: OpenImage()}
+        for name, tool in self.agent.tools.items():
+            if name not in self.left_out and not isinstance(tool, Answer | Undo):
+                offered[name] = tool
+        return offered
+
+    @cached_property
+    def descriptions(self) -> list[Tool]:
+        """The tools as a client gets them: every image is a number, a path or a data URL."""
+        described = []
+        for name, tool in self.tools.items():
+            plain = describe_tool(name, tool, self.agent.coordinates)
+            properties = {**plain.parameters["properties"]}
+            properties |= dict.fromkeys(_image_fields(tool), ANY_IMAGE)
+            parameters = {**plain.parameters, "properties": properties}
+            described.append(replace(plain, parameters=parameters))
+        return described
+
+    def look(self, name: str, data: Mapping[str, Any]) -> Parts:
+        """What a call brings: words, and each image behind the words on it. Raises what a tool
+        raises."""
+        if name not in self.tools:
+            raise ToolError(f"there is no tool {name[:64]!r}; there are {', '.join(self.tools)}")
+        tool, frame = self.tools[name], self.agent.coordinates
+        opened = {
+            key: self.images.open(data.get(key, default))
+            for key, default in _image_fields(tool).items()
+        }
+        scene = _Scene.of(tuple(opened.values()), canonical([name, dict(data)]))
+        state, numbers = scene.state, {key: image.number for key, image in opened.items()}
+        # the first one stands at many numbers
+        through = cache(partial(ShownImage.through, fit=self.agent.fit, state=state))
+        shown = list(map(through, state.views))
+        others = {*range(1, len(shown) + 1)} - {*numbers.values()}
+        parsed = parse_arguments(tool, {**data, **numbers}, shown, others, frame)
+        arguments = parsed.checked
+        true = tool(state, arguments)
+        control = self.controls.get(name)
+        result = control(true, state, arguments) if control else true
+        parts: list[str | View] = [text for text in (result.text, parsed.remark) if text]
+        for view, seen in zip(true.views, result.views, strict=False):
+            parts += self._show(scene, replace(view, picture=seen.picture), name, bool(control))
+        return tuple(parts) or ("done",)
+
+    def _show(self, scene: _Scene, view: View, tool: str, controlled: bool) -> Parts:
+        """The words on an image that a tool brought, and the image as it is sent; it is written
+        down, unless it lies there already."""
+        view = scene.mapped(view)
+        files, first = [file for file, _ in scene.sources], scene.images[0]
+        file = first.file
+        if view.picture is not first.view.picture:
+            stem = f"{files[0].stem[:40]}-{tool}"
+            file = self.images.keep(view, files, stem, controlled or scene.apart)
+        sent = ShownImage.through(view, self.agent.fit, scene.state).sent
+        width, height = sent.size
+        words = f"Image {self.images.number(file)} ({width} x {height} pixels)"
+        if region := source_box(view, Box("", 0, 0, *view.size)):
+            left, top, right, bottom = (f"{edge:.0f}" for edge in region.xyxy)
+            name, picture = scene.sources[region.image]
+            words += f" shows {name.name} from x {left} to {right} and y {top} to {bottom}"
+            words += " of its {} x {} pixels".format(*picture.size)
+        if sent.size != view.size:
+            words += "; places are told in the pixels shown here, the file has {} x {}".format(
+                *view.size
+            )
+        return f"{words}. File: {file}", sent
+
+
+@dataclass(frozen=True, eq=False)
+class _Scene:
+    """The images of one call as the views of a state, whose sample has their sources.
+
+    Each stands at its number, so that tools say it right; the first one stands at those between.
+    """
+
+    images: tuple[OpenedImage, ...]
+    sources: tuple[tuple[Path, Picture], ...]
+    state: State
+    claims: Mapping[int, View]
+
+    @classmethod
+    def of(cls, opened: Sequence[OpenedImage], request: str) -> _Scene:
+        """The scene of one call; `request` is what chance depends on, beside the pixels."""
+        images = tuple({image.number: image for image in opened}.values())
+        sources = dict[Path, Picture]()
+        for image in images:
+            sources |= image.sources
+        sources |= {image.file: image.view.picture for image in images if image.apart}
+        places = [*sources]
+        views, claims = dict[int, View](), dict[int, View]()
+        for image in images:
+            own = [places.index(file) for file, _ in image.sources]
+            parts = tuple(replace(part, source=own[part.source]) for part in image.view.parts)
+            views[image.number] = replace(image.view, parts=parts)
+            if image.apart:
+                source = places.index(image.file)
+                claims[source] = views[image.number]
+                views[image.number] = View.of(image.view.picture, source)
+        name, first = f"{images[0].view.picture.sha} {request}", views[images[0].number]
+        placed = tuple(views.get(number, first) for number in range(1, max(views) + 1))
+        state = State.start(Sample(name, "", tuple(sources.values()))).replace(views=placed)
+        return cls(images, tuple(sources.items()), state, claims)
+
+    @property
+    def apart(self) -> bool:
+        """Whether one of the images is a control's."""
+        return bool(self.claims)
+
+    def mapped(self, view: View) -> View:
+        """A view in whose parts a control's image has given way to what it is said to show."""
+        parts = tuple[Part, ...]()
+        for part in view.parts:
+            claim = self.claims.get(part.source)
+            alone = View(view.picture, (part,))
+            parts += map_to_sources(claim, alone).parts if claim else (part,)
+        return View(view.picture, parts)
+
+
+def _image_fields(tool: AgentTool) -> dict[str, int]:
+    """The arguments of a tool that are images, with the number that each has by itself."""
+    declared = tool.arguments.model_fields
+    return {name: info.default for name, info in declared.items() if IMAGE in info.metadata}
+
+
+def _lack(tool: AgentTool) -> str:
+    """What a tool's specialists lack on this machine, as far as it can be told without opening
+    them."""
+    for specialist in find_settings(tool, Checked):
+        try:
+            if hasattr(specialist, "files"):
+                specialist.files()
+        except WeightsError as exc:
+            return str(exc)
+        if isinstance(specialist, HubNetwork) and find_spec("transformers") is None:
+            return "transformers is not installed; type: pip install 'looktwice[hf]'"
+    return ""
+
+
+def find_arms(study: Path | str, contestant: str, *how: Sequence[str]) -> dict[str, Arm]:
+    """The arm of a contestant of a study by its name, as `serve` names it, or all arms without a
+    name; `how` are overrides, plugins and allowed folders, as for `load_plan`. Raises
+    ConfigError."""
+    arms = name_contestants(load_plan(find_config(study), *how))
+    if contestant not in ("", *arms):
+        wrong = f"no contestant {contestant!r}; there are {', '.join(arms)}"
+        raise ConfigError([f"{study}: {wrong}"])
+    return {contestant: arms[contestant]} if contestant else arms
+
+
+def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> Agent:
+    """The agent of a contestant of a study, or the one of all. Raises ConfigError where it is not
+    plain which; `how` as for `find_arms`."""
+    agents = {
+        name: agent
+        for name, arm in find_arms(study, contestant, *how).items()
+        for agent in find_settings(arm.stages, Agent)
+    }
+    looks = [
+        (agent.tools, agent.fit, agent.coordinates, agent.results) for agent in agents.values()
+    ]
+    if not looks or looks.count(looks[0]) < len(looks):
+        differ = f"the agents of {', '.join(agents)} have different tools; name a --contestant"
+        raise ConfigError([f"{study}: {differ if agents else 'nobody has an agent'}"])
+    return next(iter(agents.values()))
+
+
+def make_controls(
+    agent: Agent, placebo: Sequence[str] = (), black: Sequence[str] = (), random: Sequence[str] = ()
+) -> dict[str, Control]:
+    """The certificate's controls by the names of tools: a crop of the same size that keeps off the
+    place that was asked for (`placebo`), one as likely here as there (`random`), or a black image;
+    and what the agent itself does to results. Raises ConfigError."""
+    controls, faults = dict[str, Control](), list[str]()
+    if own := agent.results:
+        controls = {name: lambda true, state, _: own(true, state) for name in agent.tools}
+    for option, names in (("placebo", placebo), ("random", random), ("black", black)):
+        for name in names:
+            if name not in agent.tools:
+                faults.append(
+                    f"--{option} {name}: no such tool; there are {', '.join(agent.tools)}"
+                )
+            elif option == "black":
+                controls[name] = lambda true, state, _: BlackImages()(true, state)
+            elif isinstance(zoom := agent.tools[name], Zoom):
+                tries = 1 if option == "random" else CANDIDATES
+                controls[name] = partial(_elsewhere, replace(zoom, elsewhere=True, tries=tries))
+            else:
+                only = "only Zoom shows another place; --black is for any tool"
+                faults.append(f"--{option} {name}: {only}")
+    if faults:
+        raise ConfigError(faults)
+    return controls
+
+
+def _elsewhere(placebo: Zoom, true: ToolResult, state: State, asked: Any) -> ToolResult:
+    return replace(true, views=placebo(state, asked).views)

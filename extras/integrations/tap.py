@@ -1,0 +1,219 @@
+"""A server between a client and another one that changes nothing and records everything."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
+
+import aiohttp
+from aiohttp import web
+
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.requests import Forward, Request
+from looktwice.extras.integrations.chat_requests import read_anything
+from looktwice.extras.integrations.chat_responses import join_chunks
+from looktwice.extras.integrations.door import Door, Refusal, Say
+from looktwice.extras.integrations.recorded import Recorder, Requests
+from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.json_input import read_json, write_json
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.chat_api import ChatAPI, bearer
+from looktwice.pipelines.models.http_client import HttpResponse, connection_error, proxy_for
+from looktwice.pipelines.models.keys import key_for
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed
+from looktwice.pipelines.sample import Sample
+
+HERE = {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
+"""Headers that speak of one connection alone."""
+MOST_KEPT = 64 << 20  # bytes of an answer that are looked at
+MOST_MODELS = 1000
+SECONDS = 3600.0
+
+
+class Asked(NamedTuple):
+    """Whom a request asks what."""
+
+    arm: Arm
+    request: Request
+    sample: Sample
+    sha: str
+
+
+@dataclass(eq=False)
+class Tap(Door):
+    """Sends every request on to the server at `url` as it came, with the key of its host in place
+    of the client's, and its answer back; the contestant is the model that was asked for."""
+
+    recorder: Recorder = field(kw_only=True)
+    url: str = field(kw_only=True)
+    say: Say = field(kw_only=True)
+    warned: bool = False
+    session: aiohttp.ClientSession | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.arms, self.lock = dict[str, Arm](), threading.Lock()
+        self.url = self.url.rstrip("/").removesuffix("/chat/completions")
+        try:
+            key_for(self.url)
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+
+    async def list_models(self, request: web.Request) -> web.StreamResponse:
+        """The models of the other server."""
+        return (await self._send_on(request, "GET", "models", None))[0]
+
+    async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
+        """The answer of the other server, as it comes; its record lies on the disk once the client
+        has all of it."""
+        start, loop = time.perf_counter(), asyncio.get_running_loop()
+        reading = loop.run_in_executor(self.pool, self.read, raw)  # while the other server works
+        answer, came = await self._send_on(request, "POST", "chat/completions", raw)
+        seconds = time.perf_counter() - start
+        if (asked := await reading) is not None:
+            await loop.run_in_executor(self.pool, self.record, asked, came, seconds)
+        if answer.prepared:
+            with suppress(OSError):
+                await answer.write_eof()
+        return answer
+
+    async def close(self) -> None:
+        """Close the connections to the other server."""
+        if self.session is not None:
+            await self.session.close()
+
+    async def _send_on(
+        self, request: web.Request, method: str, path: str, raw: bytes | None
+    ) -> tuple[web.StreamResponse, HttpResponse]:
+        """What came back, on its way to the client or ready for it, and to be looked at. Raises
+        Refusal where nothing came."""
+        if self.session is None:
+            connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
+            self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
+        url, kind = f"{self.url}/{path}", {"Content-Type": "application/json"} if raw else {}
+        try:
+            async with self.session.request(
+                method,
+                url,
+                data=raw,
+                headers={**kind, **bearer(key_for(self.url))},
+                timeout=aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0),
+                allow_redirects=False,
+                proxy=proxy_for(url),
+            ) as response:
+                headers = {k: v for k, v in response.headers.items() if k.lower() not in HERE}
+                if response.content_type == "text/event-stream":
+                    return await self._stream(request, response, headers)
+                body = await response.read()
+                named = {name.lower(): value for name, value in headers.items()}
+                answer = web.Response(body=body, status=response.status, headers=headers)
+                return answer, HttpResponse(response.status, named, body)
+        except (aiohttp.ClientError, OSError) as exc:
+            fault = connection_error(url, SECONDS, exc)
+            raise Refusal(502, str(fault), "upstream_error") from exc
+
+    async def _stream(
+        self, request: web.Request, response: aiohttp.ClientResponse, headers: Mapping[str, str]
+    ) -> tuple[web.StreamResponse, HttpResponse]:
+        answer, kept = web.StreamResponse(status=response.status, headers=headers), bytearray()
+        await answer.prepare(request)
+        is_there = True
+        try:
+            async for piece in response.content.iter_any():
+                if len(kept) < MOST_KEPT:
+                    kept += piece
+                if is_there:
+                    try:
+                        await answer.write(piece)
+                    except OSError:  # the client has left; its answer is recorded all the same
+                        is_there = False
+        except (aiohttp.ClientError, OSError) as exc:
+            if request.transport is not None:
+                request.transport.close()  # so that the client's breaks off, too
+            return answer, HttpResponse(502, {}, f"the stream broke off ({exc})".encode())
+        return answer, HttpResponse(response.status, {}, bytes(kept))
+
+    def read(self, raw: bytes) -> Asked | None:
+        """What a request asks, written down as far as it can be without an answer; None for what
+        cannot be recorded, which is told once."""
+        try:
+            question = read_anything(raw)
+            arm = self._arm(question.model or "unnamed")
+            sample, row = self.recorder.note(question.sample, arm.task_id)
+            request = Request(question.turns, question.options, 0, question.sent)
+            return Asked(arm, request.keep(self.recorder.writer.blobs), sample, row.sha)
+        except ValueError as exc:
+            if not self.warned:
+                self.say(f"a request was sent on that cannot be recorded: {exc}")
+            self.warned = True
+            return None
+
+    def record(self, asked: Asked, came: HttpResponse, seconds: float) -> None:
+        """Write down the answers to a request."""
+        arm, request, sample, sha = asked
+        answers = split_choices(came)
+        draws = self.recorder.take(arm, sample.id, len(answers))
+        for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
+            if number:
+                request = replace(request, draw=number).keep(self.recorder.writer.blobs)
+            model = RecordingModel(Came(answer, self.url, seconds), sample.id)
+            with suppress(StageFailed):  # the record says so
+                self.recorder.answer(arm, request, sample, sha, draw, model)
+
+    def _arm(self, name: str) -> Arm:
+        """The contestant of a model's name. Raises ValueError for one that cannot be written
+        down."""
+        with self.lock:
+            if name not in self.arms:
+                if len(self.arms) >= MOST_MODELS:
+                    raise ValueError(f"{MOST_MODELS} models are the most that are told apart")
+                model, stages = ChatAPI(name, self.url), {"ask": Forward()}
+                arm = Arm(name, {}, "requests", Requests(), model, stages, Robust(), 1, 0)
+                arm = with_id(replace(arm, baseline=not self.arms))
+                self.recorder.add([arm])
+                self.arms[name] = arm
+            return self.arms[name]
+
+
+@dataclass(frozen=True)
+class Came:
+    """Answers with what came."""
+
+    response: HttpResponse
+    url: str
+    seconds: float
+    identity: ClassVar[str] = "as it came"
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The reply. Raises ModelError."""
+        return read_response(self.response, self.url, self.seconds)
+
+
+def split_choices(came: HttpResponse) -> list[HttpResponse]:
+    """An answer as one for each of its choices; those of a stream are put together first. The
+    tokens count for the first."""
+    is_whole = came.body.lstrip().startswith(b"{")
+    try:
+        whole = read_json(came.body) if is_whole else join_chunks(came.body)
+        choices = [*whole["choices"]]
+    except (AttributeError, ValueError, LookupError, TypeError):
+        return [came]
+    answers = []
+    for number, choice in enumerate(choices):
+        alone = {**whole, "choices": [choice]}
+        if number:
+            alone |= {"choices": [{**choice, "usage": None}], "usage": None, "x_groq": None}
+        answers.append(came._replace(body=write_json(alone).encode()))
+    if not answers and any(value for name, value in whole.items() if name != "choices"):
+        answers.append(came._replace(body=write_json(whole).encode()))  # a verdict alone
+    return answers or [came]

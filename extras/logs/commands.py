@@ -1,0 +1,198 @@
+"""The commands that begin with logs, of ours or of anybody's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, BadParameter, Exit, Option
+
+from looktwice.eval.commands.options import (
+    NONE,
+    Columns,
+    Plugins,
+    Reader,
+    build_reader,
+    parse_columns,
+    print_text_table,
+    say,
+)
+
+if TYPE_CHECKING:
+    from looktwice.extras.sent.requests import Requests
+    from looktwice.pipelines.model import Model
+
+AnyLogs = Annotated[
+    list[Path],
+    Argument(
+        metavar="LOG...",
+        help=(
+            "Run folders, inspect_ai's .eval, VLMEvalKit's .xlsx or .tsv, lmms-eval's samples,"
+            " Every Eval Ever, .csv; one published table of accuracies."
+        ),
+    ),
+]
+AskedModel = Annotated[
+    str,
+    Option(
+        metavar="MODEL",
+        help="Ask this model what each difference is worth: a node, a class, or FILE.yaml.",
+    ),
+]
+Format = Annotated[
+    str,
+    Option(
+        "--to",
+        "--as",
+        help=(
+            "inspect (.eval), every-eval-ever or eval-results; of a run: trajectories; of the"
+            " shards of one: run."
+        ),
+    ),
+]
+Conversing = Annotated[
+    list[str],
+    Option(help="trajectories: those of this contestant (default: all but placebos and failed)."),
+]
+
+
+def compare(
+    logs: AnyLogs,
+    baseline: Annotated[
+        str, Option(help="The contestant, or variant, to compare with (default: first).")
+    ] = "",
+    only: Annotated[
+        list[str], Option(help="Compare only the contestant of this name with the baseline.")
+    ] = NONE,
+    sent: Annotated[
+        bool,
+        Option(
+            "--sent",
+            help="Compare what was sent, factor by factor: always so of what `serve` recorded.",
+        ),
+    ] = False,
+    ask: AskedModel = "",
+    labels: Annotated[
+        Path | None, Option(help="A log or run that knows the keys of what was sent.")
+    ] = None,
+    column: Columns = NONE,
+    reader: Reader = None,
+    out: Annotated[Path, Option(help="The folder for compare.md, .csv and the items.")] = Path(
+        "compare"
+    ),
+    plugin: Plugins = NONE,
+) -> None:
+    """Compare logs of any harness, sample by sample.
+
+    Samples match by id, or by their pictures and questions; what matches nothing is named.
+    """
+    from looktwice.extras.logs import standings, tell
+    from looktwice.extras.logs.compare import compare_logs
+    from looktwice.extras.logs.format import read_logs
+    from looktwice.extras.sent.requests import choose_sides, is_keyless, read_requests
+
+    columns = parse_columns(column)
+    if sent or ask or any(map(is_keyless, logs)):
+        from looktwice.extras.sent.worth import build_asked
+
+        model = build_asked(ask, plugin) if ask else None
+        sides = [s for path in logs for s in read_requests(path, columns)]
+        written = _compare_sent(choose_sides(sides, baseline, only), model, labels, out)
+    elif standings.is_published(logs, columns):
+        table = standings.read_standings(logs[0], columns, baseline)
+        print_text_table(standings.spread_table(table), "spread", blocks=1)
+        print_text_table(standings.rank_table(table), "ranks", blocks=1)
+        written = standings.write_standings(table, out)
+    else:
+        read = build_reader(reader, plugin)
+        every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
+        compared = compare_logs(every, baseline, only)
+        print_text_table(tell.console_table(compared.contrasts), "", blocks=1)
+        for line in tell.summary_lines(compared):
+            say(line)
+        written = tell.write_comparison(compared, out)
+    say(f"written: {', '.join(map(str, written))}")
+
+
+def _compare_sent(
+    sides: list[Requests], model: Model | None, labels: Path | None, out: Path
+) -> list[Path]:
+    """Tell what differs between the first side and each other, and what it is worth."""
+    from looktwice.eval.display.printable import file_names
+    from looktwice.extras.logs.tell import console_table
+    from looktwice.extras.sent import tell
+    from looktwice.extras.sent.factors import compare_sent
+    from looktwice.extras.sent.worth import TwoSides, measure_worth
+
+    comparisons, base = [compare_sent(sides[0], rival) for rival in sides[1:]], sides[0]
+    folders = file_names([rival.name for rival in sides[1:]])
+    for comparison in comparisons:
+        rival = comparison.rival
+        print_text_table(tell.sent_table(comparison), "what differs", blocks=1)
+        for line in tell.sent_lines(comparison):
+            say(line)
+        if model is not None and comparison.differences:
+            pair = TwoSides(base.path, rival.path, (base.contestant, rival.contestant), labels)
+            asked = out / f"asked-{folders[rival.name]}"
+            worth = measure_worth(pair, model, asked, (base.name, rival.name))
+            against = worth.compared.logs[0].name
+            contrasts = [c for c in worth.compared.contrasts if c.baseline == against]
+            print_text_table(console_table(contrasts), "what each difference is worth", blocks=1)
+            for line in tell.worth_lines(worth):
+                say(line)
+    return tell.write_sent(comparisons, out)
+
+
+def export(
+    logs: Annotated[
+        list[Path], Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them.")
+    ],
+    to: Format = "",
+    out: Annotated[
+        Path, Option(help="Where to write: a folder; trajectories: FILE.jsonl or .parquet.")
+    ] = Path("export"),
+    dataset: Annotated[
+        str, Option(help="eval-results: the benchmark's repository on the hub.")
+    ] = "",
+    only: Annotated[
+        list[str], Option(help="trajectories: keep these verdicts, such as right.")
+    ] = NONE,
+    contestant: Conversing = NONE,
+    whole: Annotated[
+        bool, Option("--whole", help="trajectories: none with refused calls.")
+    ] = False,
+    column: Columns = NONE,
+    reader: Reader = None,
+    plugin: Plugins = NONE,
+) -> None:
+    """Write runs and logs in the formats of others.
+
+    `.eval` opens in Inspect View, with the pictures; trajectories are conversations for
+    fine-tuning, tools and images included; run merges shards. `score --export` writes EvalAI,
+    VLMEvalKit and lmms-eval.
+    """
+    read = build_reader(reader, plugin)
+    if to == "run":
+        from looktwice.eval.recorded.merge import merge
+
+        merged = merge(logs, out)
+        say(merged.said)
+        if merged.missing:
+            raise Exit(1)
+        return
+    if to == "trajectories":
+        from looktwice.extras.sent.trajectories import trajectories, write_trajectories
+
+        if len(logs) > 1:
+            raise BadParameter("trajectories are written of one run; give one folder")
+        file = out if out.suffix else out / "trajectories.jsonl"
+        conversations = trajectories(logs[0], only, read, whole, plugin, contestant)
+        lines = write_trajectories(file, conversations)
+    else:
+        from looktwice.extras.logs.format import export_logs, read_logs
+
+        columns = parse_columns(column)
+        every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
+        lines = export_logs(every, to, out, dataset)
+    for line in lines:
+        say(line)

@@ -1,0 +1,394 @@
+"""Compares logs on the samples that they share: which samples are the same, paired differences,
+what flipped, and what matches nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import Values, correct
+from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.logs.log import Log, letter_or_text, name_apart
+from looktwice.extras.logs.scorers import (
+    agree_on_scorers,
+    count_same_replies,
+    own_scorer,
+    say_scored_apart,
+)
+from looktwice.pipelines.config.classes import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["ALL", "Contrast", "LogComparison", "Matching", "compare_logs", "match", "place_of"]
+
+ALL = "all tasks"
+BY_ID, BY_PICTURES, BY_WORDS = "id", "pictures and question", "question"
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Which units of two logs are one sample: the place in the other log by that in the first.
+
+    `counts` says how many were found in which way. `left` and `right` are the places without a
+    partner in the first and in the second log, `refused` those in the first whose partner by id has
+    another key.
+    """
+
+    places: Mapping[int, int]
+    counts: Mapping[str, int]
+    left: Sequence[int]
+    right: Sequence[int]
+    refused: Collection[int]
+
+
+def match(base: Log, log: Log) -> Matching:
+    """Which units of two logs are the same sample.
+
+    First by id, within a task where ids come twice; where ids are bare numbers and both logs hold
+    the questions, the words must agree too. The rest by the hashes of the pictures and the words of
+    the question and its choices, and where one log holds no pictures by the words alone; what comes
+    twice is left out. A pair whose keys differ is none: the labels, or the order of the choices,
+    are others. Raises TaskError where nothing matches.
+    """
+    by = dict.fromkeys(_match_ids(base, log).items(), BY_ID)
+    if len(by) < min(len(base.units), len(log.units)):
+        base, log = base.whole, log.whole
+        for way in (BY_PICTURES, BY_WORDS):
+            mine, theirs = ({pair[side] for pair in by} for side in (0, 1))
+            sides = [base.units.drop(index=list(mine)), log.units.drop(index=list(theirs))]
+            if way == BY_WORDS and all((units["pictures"] != "").any() for units in sides):
+                break  # both hold pictures, and these differ
+            contents = [_content(units, way == BY_PICTURES) for units in sides]
+            by |= dict.fromkeys(_partners(*contents).items(), way)
+    keys = [units["key"].map(letter_or_text).tolist() for units in (base.units, log.units)]
+    same = dict[tuple[int, int], str]()
+    for pair, way in by.items():
+        key, rival = keys[0][pair[0]], keys[1][pair[1]]
+        # one that is not told, or told as a letter here and in words there, may agree
+        if not key or not rival or key == rival or (len(key) == 1) != (len(rival) == 1):
+            same[pair] = way
+    apart = sorted(by.keys() - same.keys())
+    refused = [mine for mine, _ in apart]
+    if not same:
+        raise TaskError(f"{base.name} and {log.name} share no sample{_say_apart(base, log, apart)}")
+    places = dict(sorted(same))
+    left = [place for place in range(len(base.units)) if place not in places]
+    right = sorted(set(range(len(log.units))).difference(places.values()))
+    return Matching(places, Counter(same.values()), left, right, refused)
+
+
+def _say_apart(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> str:
+    """Why two logs may share no sample, and what to type; `apart` are the places of those that
+    differ in their keys alone."""
+    if apart:
+        units = base.units.loc[apart[0][0]], log.units.loc[apart[0][1]]
+        return (
+            f" with one key: {len(apart)} are the same but for their keys; {units[0]['sample']!r}"
+            f" has {units[0]['key']!r} there and {units[1]['key']!r} here. Name the column of keys"
+            " with --column key=COLUMN"
+        )
+    tasks = [side.units["task"].unique().tolist() for side in (base, log)]
+    if "" not in (*tasks[0], *tasks[1]) and not {*tasks[0]} & {*tasks[1]}:
+        return (
+            f": the tasks are {', '.join(tasks[0])} there and {', '.join(tasks[1])} here; compare"
+            " contestants that answer the same task, or name another --baseline"
+        )
+    ids = [side.units["sample"].iloc[0] for side in (base, log)]
+    return (
+        f"; ids are like {ids[0]!r} and {ids[1]!r}. Name the column of ids with --column"
+        " sample=COLUMN"
+    )
+
+
+def _match_ids(base: Log, log: Log) -> dict[int, int]:
+    """The partners by id; a bare number says nothing where the words of the questions differ."""
+    ids = base.units["sample"], log.units["sample"]
+    if not (ids[0].is_unique and ids[1].is_unique):
+        ids = base.units["task"] + "\0" + ids[0], log.units["task"] + "\0" + ids[1]
+    places = _partners(*ids)
+    numbers = base.units["sample"].str.fullmatch(r"\d+")
+    if numbers.any():
+        mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
+        for place, partner in list(places.items()):
+            # an empty text is in every other
+            asked, answered = mine[place], theirs[partner]
+            if numbers[place] and asked not in answered and answered not in asked:
+                del places[place]
+    return places
+
+
+def _partners(mine: pandas.Series, theirs: pandas.Series) -> dict[int, int]:
+    """The places in both of every text that comes once in each; an empty one is none."""
+    mine, theirs = (
+        texts[(texts != "") & ~texts.duplicated(keep=False)] for texts in (mine, theirs)
+    )
+    places = dict(zip(theirs, theirs.index, strict=True))
+    return {place: places[text] for place, text in mine.items() if text in places}
+
+
+def _words(texts: pandas.Series) -> pandas.Series:
+    return texts.str.casefold().str.split().str.join(" ")
+
+
+def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
+    """The words of the question and its choices, after the pictures; empty where the question or a
+    picture lacks."""
+    words, pictures = _words(units["question"]), units["pictures"]
+    content, is_whole = words + "\0" + _words(units["choices"].map(" \0 ".join)), words != ""
+    if with_pictures:
+        content, is_whole = pictures + "\0" + content, is_whole & (pictures != "")
+    return content.where(is_whole, "")
+
+
+def reasons_alone(
+    mine: pandas.DataFrame, theirs: pandas.DataFrame, places: Sequence[int]
+) -> list[str]:
+    """Why each of these units has no partner in the other log; both hold their questions."""
+    ids, there = mine["sample"], set(theirs["sample"])
+    twice, reasons = ids.duplicated(keep=False), []
+    with_pictures = bool((mine["pictures"] != "").any() and (theirs["pictures"] != "").any())
+    contents, rivals = (_content(units, with_pictures) for units in (mine, theirs))
+    repeated = {*contents[contents.duplicated()], *rivals[rivals.duplicated()]} & {*rivals} - {""}
+    for place in places:
+        if twice[place]:
+            reasons.append("its id comes twice")
+        elif contents[place] in repeated:
+            kind = "its pictures and question" if with_pictures else "its question"
+            reasons.append(f"{kind} come{'' if with_pictures else 's'} twice")
+        elif ids[place] in there:
+            reasons.append("its id is another question there")
+        elif not mine["question"][place]:
+            reasons.append("its id is not there, and its question is not known")
+        else:
+            reasons.append("neither its id nor its question is there")
+    return reasons
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A contestant against another on the samples of a task that both have, or on those of ALL.
+
+    `value` and `other` are the means over the shared samples, `fell_out` counts the matched ones
+    that failed on either side or have no value; `p_holm` and `p_bh` are corrected over the
+    contrasts of single tasks, or over those of ALL. `people` is what people reach on these tasks,
+    weighted by their samples, where it is published of each. `scorer` names what graded both, or
+    of logs that are scored unlike the contestant's and then the baseline's.
+    """
+
+    task: str
+    contestant: str
+    baseline: str
+    value: float
+    other: float
+    paired: Estimate
+    fell_out: int
+    p_holm: float = 1.0
+    p_bh: float = 1.0
+    people: float | None = None
+    scorer: str = ""
+
+
+@dataclass(frozen=True)
+class LogComparison:
+    """Logs on the samples of the first, which is the baseline; `matchings` tell for each other log
+    what matched."""
+
+    logs: tuple[Log, ...]
+    matchings: tuple[Matching, ...]
+
+    def __repr__(self) -> str:
+        names = ", ".join(log.name for log in self.logs)
+        return f"LogComparison({names}; {len(self.values)} samples)"
+
+    @cached_property
+    def units(self) -> list[pandas.DataFrame]:
+        """The units of each log in the order of the baseline's; nothing in the row of a sample
+        without a partner."""
+        base, units = self.logs[0].units, [self.logs[0].units]
+        for log, matching in zip(self.logs[1:], self.matchings, strict=True):
+            places = [matching.places.get(place, -1) for place in base.index]
+            units.append(log.units.reindex(places).reset_index(drop=True))
+        return units
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """What each of n samples of the baseline is worth, (n, logs); NaN for no partner, a
+        failure, no key, or another scorer than the baseline's."""
+        values = np.column_stack([units["value"] for units in self.units]).astype(float)
+        return np.where(self.scored_apart, np.nan, values)
+
+    @cached_property
+    def scored_apart(self) -> NDArray[np.bool_]:
+        """Which samples of each log another scorer of the same harness graded than the
+        baseline's, (n, logs): their values cannot be compared."""
+        columns = [own_scorer(units) for units in self.units]
+        apart = []
+        for log, scorers in zip(self.logs, columns, strict=True):
+            is_alike = log.harness == self.logs[0].harness
+            both = (columns[0] != "") & (scorers != "") if is_alike else False
+            apart.append(both & (columns[0] != scorers))
+        return np.column_stack([np.broadcast_to(part, len(columns[0])) for part in apart])
+
+    @cached_property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """Each log against the baseline, over all and by task, then the others with one another
+        over all."""
+        contrasts, rivals = list[Contrast](), range(1, len(self.logs))
+        for number in rivals:
+            contrasts += self._against(number, 0)
+        for first, second in combinations(rivals, 2):
+            contrasts += islice(self._against(second, first), 1)
+        return tuple(correct(contrasts, lambda c: c.paired.p, lambda c: c.task == ALL))
+
+    @cached_property
+    def items(self) -> pandas.DataFrame:
+        """A row per sample of the baseline: task, sample, question, key, and of each log the value
+        and the answer.
+
+        `flipped` names the logs whose value differs from the baseline's.
+        """
+        frame = self.logs[0].units[["task", "sample", "question", "key"]].copy()
+        flips = np.full(len(frame), "", object)
+        for number, log in enumerate(self.logs):
+            frame[f"{log.name}: value"] = self.values[:, number]
+            frame[f"{log.name}: answer"] = self.units[number]["answer"].fillna("")
+            if (scorers := self.units[number]["scorer"].fillna("")).any():
+                frame[f"{log.name}: scorer"] = scorers
+            for place in self._flipped(number):
+                flips[place] += f"; {log.name}" if flips[place] else log.name
+        return frame.assign(flipped=flips)
+
+    @cached_property
+    def unmatched(self) -> pandas.DataFrame:
+        """Every sample without a partner: `log`, `against`, task, sample and why."""
+        import pandas
+
+        base, parts = self.logs[0], []
+        for log, matching in zip(self.logs[1:], self.matchings, strict=True):
+            for own, rival, places in ((base, log, matching.left), (log, base, matching.right)):
+                alone = own.units.loc[list(places)].assign(log=own.name, against=rival.name)
+                reasons = reasons_alone(own.whole.units, rival.whole.units, places)
+                parts.append(alone.assign(why=reasons))
+            parts[-2].loc[list(matching.refused), "why"] = "the keys differ"
+        return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
+
+    def flipped(self, contestant: str) -> pandas.DataFrame:
+        """The items on which this log and the baseline are worth unlike. Raises TaskError for an
+        unknown name."""
+        names = [log.name for log in self.logs]
+        return self.items.iloc[self._flipped(place_of(contestant, names, "log"))]
+
+    def count_same_replies(self, number: int) -> int:
+        """How many of the samples on which this log and the baseline are worth unlike are scored
+        unlike for one and the same reply."""
+        places = self._flipped(number)
+        pairs = [
+            units.loc[places, ["task", "sample"]] for units in (self.units[0], self.units[number])
+        ]
+        return count_same_replies(self.logs[0], self.logs[number], *pairs) if len(places) else 0
+
+    def _flipped(self, number: int) -> NDArray[np.int64]:
+        gap = self.values[:, number] - self.values[:, 0]
+        return np.flatnonzero(np.nan_to_num(gap))
+
+    def _against(self, number: int, base: int) -> Iterator[Contrast]:
+        names, tasks = [log.name for log in self.logs], self.logs[0].units["task"].to_numpy()
+        who, against = names[number], names[base]
+        matched = self.units[number]["sample"].notna() & self.units[base]["sample"].notna()
+        single = [*dict.fromkeys(tasks.tolist())]
+        for task in [ALL, *single] if len(single) > 1 else [ALL]:
+            part = np.full(len(tasks), True) if task == ALL else tasks == task
+            values = self._matrix.where(part)
+            if (paired := values.pair(who, against)) is not None:
+                both = values.has(who, against)
+                level = float(self._people[part][both].mean())
+                mine, theirs = (float(values[name][both].mean()) for name in (who, against))
+                fell_out = int((matched[part]).sum() - both.sum())
+                people = None if np.isnan(level) else level
+                by = self._scorers(number, base, part)
+                about = mine, theirs, paired, fell_out
+                yield Contrast(task, who, against, *about, people=people, scorer=by)
+
+    def _scorers(self, number: int, base: int, part: NDArray[np.bool_]) -> str:
+        """The scorers of these samples in two logs, once where they are the same."""
+        sides = []
+        for place in (number, base):
+            names = self.units[place]["scorer"][part].fillna("")
+            sides.append(", ".join(filter(None, dict.fromkeys(names))))
+        return " | ".join(dict.fromkeys(sides))
+
+    @cached_property
+    def _matrix(self) -> Values[str, int]:
+        """Samples of a group are of one cluster, else those of the same pictures."""
+        names = tuple(log.name for log in self.logs)
+        codes = self.logs[0].clusters.factorize()[0]
+        tasks = self.logs[0].units["task"].factorize()[0]
+        return Values(self.values.T, names, tuple(range(len(codes))), codes, tasks)
+
+    @cached_property
+    def _people(self) -> NDArray[np.float64]:
+        """What people reach on the task of each sample, (n,); NaN where nothing is published."""
+        levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
+        return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
+
+
+def compare_logs(
+    logs: Sequence[Log], baseline: str = "", only: Sequence[str] = ()
+) -> LogComparison:
+    """Compare logs with the first, or with the one that is named; `only` those of these names.
+
+    A log that shares no sample with it has no contrast, and is told. Logs of one harness are
+    compared by a scorer that they share. Raises TaskError for fewer than two logs, for an unknown
+    name, and where no log shares a sample with it, or no scorer.
+    """
+    named = name_apart(logs)
+    names = [log.name for log in named]
+    if len(named) < 2:
+        raise TaskError(f"a comparison needs two logs, found {', '.join(names) or 'none'}")
+    base, *others = [named[place] for place in chosen_places(names, baseline, only)]
+    matchings, refusals = list[Matching](), list[TaskError]()
+    for log in others:
+        try:
+            matchings.append(match(base, log))
+        except TaskError as exc:
+            refusals.append(exc)
+            alone = range(len(base.units)), range(len(log.units))
+            matchings.append(Matching({}, Counter(), *alone, refused=()))
+    if others and len(refusals) == len(others):
+        raise refusals[0]
+    agreed = agree_on_scorers((base, *others), matchings)
+    compared = LogComparison(agreed, tuple(matchings))
+    apart = compared.scored_apart
+    matched = np.column_stack([units["sample"].notna() for units in compared.units])
+    if (apart.any(axis=0) & (apart == matched).all(axis=0))[1:].all():
+        raise TaskError(say_scored_apart(agreed[0], agreed[1]))
+    return compared
+
+
+def chosen_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
+    """The place of the baseline, or the first, and those of the others, or of `only`. Raises
+    TaskError for an unknown name."""
+    first = place_of(baseline, names, "log") if baseline else 0
+    wanted = {place_of(name, names, "log") for name in only} or {*range(len(names))}
+    return [first, *sorted(wanted - {first})]
+
+
+def place_of(name: str, names: Sequence[str], kind: str) -> int:
+    """The place of a name among those of logs or variants. Raises TaskError for an unknown one,
+    with the name that may be meant. One that a single arm or log of several has stands for it."""
+    if name not in names:
+        longer = [entry for entry in names if entry.startswith((f"{name} (", f"{name} ["))]
+        if len(longer) == 1:
+            return names.index(longer[0])
+        near = f"; did you mean {longer[0]!r}?" if longer else did_you_mean(name, names)
+        raise TaskError(f"no {kind} is named {name!r}{near}; there are {', '.join(names)}")
+    return names.index(name)

@@ -1,0 +1,244 @@
+"""Formats in which results are shared: Every Eval Ever, read and written, and Hugging Face's
+`.eval_results`, written."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from looktwice.eval.statistics.intervals import Estimate, share_interval
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.table_files import read_objects
+from looktwice.extras.logs.log import (
+    NOTHING,
+    Cells,
+    Fields,
+    Log,
+    Named,
+    make_rows,
+    named_fields,
+    told,
+)
+from looktwice.pipelines.disk import dump_yaml, read_file, write_file
+from looktwice.pipelines.json_input import read_json, write_json
+
+SCHEMA = "0.3.0"
+
+
+def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
+    """The log of Every Eval Ever's `.json`, with its instances beside it, or of the `.jsonl` of
+    instances alone.
+
+    An unreadable or failed instance is known by its metadata's `verdict`, where we wrote it, or by
+    its `error`. Raises TaskError.
+    """
+    instances = path
+    if path.suffix == ".json":
+        details = read_json(read_file(path)).get("detailed_evaluation_results")
+        file = details.get("file_path") if isinstance(details, dict) else details
+        if not file:
+            raise TaskError(f"{path} holds scores alone, no instances: there is nothing to pair")
+        instances = path.parent / Path(str(file)).name
+    lines = [line for _, line in read_objects(instances)]
+    if not lines:
+        raise TaskError(f"{instances} holds no instance")
+    try:
+        rows = make_rows([_row(line) | named_fields(line, named) for line in lines])
+        return [Log(str(lines[0]["model_id"]), rows, path.name, rows["task"].iloc[0])]
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise TaskError(
+            f"{instances} is not in the form of Every Eval Ever ({type(exc).__name__}: {exc})"
+        ) from exc
+
+
+def _row(line: Cells) -> Fields:
+    asked, metadata = line["input"], line.get("metadata") or {}
+    parts = told(line, "answer_attribution")
+    answers = [part for part in parts if part.get("is_terminal", True)]
+    replies = told(line, "output", "raw")
+    if not replies:
+        replies = [told(message, "content") for message in told(line, "messages")]
+    key, tokens = told(asked, "reference"), (line.get("token_usage") or {}).get("total_tokens")
+    verdict = str(told(metadata, "verdict") or ("failed" if line.get("error") else ""))
+    return {
+        "task": str(line["evaluation_name"]),
+        "sample": str(line["sample_id"]),
+        "draw": int(told(metadata, "draw") or 0),
+        "question": str(asked["raw"]),
+        "pictures": str(told(metadata, "pictures_sha256")),
+        "choices": tuple(map(str, told(asked, "choices"))),
+        "key": str(key) if isinstance(key, str) else " | ".join(map(str, key)),
+        "answer": str(told(answers[-1], "extracted_value")) if answers else "",
+        "value": (
+            NOTHING if verdict in ("failed", "hidden") else float(line["evaluation"]["score"])
+        ),
+        "verdict": verdict,
+        "group": str(told(metadata, "group")),
+        "reply": str(replies[-1] if isinstance(replies, list) and replies else replies or ""),
+        "tokens": NOTHING if tokens is None else float(tokens),
+        "cost": float(told(metadata, "cost") or NOTHING),
+    }
+
+
+def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
+    """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances beside it;
+    says its path.
+
+    The collection is the log's source, the developer and the model are the contestant's name,
+    "looktwice" being the developer of a name without one. Each instance holds the hashes of its
+    pictures; a failed or unreadable one has the score 0, which the format needs, and its verdict in
+    the metadata. Raises OSError.
+    """
+    developer, _, model = log.name.rpartition("/")
+    names = log.source or "log", developer or "looktwice", model
+    collection, developer, model = map(_plain, names)
+    now = str(int(datetime.now(UTC).timestamp()))
+    ids = {"schema_version": SCHEMA, "evaluation_id": f"{collection}/{developer}_{model}/{now}"}
+    model_id = f"{developer}/{model}"
+    lines = ""
+    for row in log.rows.to_dict("records"):
+        lines += write_json({**ids, "model_id": model_id, **_instance(row)}) + "\n"
+    data = lines.encode(errors="backslashreplace")
+    checksum = hashlib.sha256(data).hexdigest()
+    name = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{ids['evaluation_id']} {checksum}"))
+    folder = out / "data" / collection / developer / model
+    results = {
+        **ids,
+        "retrieved_timestamp": now,
+        "source_metadata": {
+            "source_name": log.source,
+            "source_type": "evaluation_run",
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+        },
+        "eval_library": {"name": "looktwice", "version": version("looktwice")},
+        "model_info": {
+            "name": log.name,
+            "id": model_id,
+            "developer": developer,
+            "additional_details": dict.fromkeys(
+                ("deployment_type", "model_availability"), "unknown"
+            ),
+        },
+        "evaluation_results": [_result(log, task) for task in dict.fromkeys(log.rows["task"])],
+        "detailed_evaluation_results": {
+            "format": "jsonl",
+            "file_path": f"{name}_samples.jsonl",
+            "hash_algorithm": "sha256",
+            "checksum": checksum,
+            "total_rows": len(log.rows),
+        },
+    }
+    write_file(folder / f"{name}_samples.jsonl", data)
+    write_file(folder / f"{name}.json", write_json(results) + "\n")
+    yield str(folder / f"{name}.json")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip("._") or "unnamed"
+
+
+def _share(log: Log, task: str) -> Estimate:
+    scored = (log.units["task"] == task) & log.units["value"].notna()
+    values = log.units["value"][scored].tolist()
+    if not values:
+        return Estimate(0.0, 0.0, 1.0, 0, 0)
+    return share_interval(values, log.clusters[scored].tolist())
+
+
+def _result(log: Log, task: str) -> Fields:
+    share, method = _share(log, task), "Wilson"
+    if share.clusters != share.n:
+        method = f"Wilson, effective sample size of {share.clusters} clusters"
+    interval = {"lower": share.low, "upper": share.high, "confidence_level": 0.95, "method": method}
+    return {
+        "evaluation_name": task or "task",
+        "source_data": {"dataset_name": task or "task", "source_type": "other"},
+        "metric_config": {
+            "metric_id": "accuracy",
+            "metric_unit": "proportion",
+            "lower_is_better": False,
+            "score_type": "continuous",
+            "min_score": 0.0,
+            "max_score": 1.0,
+        },
+        "score_details": {
+            "score": share.value,
+            "uncertainty": {"confidence_interval": interval, "num_samples": share.n},
+        },
+    }
+
+
+def _instance(row: Cells) -> Fields:
+    metadata = {
+        "verdict": row["verdict"],
+        "pictures_sha256": row["pictures"],
+        "group": row["group"],
+        "draw": str(row["draw"]),
+        "cost": str(row["cost"]) if row["cost"] == row["cost"] else "",
+    }
+    instance: Fields = {
+        "evaluation_name": row["task"] or "task",
+        "sample_id": row["sample"],
+        "sample_hash": (
+            hashlib.sha256(f"{row['question']}{row['key']}".encode(errors="replace")).hexdigest()
+        ),
+        "interaction_type": "single_turn",
+        "input": {"raw": row["question"], "reference": [row["key"]] if row["key"] else []},
+        "output": {"raw": [row["reply"]]},
+        "answer_attribution": [],
+        "evaluation": {
+            "score": row["value"] if row["value"] == row["value"] else 0.0,
+            "is_correct": row["verdict"] == "right",
+        },
+        "metadata": {name: value for name, value in metadata.items() if value},
+    }
+    if row["choices"]:
+        instance["input"]["choices"] = list(row["choices"])
+    if row["answer"]:
+        instance["answer_attribution"] = [
+            {
+                "turn_idx": 0,
+                "source": "output.raw",
+                "extracted_value": row["answer"],
+                "is_terminal": True,
+                "extraction_method": "custom",
+            }
+        ]
+    if row["verdict"] == "failed":
+        instance["error"] = row["reply"] or "the sample failed"
+    return instance
+
+
+def write_eval_results(log: Log, out: Path, dataset: str) -> Iterator[str]:
+    """Write `.eval_results/looktwice_NAME.yaml` of a model's repository; says its path.
+
+    `dataset` is the benchmark's repository, each task its `task_id`; values are percent. Raises
+    TaskError for a dataset that is no repository, OSError.
+    """
+    if "/" not in dataset:
+        raise TaskError(
+            "--to eval-results: name the benchmark's repository, such as --dataset"
+            " BLINK-Benchmark/BLINK"
+        )
+    entries = []
+    for task in dict.fromkeys(log.rows["task"]):
+        share = _share(log, task)
+        ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
+        clusters = f" in {share.clusters} clusters" if share.clusters < share.n else ""
+        notes = (
+            f"{share.n} samples{clusters}, 95 % interval {ends}; looktwice {version('looktwice')}"
+        )
+        about = {"id": dataset} | ({"task_id": task} if task else {})
+        date = datetime.now(UTC).date().isoformat()
+        entries.append(
+            {"dataset": about, "value": round(100 * share.value, 2), "date": date, "notes": notes}
+        )
+    path = out / ".eval_results" / f"looktwice_{_plain(log.name)}.yaml"
+    write_file(path, dump_yaml(entries))
+    yield str(path)

@@ -1,0 +1,51 @@
+"""The texts that other harnesses write as a reply where there was none: a request that failed, or a
+reply that the provider's filter withheld.
+
+Read from the code of VLMEvalKit (e8e78f05), lmms-eval (75571cfe), OpenCompass (a5acc4bb) and
+FastChat's judge. They score such a text as a wrong answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from looktwice.extras.logs.log import NOTHING, Fields, Log, make_rows
+
+__all__ = ["mark_failures", "replacement_of"]
+
+FAILED = (
+    # VLMEvalKit: "... via API.", "... BlueLM API. ", ": <class 'RuntimeError'> ..."
+    r"Fail(?:ed)? to obtain answer(?: (?:via )?(?:\w+ )?API)?\s*(?:[.:]|$)",
+    r"Error: (?:Bad Response Statuse Code\.|Failed to parse the response\.)",  # its Qwen
+    r"\[LMMS_EVAL_(?:REQUEST_FAILED|BUDGET_EXCEEDED)\b[^\]]*\]",
+    r"\[(?:GENERATION_FAILED|ERROR)\]",  # lmms-eval's image and video models
+    r"error:too long$",  # OpenCompass
+    r"\$ERROR\$$",  # FastChat
+)
+"""How a reply begins that stands for a failed request."""
+FILTERED = (r"\[SAFETY_BLOCKED\b[^\]]*\]?", r"error:unsafe$")
+"""How a reply begins that a filter withheld: it was asked, and gives no answer."""
+_REPLACED = re.compile(f"(?P<failed>{'|'.join(FAILED)})|(?P<filtered>{'|'.join(FILTERED)})", re.I)
+
+
+def replacement_of(reply: str) -> str:
+    """ "failed" or "filtered" for a text that stands for a missing reply, else empty."""
+    found = _REPLACED.match(reply.strip())
+    return str(found.lastgroup) if found else ""
+
+
+def mark_failures(log: Log) -> Log:
+    """The log in which a sample whose reply is such a text failed, or has no answer, whatever the
+    harness made of it."""
+    kinds = log.rows["reply"].map(replacement_of)
+    if not (kinds != "").any():
+        return log
+    without, rows = {"answer": "", "scorer": "", "scores": {}}, list[Fields]()
+    for row, kind in zip(log.rows.to_dict("records"), kinds, strict=True):
+        if kind == "failed":
+            row |= without | {"value": NOTHING, "verdict": "failed"}
+        elif kind and row["verdict"] != "hidden":
+            row |= without | {"value": 0.0, "verdict": "unreadable"}
+        rows.append(row)
+    return replace(log, rows=make_rows(rows))

@@ -1,0 +1,208 @@
+"""The formats of logs, each in a file of its own: read and written, whichever program wrote them.
+
+To add one, write its file as `lmms_eval.py` is written, and a line here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from looktwice.eval.display.printable import file_names
+from looktwice.eval.records.records import is_run, refuse_run_file
+from looktwice.eval.tasks.base import TaskError, suggest_among
+from looktwice.eval.tasks.table_files import read_objects
+from looktwice.extras.logs.every_eval import (
+    read_every_eval_ever,
+    write_eval_results,
+    write_every_eval_ever,
+)
+from looktwice.extras.logs.failures import mark_failures
+from looktwice.extras.logs.inspect_ai import read_inspect, write_inspect
+from looktwice.extras.logs.lmms_eval import SAMPLES, read_lmms_eval, write_lmms_eval
+from looktwice.extras.logs.log import UNSCORED, Log, Named, in_brackets, name_apart
+from looktwice.extras.logs.own import read_replies, read_run, read_with
+from looktwice.extras.logs.tables import ENDINGS, read_table, write_vlmevalkit
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import read_file, write_file
+from looktwice.pipelines.extensions import list_extensions
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.state import Stage
+
+__all__ = ["FORMATS", "Format", "export_file", "export_logs", "load_log", "read_logs"]
+
+
+class Format(NamedTuple):
+    """How a program writes its logs.
+
+    `suits` says whether a path is one, given the fields of its first object where it is JSON.
+    `read` gives a log for each contestant, by the names of columns that the user told. `write`
+    writes a log into a folder, for the data set of this name, and says each file; `write_file`
+    writes it into a file with one of the `endings`, and gives the number of samples.
+    """
+
+    name: str
+    suits: Callable[[Path, Container[str]], bool] = lambda path, fields: False
+    read: Callable[[Path, Named], list[Log]] | None = None
+    write: Callable[[Log, Path, str], Iterator[str]] | None = None
+    write_file: Callable[[Log, Path], int] | None = None
+    endings: tuple[str, ...] = ()
+
+
+def write_evalai(log: Log, file: Path) -> int:
+    """Write the submission to EvalAI: an object from idx to "(X)", "(Z)" without an answer; only
+    the items of the split test if there are any. Raises OSError."""
+    answers = dict(zip(log.rows["sample"], log.rows["answer"], strict=True))
+    tested = {idx: answer for idx, answer in answers.items() if idx.startswith("test_")}
+    submission = {idx: in_brackets(answer or "Z") for idx, answer in (tested or answers).items()}
+    write_file(file, json.dumps(submission, indent=1) + "\n")
+    return len(submission)
+
+
+FORMATS = (
+    Format(
+        "inspect",
+        lambda path, fields: path.suffix == ".eval" or "eval" in fields,
+        read_inspect,
+        lambda log, out, dataset: write_inspect(log, out),
+    ),
+    Format(
+        "every-eval-ever",
+        lambda path, fields: "evaluation_results" in fields or "evaluation_id" in fields,
+        read_every_eval_ever,
+        lambda log, out, dataset: write_every_eval_ever(log, out),
+    ),
+    Format("eval-results", write=write_eval_results),
+    Format("evalai", write_file=write_evalai, endings=(".json",)),
+    Format("replies", lambda path, fields: "idx" in fields, read_replies),
+    Format(
+        "lmms-eval",
+        lambda path, fields: any(path.glob(SAMPLES)) or "doc" in fields or "doc_id" in fields,
+        read_lmms_eval,
+        write_file=write_lmms_eval,
+        endings=(".jsonl",),
+    ),
+    Format(
+        "vlmevalkit",
+        lambda path, fields: ending_of(path) in ENDINGS,
+        read_table,
+        write_file=write_vlmevalkit,
+        endings=(".tsv", ".xlsx"),
+    ),
+)
+"""The formats of logs; where several suit, the first is meant. VLMEvalKit's is any table."""
+
+
+def all_formats() -> tuple[Format, ...]:
+    """Our formats and those of extensions, which come before VLMEvalKit's."""
+    further = (extension.open() for extension in list_extensions("logs").values())
+    return (*FORMATS[:-1], *further, FORMATS[-1])
+
+
+OF_RUNS = ("trajectories", "run")
+"""What `export` also writes, of runs alone: `runs.trajectories` and `runs.merge`."""
+
+
+def ending_of(path: Path) -> str:
+    """The ending of a file's name, without `.gz`."""
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
+def read_logs(
+    path: Path | str,
+    columns: Named | None = None,
+    reader: Stage | None = None,
+    plugins: Sequence[str] = (),
+) -> list[Log]:
+    """The logs in a file or folder, one for each contestant.
+
+    A run folder; inspect_ai's `.eval` or `.json`; VLMEvalKit's `.xlsx` or `.tsv`, of predictions or
+    of results; lmms-eval's samples, a `.jsonl` or the folder of them; Every Eval Ever's `.json` or
+    `.jsonl`; our recorded replies; a table. `columns` names columns of tables by what they hold,
+    fields of the objects in other logs and of `meta` in runs, and as `value` the scorer of
+    inspect_ai or the metric of lmms-eval. `reader` reads all replies again; without one, the rows
+    that nobody scored are read by their recorded labels, or by the robust reader. Raises TaskError
+    and RunError.
+    """
+    path = Path(path)
+    if is_run(path):
+        logs = read_run(path, reader, plugins, columns)
+    else:
+        logs = load_log(path, columns or {})
+        for number, log in enumerate(logs):
+            if reader is not None or (log.rows["verdict"] == UNSCORED).any():
+                logs[number] = read_with(log, reader)
+    return [replace(log, path=str(path)) for log in logs]
+
+
+def load_log(path: Path, columns: Named) -> list[Log]:
+    """The logs in a file or folder of another program as they are there. Raises TaskError."""
+    fields = _first_fields(path)
+    for form in all_formats():
+        if form.read is not None and form.suits(path, fields):
+            return [mark_failures(log) for log in form.read(path, columns)]
+    if path.is_dir():
+        raise TaskError(
+            f"{path} is no run folder and holds no {SAMPLES} of lmms-eval; name the files"
+            " themselves"
+        )
+    endings = ", ".join((".eval", ".json", *ENDINGS))
+    raise TaskError(
+        f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or another that"
+        f" ends with one of {endings}, and .gz behind text"
+    )
+
+
+def _first_fields(path: Path) -> Container[str]:
+    """The names of the fields of a file's first object, where it is JSON. Raises TaskError where
+    there is no file."""
+    if not path.exists():
+        raise TaskError(f"there is no file {path}")
+    if ending_of(path) == ".jsonl":
+        _, first = next(read_objects(path), (0, {}))
+        return first
+    if path.suffix != ".json":
+        return ()
+    try:
+        value = read_json(read_file(path), most=None)
+    except ValueError as exc:
+        raise TaskError(f"{path} is not JSON ({exc})") from exc
+    return value if isinstance(value, dict) else ()
+
+
+def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") -> Iterator[str]:
+    """Write each contestant into the folder `out`, and say a line per file.
+
+    `form` is the name of a format that can be written: a `.eval` of inspect_ai for each task,
+    Every Eval Ever's pair of files, or an entry for Hugging Face's `.eval_results`, which names the
+    repository of the `dataset`. Raises TaskError and OSError.
+    """
+    formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
+    if form not in formats:
+        names = [*formats, *OF_RUNS]
+        raise TaskError(f"--to {form}: no format of this name{suggest_among(form, names)}")
+    _, _, _, write, write_one, endings = formats[form]
+    named = name_apart([log.whole for log in logs])
+    files = file_names([log.name for log in named])
+    for log in named:
+        if write_one is not None:
+            file = out / f"{files[log.name]}{endings[0]}"
+            yield f"written: {file} ({counted(write_one(log, file), 'sample')})"
+        elif write is not None:
+            for line in write(log, out, dataset):
+                yield f"written: {line}"
+
+
+def export_file(log: Log, file: Path) -> int:
+    """Write a log in the format of the file's ending; gives how many samples. Raises TaskError,
+    RunError and OSError."""
+    refuse_run_file(file)
+    for form in all_formats():
+        if file.suffix in form.endings and form.write_file is not None:
+            return form.write_file(log, file)
+    formats = [form for form in FORMATS if form.endings]
+    choices = "; ".join(f"{' or '.join(form.endings)} for {form.name}" for form in formats)
+    raise TaskError(f"--export {file}: the format follows from the ending: {choices}")

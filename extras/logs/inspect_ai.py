@@ -1,0 +1,368 @@
+"""The logs of inspect_ai, read (`.eval` and `.json`) and written (`.eval`) without that package."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+
+from looktwice.eval.display.printable import file_names
+from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.logs.inspect_scores import read_grades, scorer_labels
+from looktwice.extras.logs.log import (
+    NOTHING,
+    OURS,
+    UNSCORED,
+    Cells,
+    Fields,
+    Grade,
+    Log,
+    Named,
+    join_pictures,
+    make_rows,
+    named_fields,
+    parse_value,
+    sha_of_base64,
+    told,
+)
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import MOST_BYTES, open_file, read_file, whole_file
+from looktwice.pipelines.json_input import read_json, write_json
+from looktwice.pipelines.model import Message, Messages, ToolCall
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
+
+if TYPE_CHECKING:
+    import pandas
+
+ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from 3.14 on
+SCORER = OURS
+IN_SUMMARY = (
+    "id",
+    "epoch",
+    "input",
+    "choices",
+    "target",
+    "metadata",
+    "scores",
+    "model_usage",
+    "error",
+    "total_time",
+)
+LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
+
+
+def read_inspect(path: Path, named: Named) -> list[Log]:
+    """The log of one evaluation: one model on one task.
+
+    The summaries of the samples are read where there are any; the samples themselves, which hold
+    pictures and replies, where they are asked for. `value` names one of several scorers; the first
+    is the default. Raises TaskError.
+    """
+    with _says_what_is_wrong(path):
+        about, rows = _read(path, named, whole=False)
+        if rows.empty:
+            raise TaskError(
+                "it holds no sample; was it stopped before the first one, or written without"
+                " samples?"
+            )
+        log = Log(str(about["model"]), rows, path.name, str(about["task"]))
+        written_by = str(told(about, "metadata", "written_by"))  # as we write it
+        log = replace(log, harness=written_by or "inspect_ai")
+    if path.suffix != ".eval":
+        return [log]
+
+    def read_whole() -> pandas.DataFrame:
+        with _says_what_is_wrong(path):
+            return _read(path, named, whole=True)[1]
+
+    def transcript(task: str, name: str, draw: int) -> Messages:
+        with _says_what_is_wrong(path), open_file(path) as file, ZipFile(file) as archive:
+            for place in (name, name.replace("/", "_")):
+                member = f"samples/{place}_epoch_{draw + 1}.json"
+                if member in archive.NameToInfo:
+                    sample = _member(archive, member)
+                    kept = sample.get("attachments") or {}
+                    return [_message_of(turn, kept) for turn in sample["messages"]]
+        return ()
+
+    return [replace(log, read_whole=read_whole, transcript=transcript)]
+
+
+def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFrame]:
+    """What the log says of itself, and a row for each of its samples, `whole` or as it sums them
+    up."""
+    if path.suffix != ".eval":
+        data = read_json(read_file(path), most=None)
+        samples = data["samples"]
+    else:
+        with open_file(path) as file, ZipFile(file) as archive:
+            names = archive.NameToInfo
+            head = "header.json" if "header.json" in names else "_journal/start.json"
+            data, samples = _member(archive, head), []
+            if "summaries.json" in names and not whole:
+                samples = _member(archive, "summaries.json")
+            if not samples:
+                samples = [_member(archive, name) for name in names if name.startswith("samples/")]
+    about = data["eval"]
+    task, scorer, labels = str(about["task"]), named.get("value", ""), scorer_labels(data)
+    rows = [_row(sample, task, scorer, labels) | named_fields(sample, named) for sample in samples]
+    return about, make_rows(rows)
+
+
+@contextmanager
+def _says_what_is_wrong(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except TaskError as exc:
+        raise TaskError(f"{path}: {exc}") from exc
+    except BadZipFile as exc:
+        raise TaskError(f"{path} is not a zip, or a damaged one ({exc}); copy it again") from exc
+    except Exception as exc:  # a damaged log raises whatever its readers stumble over
+        raise TaskError(
+            f"{path} cannot be read as a log of inspect_ai ({type(exc).__name__}: {exc}); copy it"
+            " again"
+        ) from exc
+
+
+def _member(archive: ZipFile, name: str) -> Any:
+    """The JSON value of a member; one member tells of every sample, and may hold many values."""
+    entry = archive.getinfo(name)
+    if entry.file_size > MOST_BYTES:
+        raise ValueError(
+            f"{name} would unpack to {entry.file_size:,} bytes; {MOST_BYTES:,} are the most"
+        )
+    if entry.compress_type != ZSTD:
+        return json.loads(archive.read(entry))
+    import pyarrow
+
+    file: Any = archive.fp
+    file.seek(entry.header_offset + 26)
+    file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
+    packed = pyarrow.BufferReader(file.read(entry.compress_size))
+    data = bytes(pyarrow.CompressedInputStream(packed, "zstd").read(entry.file_size + 1))
+    if zlib.crc32(data) != entry.CRC:
+        raise ValueError(f"the checksum of {name} differs")
+    return json.loads(data)
+
+
+def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
+    failed = bool(sample.get("error"))
+    grades = {} if failed else read_grades(sample.get("scores") or {}, scorer, labels)
+    named, grade = next(iter(grades.items()), ("", Grade(NOTHING, "" if failed else UNSCORED)))
+    words, pictures = _read_input(told(sample, "input"), sample.get("attachments") or {})
+    kept, target = (sample.get("metadata") or {}).get("pictures"), told(sample, "target")
+    usage = list((sample.get("model_usage") or {}).values())
+    return {
+        "task": task,
+        "sample": str(sample["id"]),
+        "draw": int(told(sample, "epoch") or 1) - 1,
+        "question": words,
+        "pictures": kept if isinstance(kept, str) else pictures,  # of the sources, where we wrote
+        "choices": tuple(map(str, told(sample, "choices"))),
+        "key": target if isinstance(target, str) else " | ".join(map(str, target)),
+        **grade._asdict(),
+        "scorer": named,
+        "scores": grades,
+        "group": str(told(sample, "metadata", "group")),
+        "seconds": parse_value(sample.get("total_time")),
+        "reply": str(told(sample, "output", "completion")),
+        "tokens": _total(usage, "total_tokens") if usage else NOTHING,
+        "cost": _total(usage, "total_cost") or NOTHING,
+    }
+
+
+def _total(usage: Sequence[Cells], name: str) -> float:
+    return sum(float(use.get(name) or 0) for use in usage)
+
+
+def _message_of(turn: Cells, attachments: Mapping[str, str]) -> Message:
+    """A message as inspect_ai keeps it, with its words and pictures. Raises ValueError for a
+    picture that the log does not hold."""
+    parts = list[str | View]()
+    for kind, text in _parts(turn, attachments):
+        if kind == "image":
+            data = base64.b64decode(text.partition(";base64,")[2], validate=True)
+            parts.append(View.of(Picture.encoded(data, "a picture of the log")))
+        elif kind == "text":
+            parts.append(text)
+    calls = tuple(
+        ToolCall(call["id"], call["function"], write_json(call["arguments"]))
+        for call in turn.get("tool_calls") or ()
+    )
+    return Message(turn["role"], tuple(parts), calls, turn.get("tool_call_id") or "")
+
+
+def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
+    """The words and the pictures' hashes of a sample's input, a text or messages."""
+    messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    texts, shas = list[str](), list[str]()
+    for turn in messages:
+        for kind, text in _parts(turn, attachments) if turn.get("role") == "user" else ():
+            if kind == "image":
+                head, _, body = text.partition(";base64,")
+                shas.append(sha_of_base64(body) if head.startswith("data:") else "")
+            elif kind == "text" and text != "(Image)":
+                texts.append(text)
+    return "\n".join(texts), join_pictures(shas)
+
+
+def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The kind of each part of a message, and its text, or what is attached in place of it."""
+    content = told(turn, "content")
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        kind = str(part.get("type"))
+        text = str(told(part, kind))
+        yield kind, attachments.get(text.removeprefix("attachment://"), text)
+
+
+def write_inspect(log: Log, out: Path) -> Iterator[str]:
+    """Write the samples of each task as one evaluation, a `.eval` in the folder `out`, and say
+    which.
+
+    The contestant is the model. The last conversation of each sample is kept with its pictures,
+    where the log holds them; an unreadable reply is inspect_ai's "no answer", a failed sample has
+    an error and no score. Raises OSError.
+    """
+    tasks = list(dict.fromkeys(log.rows["task"]))
+    names = file_names([f"{log.name}_{task}".strip("_") for task in tasks])
+    for task, name in zip(tasks, names.values(), strict=True):
+        rows = log.rows[log.rows["task"] == task].to_dict("records")
+        file = out / f"{name}.eval"
+        with whole_file(file) as target, ZipFile(target, "w", ZIP_DEFLATED) as archive:
+            header, summaries = _header(log, task, rows), []
+            start = {"version": 2, "eval": header["eval"], "plan": header["plan"]}
+            archive.writestr("_journal/start.json", write_json(start))
+            for row in rows:
+                sample = _sample(log, row)
+                place = f"{str(sample['id']).replace('/', '_')}_epoch_{sample['epoch']}"
+                archive.writestr(f"samples/{place}.json", write_json(sample))
+                summaries.append(_summary(sample))
+            archive.writestr("summaries.json", write_json(summaries))
+            archive.writestr("header.json", write_json(header))
+        yield f"{file} ({counted(len(rows), 'sample')})"
+
+
+def _header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
+    values = [row["value"] for row in rows if row["value"] == row["value"]]
+    n, now = max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
+    mean = sum(values) / n
+    error = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / n)
+    figures = (("accuracy", mean), ("stderr", error))
+    metrics = {name: {"name": name, "value": value} for name, value in figures}
+    ids = list(dict.fromkeys(row["sample"] for row in rows))
+    tokens = int(log.rows.loc[log.rows["task"] == task, "tokens"].sum())
+    digest = hashlib.sha256(f"{log.source} {log.name} {task}".encode()).hexdigest()[:22]
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": {
+            **dict.fromkeys(("eval_id", "run_id", "task_id"), digest),
+            "created": now,
+            "task": task or "task",
+            "task_args": dict(log.settings.get(task, {})),
+            "dataset": {"name": task, "samples": len(ids), "sample_ids": ids},
+            "model": log.name,
+            "config": {"epochs": 1 + max(row["draw"] for row in rows)},
+            "metadata": {"log": log.source, "written_by": OURS},
+        },
+        "plan": {"name": "plan", "steps": []},
+        "results": {
+            "total_samples": len(rows),
+            "completed_samples": len(values),
+            "scores": [{"name": SCORER, "scorer": SCORER, "metrics": metrics}],
+        },
+        "stats": {
+            "started_at": now,
+            "completed_at": now,
+            "model_usage": {log.name: {"total_tokens": tokens}},
+        },
+    }
+
+
+def _sample(log: Log, row: Cells) -> Fields:
+    attachments = dict[str, str]()
+    messages = [_message(message, attachments) for message in log.messages(row)]
+    asked = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
+    reply = {"role": "assistant", "content": row["reply"], "source": "generate"}
+    score = {
+        "value": LETTERS.get(row["verdict"], row["value"]),
+        "answer": row["answer"],
+        "explanation": row["verdict"],
+    }
+    sample = {
+        "id": row["sample"],
+        "epoch": row["draw"] + 1,
+        "input": asked or row["question"],
+        "choices": list(row["choices"]) or None,
+        "target": row["key"],
+        "messages": messages or [{"role": "user", "content": row["question"]}, reply],
+        "output": {
+            "model": log.name,
+            "choices": [{"message": reply, "stop_reason": "stop"}],
+            "completion": row["reply"],
+        },
+        "scores": {} if row["verdict"] in ("failed", "hidden") else {SCORER: score},
+        "metadata": {name: row[name] for name in ("task", "group", "pictures", "verdict")},
+        "attachments": attachments,
+    }
+    if row["verdict"] == "failed":
+        text = row["reply"] or "the sample failed"
+        sample["error"] = {"message": text, "traceback": "", "traceback_ansi": ""}
+    if row["seconds"] == row["seconds"]:
+        sample["total_time"] = row["seconds"]
+    if row["tokens"] == row["tokens"]:
+        usage = sample["model_usage"] = {log.name: {"total_tokens": int(row["tokens"])}}
+        if row["cost"] == row["cost"]:
+            usage[log.name]["total_cost"] = row["cost"]
+    return sample
+
+
+def _summary(sample: Cells) -> Fields:
+    """What stands of a sample in the list of all: no pictures, and the error's message alone."""
+    summary = {name: sample[name] for name in IN_SUMMARY if name in sample}
+    if "error" in summary:
+        summary["error"] = summary["error"]["message"]
+    if isinstance(summary["input"], list):
+        image, messages = {"type": "text", "text": "(Image)"}, []
+        for message in summary["input"]:
+            content = message["content"]
+            if isinstance(content, list):
+                content = [image if part["type"] == "image" else part for part in content]
+            messages.append({**message, "content": content})
+        summary["input"] = messages
+    return {**summary, "completed": True, "message_count": len(sample["messages"])}
+
+
+def _message(message: Message, attachments: dict[str, str]) -> Fields:
+    """A message as inspect_ai writes it; its pictures go into the attachments."""
+    parts = list[Fields]()
+    for part in message.parts:
+        if isinstance(part, str):
+            parts.append({"type": "text", "text": part})
+        else:
+            payload = part.picture.payload
+            attachments[payload.sha[:32]] = payload.data_url
+            parts.append({"type": "image", "image": f"attachment://{payload.sha[:32]}"})
+    written: Fields = {"role": message.role, "content": parts}
+    if message.role in ("assistant", "system"):
+        written["content"] = message.text
+    for call in message.tool_calls:
+        arguments: Any = call.arguments
+        with suppress(ValueError):
+            arguments = read_json(arguments)
+        if not isinstance(arguments, dict):
+            arguments = {"arguments": arguments}
+        made = {"id": call.id, "function": call.name, "arguments": arguments}
+        written.setdefault("tool_calls", []).append(made)
+    return written | ({"tool_call_id": message.call_id} if message.call_id else {})

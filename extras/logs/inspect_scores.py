@@ -1,0 +1,83 @@
+"""The scorers of a log of inspect_ai: their names with settings, and the grades that they gave."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.logs.log import NOTHING, Cells, Grade, parse_value, told
+
+__all__ = ["read_grades", "scorer_labels"]
+
+UNMADE = ("grader_failed", "scoring_failed")
+UNANSWERED = ("no_response", "invalid_response_format", "refusal")
+"""The reasons of inspect_ai's scores that are not the model's, and those that are."""
+DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
+"""Settings of inspect_ai's own scorers that a log may name or leave out."""
+SETTINGS = re.compile(r"\(.*\)(?=/|$)")
+SHORT = 40  # characters of a setting that stand in a name
+
+
+def scorer_labels(data: Cells) -> dict[str, str]:
+    """The name of each scorer that has settings, with them: `match(location=any)` is another scorer
+    than `match`."""
+    labels = dict[str, str]()
+    for entry in (*told(data, "eval", "scorers"), *told(data, "results", "scores")):
+        settings = list[str]()
+        for name, value in (entry.get("options") or entry.get("params") or {}).items():
+            if name not in DEFAULTS or DEFAULTS[name] != value:
+                text = str(value)
+                digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+                settings.append(f"{name}={text if len(text) <= SHORT else digest}")
+        if settings:
+            labels[str(entry["name"])] = f"{entry['name']}({', '.join(sorted(settings))})"
+    return labels
+
+
+def read_grades(
+    scores: Mapping[str, Cells], scorer: str, labels: Mapping[str, str]
+) -> dict[str, Grade]:
+    """The grade of each scorer, in the order of the log, or of those that the user's name means.
+
+    One that grades by several names gives `scorer/name`. Raises TaskError for a name that is not
+    there.
+    """
+    grades = {
+        own: grade
+        for name, score in scores.items()
+        for own, grade in _parts(labels.get(name, name), score)
+    }
+    if not scorer or not grades:
+        return grades
+    if scorer in grades:
+        return {scorer: grades[scorer]}
+    # whoever names it takes any settings; its parts stay apart
+    bare = {SETTINGS.sub("", name): grade for name, grade in grades.items()}
+    chosen = {n: grade for n, grade in bare.items() if scorer in (n, n.partition("/")[0])}
+    if not chosen:
+        raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(grades)}")
+    return chosen
+
+
+def _parts(name: str, score: Cells) -> Iterator[tuple[str, Grade]]:
+    value: Any = score.get("value")
+    if isinstance(value, Mapping) and value:
+        for part, each in value.items():
+            yield f"{name}/{part}", _grade(each, score)
+    else:
+        yield name, _grade(value, score)
+
+
+def _grade(value: object, score: Cells) -> Grade:
+    """The grade of a value. One that is none, or that inspect could not make, is a failure; an
+    answer that the scorer looked for and did not find is unread."""
+    reason = score.get("reason") or told(score, "metadata", "unscored_reason")
+    grade = Grade.of(parse_value(value), score.get("answer"))
+    if reason in UNMADE or grade.value != grade.value:
+        return Grade(NOTHING, "failed", grade.answer)
+    if value == "N" or (reason in UNANSWERED and not grade.value):
+        return grade._replace(verdict="unreadable")
+    return grade

@@ -1,0 +1,244 @@
+"""The samples of lmms-eval and lm-evaluation-harness in JSON lines, read, and lmms-eval's
+written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.replies import HIDDEN
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.table_files import read_objects
+from looktwice.extras.logs.log import (
+    LMMS_EVAL,
+    NOTHING,
+    UNSCORED,
+    Cells,
+    Fields,
+    Grade,
+    Log,
+    Named,
+    letter_or_text,
+    make_rows,
+    named_fields,
+    parse_value,
+    told,
+)
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.json_input import write_json
+
+NO_METRIC = {
+    "doc_id",
+    "doc",
+    "target",
+    "arguments",
+    "input",
+    "resps",
+    "filtered_resps",
+    "token_counts",
+    "doc_hash",
+    "input_media",
+    "input_hash",
+    "target_hash",
+    "prompt_hash",
+    "filter",
+    "metrics",
+}
+"""The fields of a sample that are no metric's own record."""
+NO_FILTER = ("", "none")
+EMPTY = ([[""]], [""], [[None]], [None])
+INVALID = "[invalid]"  # what a filter of lm-eval gives where it finds nothing
+CORRECT = ("is_correct", "correct", "hit", "score", "acc", "accuracy")
+PAIRS = (
+    ("pred_parsed", "gt_content"),
+    ("parsed_pred", "answer"),
+    ("pred", "gt"),
+    ("prediction", "answer"),
+)
+"""The fields of a metric's record that hold the answer and the key, where it has no field of
+CORRECT."""
+SAMPLES = "*samples_*.jsonl"
+"""lmms-eval's DATE_samples_TASK.jsonl, and lm-eval's samples_TASK_DATE.jsonl."""
+TASK = re.compile(r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?")
+
+
+def read_lmms_eval(path: Path, named: Named) -> list[Log]:
+    """The log of a file of samples, or of a folder that holds a file for each task; the folder's
+    name is the model's.
+
+    lm-eval has a line for each filter of a sample, and `metric,filter` is a scorer of its own; an
+    empty filter, "none", is left out of the name. `value` names the metric or the scorer that
+    counts; the first that says what is right is the default. Raises TaskError.
+    """
+    files, rows, task = sorted(path.glob(SAMPLES)) if path.is_dir() else [path], list[Fields](), ""
+    for file in files:
+        named_so = TASK.fullmatch(file.name)
+        task = named_so[1] if named_so else file.name.removesuffix(".gz").removesuffix(".jsonl")
+        samples = dict[str, list[_Sample]]()
+        for number, line in read_objects(file):
+            try:
+                _add(samples.setdefault(_id_of(line), []), line, task, named)
+            except TaskError as exc:
+                raise TaskError(f"{file} line {number}: {exc}") from exc
+        every = [sample for draws in samples.values() for sample in draws]
+        if every and "value" in named and not any(sample.grades for sample in every):
+            filters = ", ".join(dict.fromkeys(name for each in every for name in each.filters))
+            raise TaskError(f"{file}: no scorer is named {named['value']!r}; filters: {filters}")
+        counts_tokens = any(sample.tokens for sample in every)
+        for draws in samples.values():
+            for draw, sample in enumerate(draws):
+                rows.append(sample.row | {"draw": draw} | _grade(sample, counts_tokens))
+    if not rows:
+        raise TaskError(f"{files[0]} holds no sample")
+    name = files[0].resolve().parent.name if TASK.fullmatch(files[0].name) else task
+    log = Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")
+    return [replace(log, harness=LMMS_EVAL)]
+
+
+@dataclass
+class _Sample:
+    """One reply to one document, which every filter reads: its line, and its grades by scorer."""
+
+    row: Fields
+    replies: str
+    tokens: int | None
+    filters: list[str] = field(default_factory=list)
+    grades: dict[str, Grade] = field(default_factory=dict)
+
+
+def _id_of(line: Cells) -> str:
+    if "doc" not in line and "doc_id" not in line:
+        raise TaskError(
+            f"expected lmms-eval's samples with doc_id, found {', '.join(sorted(line))}"
+        )
+    return write_json([line.get("doc_id"), line.get("doc_hash") or line.get("doc")])
+
+
+def _add(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
+    """Add a line to the replies to one document: another filter of a reply, or another reply."""
+    replies, name = write_json(line.get("resps")), str(line.get("filter") or "")
+    sample = next((s for s in draws if s.replies == replies and name not in s.filters), None)
+    if not name and sample is None:
+        sample = next((s for s in draws if s.replies == replies), None)
+        if sample is not None:
+            name = f"filter {len(sample.filters) + 1}"  # whose name lmms-eval does not write
+    own = "" if name in NO_FILTER else name
+    grades, judged = _grades(line, own, named.get("value", ""))
+    if sample is None:
+        row = _row(line, task, judged) | named_fields(line, named)
+        sample = _Sample(row, replies, _tokens(line))
+        draws.append(sample)
+    sample.filters.append(name)
+    sample.grades |= grades
+
+
+def _tokens(line: Cells) -> int | None:
+    """How many tokens the reply has; None where that is not written."""
+    counts = line.get("token_counts") or [None]
+    written = counts[0] if isinstance(counts, list) else counts
+    return written.get("output_tokens") if isinstance(written, dict) else None
+
+
+def _grade(sample: _Sample, counts_tokens: bool) -> Fields:
+    """The columns of a sample that its first scorer fills. An empty reply without a token, where
+    others have some, is a failed request."""
+    if not sample.row["reply"] and counts_tokens and not sample.tokens:
+        return {"value": NOTHING, "verdict": "failed"}
+    name, grade = next(iter(sample.grades.items()), ("", None))
+    if grade is None:
+        return {}
+    if sample.row["verdict"] == "hidden":
+        return {"answer": grade.answer}
+    return {**grade._asdict(), "scorer": name, "scores": sample.grades}
+
+
+def _row(line: Cells, task: str, judged: Cells) -> Fields:
+    doc = line["doc"] if isinstance(line.get("doc"), dict) else {}
+    reply = told(line, "resps") or told(line, "filtered_resps")
+    while isinstance(reply, list):
+        reply = reply[0] if reply else ""
+    choices = doc.get("choices") if isinstance(doc.get("choices"), list) else ()
+    ids = (doc.get("idx"), judged.get("id"), judged.get("question_id"), line.get("doc_id"))
+    key = str(told(doc, "answer") or told(line, "target"))
+    return {
+        "task": str(judged.get("sub_task") or doc.get("sub_task") or task),
+        "sample": str(next((name for name in ids[:3] if name), ids[3])),
+        "question": str(told(doc, "question") or told(line, "input")),
+        "choices": tuple(map(str, choices or ())),
+        "key": "" if key == HIDDEN else key,
+        "answer": "",
+        "value": NOTHING,
+        "verdict": "hidden" if key == HIDDEN else UNSCORED,
+        "reply": "" if reply is None else str(reply),
+        "scorer": "",
+        "scores": {},
+    }
+
+
+def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade], Cells]:
+    """The grade of each metric, in the order of the line, and the whole record of the first."""
+    names = [name for name in line if name not in NO_METRIC]
+    scorers = {name: f"{name},{filter_name}".rstrip(",") for name in names}
+    wanted = [name for name in names if metric in ("", name, scorers[name])]
+    if not wanted and metric and metric.partition(",")[0] not in names:
+        raise TaskError(f"no metric is named {metric!r}; there are {', '.join(names) or 'none'}")
+    grades, judged = dict[str, Grade](), dict[str, Any]()
+    for name in wanted:
+        record = line[name] if isinstance(line[name], dict) else {CORRECT[0]: line[name]}
+        grade = _grade_of(record, line)
+        # one that counts beyond 0..1 is refused only where it is the first
+        if grade is not None and (not grades or 0 <= grade.value <= 1):
+            grades[scorers[name]] = grade
+            judged = judged or record
+    if not grades and (
+        (metric and wanted) or not (line.get("resps") or line.get("filtered_resps"))
+    ):
+        raise TaskError(
+            f"doc_id {line.get('doc_id')}: nothing says whether it is right; name --column"
+            " value=METRIC"
+        )
+    return grades, judged
+
+
+def _grade_of(record: Cells, line: Cells) -> Grade | None:
+    """What a metric's record says; None where it is no metric of right and wrong."""
+    pairs = ((record[a], record[k]) for a, k in PAIRS if a in record and k in record)
+    parsed, key = next(pairs, (None, None))
+    answer = None if parsed is None else str(parsed)
+    if line.get("resps") in EMPTY or line.get("filtered_resps") == [INVALID]:
+        answer = ""
+    for name in CORRECT:
+        if (value := parse_value(record.get(name))) == value:
+            return Grade.of(value, answer)
+    if key is not None:
+        return Grade.of(float(letter_or_text(parsed) == letter_or_text(key)), answer)
+    return None
+
+
+def write_lmms_eval(log: Log, file: Path) -> int:
+    """Write the rows as lmms-eval's samples of BLINK; gives how many. Raises OSError."""
+    lines = []
+    for number, row in enumerate(log.rows.to_dict("records")):
+        key, answer = row["key"].strip("()"), row["answer"].strip("()")
+        shown = f"({key})" if key else HIDDEN
+        doc = {
+            "idx": row["sample"],
+            "question": row["question"],
+            "sub_task": row["task"],
+            "choices": list(row["choices"]),
+            "answer": shown,
+        }
+        judged = {
+            "id": row["sample"],
+            "gt_content": key,
+            "pred_parsed": answer,
+            "pred": row["reply"],
+            "sub_task": row["task"],
+            "is_correct": bool(key) and key == answer,
+        }
+        sample = {"doc_id": number, "doc": doc, "target": shown, "resps": [[row["reply"]]]}
+        lines.append(sample | {"filtered_resps": [row["reply"]], "blink_acc": judged})
+    write_file(file, "".join(f"{write_json(line)}\n" for line in lines))
+    return len(lines)

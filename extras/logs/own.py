@@ -1,0 +1,321 @@
+"""Logs of our own: run folders and recorded replies; and how the replies of any log are read by a
+reader of ours."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from string import ascii_uppercase
+
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.records.records import Record, RunFolder, SampleRow
+from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_idx
+from looktwice.eval.scoring.run_rows import published_people
+from looktwice.eval.scoring.score import RecordScorer, score_run
+from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.cells import HIDDEN as HIDDEN_CELLS
+from looktwice.extras.logs.log import (
+    NOTHING,
+    OURS,
+    UNSCORED,
+    Cells,
+    Fields,
+    Log,
+    Named,
+    join_pictures,
+    letter_or_text,
+    make_rows,
+    named_fields,
+)
+from looktwice.extras.logs.tables import read_table
+from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.model import Messages
+from looktwice.pipelines.state import Stage
+
+Key = tuple[str, str, int]  # point, sample, draw
+IDX = re.compile(r"[^_]+_.+_\d+")
+LETTER = re.compile(r"\(?[A-Z]\)?")
+SMALL_LETTER = re.compile(r"\(?[a-z]\)?")
+CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
+
+
+def read_run(
+    path: Path, reader: Stage | None, plugins: Sequence[str], named: Named | None
+) -> list[Log]:
+    """A log for each contestant of a run, with all its tasks; `named` names fields of `meta`.
+
+    Raises RunError, and TaskError for an empty run.
+    """
+    folder = RunFolder(path)
+    run, replies = score_run(folder, reader, plugins=plugins), last_replies(folder)
+    people, records = published_people(run), cache(folder.records)
+    levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
+
+    def transcript(
+        ids: Mapping[str, str], names: Mapping[str, str], task: str, sample: str, draw: int
+    ) -> Messages:
+        record = records().get((ids[task], names[sample], draw))
+        return () if record is None else folder.messages(record)
+
+    logs, by_contestant = list[Log](), defaultdict[str, list[PointScores]](list)
+    for scores in run.points:
+        by_contestant[scores.contestant].append(scores)
+    for contestant, points in by_contestant.items():
+        rows, names = [], dict[str, str]()
+        for scores in points:
+            for name, draws in scores.draws_asked.items():
+                cells = named_fields(scores.samples[name].meta, named or {})
+                rows += [run_row(scores, name, scored, replies) | cells for scored in draws]
+                names[cells.get("sample", name)] = name
+        ids = {scores.task: scores.point.recorded_as for scores in points}
+        if rows:
+            log = Log(contestant, make_rows(rows), run.name, people=levels, harness=OURS)
+            settings = {scores.task: scores.point.spec.get("task") or {} for scores in points}
+            conversation = partial(transcript, ids, names)
+            logs.append(replace(log, settings=settings, transcript=conversation))
+    if not logs:
+        raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
+    return logs
+
+
+def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
+    """The last reply of every record of a run and the seconds of the record, by its key."""
+    replies = dict[Key, tuple[str, float]]()
+    for record in folder.last_records():
+        seconds = record.timings.get("total")
+        text = str((record.last_reply or {}).get("text") or "")
+        replies[record.key] = text, NOTHING if seconds is None else seconds
+    return replies
+
+
+def run_row(
+    scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, tuple[str, float]]
+) -> Fields:
+    """The row of one record of a run: what was read in the reply to the sample of this name."""
+    tokens = scored.tokens_in + scored.tokens_out
+    key = scores.point.recorded_as, name, scored.draw
+    text, seconds = replies.get(key, ("", NOTHING))
+    return {
+        **asked_columns(scores.samples[name]),
+        **scored_columns(scored),
+        "task": scores.task,
+        "draw": scored.draw,
+        "group": scored.score.group,
+        "reply": text,
+        "seconds": seconds,
+        "tokens": float(tokens) if tokens else NOTHING,
+        "cost": NOTHING if scored.cost is None else scored.cost,
+    }
+
+
+def asked_columns(sample: SampleRow) -> Fields:
+    """What a row holds of the question."""
+    choices = (choice if isinstance(choice, str) else "" for choice in sample.sample["choices"])
+    return {
+        "sample": sample.id,
+        "question": str(sample.sample["question"]),
+        "pictures": join_pictures(map(str, sample.sample["images"])),
+        "choices": tuple(choices),
+        "key": sample.answer or "",
+    }
+
+
+def scored_columns(scored: ScoredRecord) -> Fields:
+    """What a row holds of what was read in the reply; `reason` and `detail` are no columns of a
+    log."""
+    return {
+        "answer": scored.answer or "",
+        "value": NOTHING if scored.verdict in ("failed", "hidden") else scored.score.value,
+        "verdict": str(scored.verdict),
+        "reason": scored.reason,
+        "detail": scored.detail,
+    }
+
+
+def read_replies(path: Path, named: Named) -> list[Log]:
+    """The logs of a file of recorded replies, a table with `idx`, maybe BLINK's. Raises
+    TaskError."""
+    logs = read_table(path, named)
+    for number, log in enumerate(logs):
+        rows = list(with_choices(path, log.rows.to_dict("records")))
+        logs[number] = replace(log, rows=make_rows(rows))
+    return logs
+
+
+def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
+    """The rows of recorded replies with BLINK's choices where they bring none of their own, and
+    BLINK's idx where a toolkit numbers the questions of a subtask.
+
+    Raises TaskError for an idx that comes twice in one draw, and for a reply with nothing to score
+    it by: no key, no value and no choices.
+    """
+    seen = set[tuple[str, float]]()
+    for row in with_known_choices(rows):
+        idx, task = row["sample"], row["task"].strip().replace(" ", "_")
+        if task in CHOICES and not IDX.fullmatch(idx):
+            idx = f"{row.get('split') or 'val'}_{task}_{idx.removesuffix('.0')}"
+        place = idx, row.get("draw", 0)
+        if place in seen:
+            raise TaskError(
+                f"{path}: the idx {idx!r} comes twice; keep one reply per item, or number the draws"
+                " in a column draw"
+            )
+        seen.add(place)
+        subtask = subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
+        key = row["key"].removeprefix(HIDDEN).strip("() ")
+        choices = row["choices"] or CHOICES.get(subtask, ())
+        if not (choices or key) and row["verdict"] == UNSCORED:
+            raise TaskError(f"{path}: {_say_unscorable(idx, subtask)}")
+        yield {**row, "sample": idx, "task": subtask, "key": key, "choices": choices}
+
+
+def _say_unscorable(idx: str, subtask: str) -> str:
+    if not IDX.fullmatch(idx):
+        return (
+            f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
+            f" give --key FILE: then the idx is SPLIT_SUBTASK_NUMBER, and {idx!r} is not"
+            " SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1"
+        )
+    return (
+        f"{idx!r} has no choices, no key, and {subtask!r} is no subtask of"
+        f" BLINK{did_you_mean(subtask, CHOICES)}; there are {', '.join(sorted(CHOICES))}"
+    )
+
+
+def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
+    """The rows, with choices where they bring none and have a letter as key: BLINK's own, those in
+    the words of the question, or else as many without words as the keys of the task need.
+
+    A key that is the text of a choice, or its letter in lower case, becomes the letter.
+    """
+    copies, last = list(map(dict, rows)), dict[str, str]()
+    for row in copies:
+        key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
+        if SMALL_LETTER.fullmatch(key) and key not in texts:
+            letters = ascii_uppercase[: len(_known_choices(row))]
+            row["key"] = key.upper() if key.strip("()").upper() in letters else key
+        if LETTER.fullmatch(row["key"]):
+            last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
+    for row in copies:
+        key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
+        # a key in words; Counting's choices have none, and neither has a hidden key
+        if key and key.casefold() in texts and not LETTER.fullmatch(key):
+            row["key"] = ascii_uppercase[texts.index(key.casefold())]
+        if not texts and LETTER.fullmatch(key):
+            blank = ("",) * (ord(last[row["task"]]) - ord("A") + 1)
+            row["choices"] = _known_choices(row) or blank
+        yield row
+
+
+def _known_choices(row: Cells) -> Sequence[str]:
+    subtask, own = subtask_of_idx(row["sample"]), row["choices"]
+    return own or CHOICES.get(subtask) or choices_in(row["question"])
+
+
+def doubt_keys(rows: Sequence[Cells]) -> str:
+    """What is wrong where replies that nobody scored yet have no key, or one that is no choice;
+    else empty. Those of BLINK's items have theirs in a file, or hidden."""
+    keyless = [
+        row
+        for row in rows
+        if row["key"].strip("() ").casefold() in HIDDEN_CELLS
+        and row["verdict"] == UNSCORED
+        and subtask_of_idx(row["sample"]) not in CHOICES
+    ]
+    if keyless:
+        lacking = f"none of {len(rows)} rows has a key"
+        if len(keyless) < len(rows):
+            lacking = f"{len(keyless)} of {len(rows)} rows have no key"
+        return (
+            f"{lacking}, so that nothing there is right or wrong; the first is"
+            f" {keyless[0]['sample']!r}. Name the column of keys with --column key=COLUMN"
+        )
+    keyed, strange = 0, list[Cells]()
+    for row in with_known_choices(rows):
+        if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:
+            keyed += 1
+            if letter_or_text(row["key"]) not in ascii_uppercase[: len(row["choices"])]:
+                strange.append(row)
+    if not strange:
+        return ""
+    many = f"not one of {keyed} keys is a choice, so that nothing"
+    if len(strange) < keyed:
+        many = f"{len(strange)} of {keyed} keys are no choice, so that nothing there"
+    return (
+        f"{many} is right or wrong; the first is {strange[0]['key']!r}, its choices are"
+        f" {list(strange[0]['choices'])}. Name a column of letters with --column key=COLUMN"
+    )
+
+
+def choices_in(question: str) -> tuple[str, ...]:
+    """The texts of choices that stand behind "(A)", "A." or "A:", "(B)" ... at the end of a
+    question; none where there are not two in order."""
+    _, *pieces = CHOICE.split(question)
+    letters, texts = pieces[::2], [" ".join(text.split()) for text in pieces[1::2]]
+    start = len(letters) - letters[::-1].index("A") - 1 if "A" in letters else len(letters)
+    texts[-1:] = [pieces[-1].strip().partition("\n")[0].strip()] if pieces else []
+    in_order = "".join(letters[start:]) == ascii_uppercase[: len(letters) - start]
+    return tuple(texts[start:]) if in_order and len(letters) - start > 1 else ()
+
+
+def read_with(log: Log, reader: Stage | None) -> Log:
+    """The log with its replies read and scored by the reader, by the keys and choices that it
+    holds; without one those that nobody scored, by recorded labels, else by `Robust`.
+
+    Raises TaskError where the log holds no reply.
+    """
+    whole = log.whole
+    frame = whole.rows
+    if labelled := (frame["label"] != "").any():
+        keyed = frame[frame["key"] != ""]
+        frame = keyed if len(keyed) else frame
+    column = "label" if labelled and reader is None else "reply"
+    rows = frame.to_dict("records")
+    if not frame[column].any():
+        raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
+    rows, doubt = list(with_known_choices(rows)), doubt_keys(rows)
+    stage = reader or Robust() if column == "reply" else None
+    name, read = type(stage).__name__, row_reader(stage)
+    if stage is None:
+        name = "the recorded official labels"
+    unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
+    if reader is None and any(row["verdict"] not in (UNSCORED, "failed") for row in rows):
+        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {name}"
+    for number, row in enumerate(rows):
+        again = unscored[number] or (reader is not None and row["verdict"] != "failed")
+        if row["key"] and again:
+            rows[number] = {**read(row), "scorer": name, "scores": {}}
+    return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
+
+
+def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
+    """What reads and scores the reply of a row of a log, or its recorded label without a reader."""
+    # a log has no run folder: what it holds stands in its rows, and this one holds nothing
+    scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
+
+    def read(row: Cells) -> Fields:
+        subtask = subtask_of_idx(row["sample"])
+        sample = {
+            "id": row["sample"],
+            # a key tells of what kind a question is whose words the log leaves out
+            "question": row["question"] or "yes or no" * (row["key"].casefold() in ("yes", "no")),
+            "images": [],
+            "choices": list(row["choices"]),
+            "marks": [],
+            "meta": {"subtask": subtask if subtask in CHOICES else row["task"]},
+        }
+        key = letter_or_text(row["key"]) if row["choices"] else row["key"]
+        call = {"messages": (), "reply": {"text": row["reply" if reader else "label"]}}
+        record = Record("", row["sample"], "", calls=(call,))
+        return {
+            **row,
+            **scored_columns(scorer(record, SampleRow(row["task"], "", key or None, sample))),
+        }
+
+    return read

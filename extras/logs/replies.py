@@ -1,0 +1,400 @@
+"""What `looktwice score FILE` does: scores recorded replies by their labels or a reader, lists
+differences, exports."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+from string import ascii_uppercase
+from textwrap import indent
+
+from looktwice.eval.display.printable import file_names
+from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.mentions import tagged_letters, tagger_of
+from looktwice.eval.readers.reader import build_reader
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.records.records import RunFolder, SampleRow, is_run, refuse_run_file
+from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
+from looktwice.eval.scoring.metrics import ANSWERED
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import UNJUDGED, Verdict
+from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.logs.format import export_file, load_log
+from looktwice.extras.logs.log import (
+    UNSCORED,
+    Cells,
+    Fields,
+    Log,
+    Named,
+    doubts,
+    in_brackets,
+    make_rows,
+)
+from looktwice.extras.logs.own import (
+    asked_columns,
+    doubt_keys,
+    last_replies,
+    row_reader,
+    run_row,
+    with_choices,
+)
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.state import Stage
+
+ABSENT, NOT_ASKED = "absent", "not asked"
+"""The verdicts of an item of the key to which a file has no reply, which counts as not right, as
+the file claims to answer the key; and of a sample that a run did not ask."""
+VALUED = (Verdict.RIGHT, Verdict.WRONG, "")
+"""The verdicts that have a value also without a key, as a file recorded it; a graded one has no
+name."""
+
+
+@dataclass(frozen=True)
+class ScoredReplies:
+    """The replies of one file, or of one contestant of a run, with their scores: rows of a log with
+    `reason` and `detail`.
+
+    `by_reader` says that a reader found the answers; else they are the recorded labels. Of
+    `recorded` rows the file itself says what they are worth. `doubt` is that of the log.
+    """
+
+    name: str
+    rows: Sequence[Cells]
+    by_reader: bool
+    recorded: int = 0
+    doubt: str = ""
+
+    @property
+    def missing(self) -> int:
+        """How many items of the key have no reply in the file, or were not asked in the run."""
+        return sum(row["verdict"] in (ABSENT, NOT_ASKED) for row in self.rows)
+
+    @property
+    def scorers(self) -> str:
+        """The scorers, metrics or columns by which the file says what rows are worth."""
+        return ", ".join(filter(None, dict.fromkeys(row.get("scorer", "") for row in self.rows)))
+
+    @property
+    def labelled(self) -> list[Cells]:
+        """The rows that hold a recorded label."""
+        return [row for row in self.rows if row.get("label")]
+
+    @cached_property
+    def right(self) -> Mapping[str, list[float]]:
+        """What the answers with a key are worth, by subtask, the mean over the draws of a sample
+        that did not fail; none where all of one failed."""
+        by_subtask = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
+        for row in self.rows:
+            has_value = row["key"] or row["verdict"] in VALUED
+            if has_value and row["verdict"] != NOT_ASKED and row["reason"] != UNJUDGED:
+                draws = by_subtask[row["task"]][row["sample"]]
+                draws += [] if row["verdict"] == Verdict.FAILED else [row["value"] or 0.0]
+        return {
+            subtask: [fmean(draws or [0.0]) for draws in samples.values()]
+            for subtask, samples in by_subtask.items()
+            if any(samples.values())
+        }
+
+    @property
+    def readable(self) -> list[float]:
+        """The share of the draws of each sample that give an answer; where labels are scored, so do
+        those that lack."""
+        without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
+        answered, draws = (*ANSWERED, *VALUED), defaultdict[tuple[str, str], list[bool]](list)
+        for row in self.rows:
+            if row["verdict"] not in without:
+                draws[row["task"], row["sample"]].append(row["verdict"] in answered)
+        return [fmean(each) for each in draws.values()]
+
+    @property
+    def failed(self) -> int:
+        """How many samples have no draw that did not fail."""
+        kinds = defaultdict[tuple[str, str], set[str]](set)
+        for row in self.rows:
+            kinds[row["task"], row["sample"]].add(row["verdict"])
+        return sum(each == {Verdict.FAILED} for each in kinds.values())
+
+
+def label_of(row: Cells) -> str:
+    """The letter that the recorded label begins with, or is; empty for the label of no choice."""
+    match = re.match(r"\(([A-Y])\)|([A-Y])\Z", row["label"])
+    return match[1] or match[2] if match else ""
+
+
+def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
+    """The recorded replies of a file, in any format of logs, of each contestant: with the texts of
+    their choices, where they have any. Raises TaskError."""
+    logs = load_log(file, columns or {})
+    name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
+    for number, log in enumerate(logs):
+        raw = log.whole.rows.to_dict("records")
+        rows = list(with_choices(file, raw))
+        for row in rows:
+            if row["choices"] and not re.fullmatch("[A-Z]", row["key"]):
+                row["key"] = ""
+        own, frame = name if len(logs) == 1 else log.name, make_rows(rows)
+        logs[number] = replace(log, name=own, rows=frame, read_whole=None, doubt=doubt_keys(raw))
+    return logs
+
+
+def score_replies(
+    log: Log, keys: Mapping[str, str] | None = None, reader: Stage | None = None
+) -> ScoredReplies:
+    """The replies of one file: their recorded labels, or what a reader finds in them, compared with
+    the keys.
+
+    `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader recorded
+    labels count, and replies without a key are left out; where there is no label, the values that
+    the file records, unless `keys` are others, and `Robust` reads the rest.
+    Raises TaskError where not one of the rows has a key, or one cannot
+    be read.
+    """
+    rows, own_keys = log.rows.to_dict("records"), keys is None
+    if keys is None:
+        keys = {row["sample"]: row["key"] for row in rows if row["key"]}
+    with_key = [row for row in rows if row["sample"] in keys or not keys]
+    if not with_key:
+        example = f"{rows[0]['sample']!r} here, {next(iter(keys))!r} there"
+        raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key ({example})")
+    labelled = any(row["label"] for row in with_key)
+    as_recorded = own_keys and reader is None and not labelled
+    if reader is None and not labelled:
+        reader = Robust()
+    read, replies, recorded = row_reader(reader), list[Fields](), 0
+    for row in rows if reader else with_key:
+        failed = row["verdict"] == Verdict.FAILED and not (labelled and reader is None)
+        if failed or (as_recorded and row["verdict"] != UNSCORED):
+            replies.append({**row, "reason": "", "detail": ""})
+            recorded += not failed
+            continue
+        row["key"] = keys.get(row["sample"], "").strip("()")
+        replies.append({**read(row), "scorer": ""})
+        if replies[-1]["verdict"] == Verdict.FAILED:
+            why = replies[-1]["detail"].strip().splitlines()[-1]
+            raise TaskError(f"{log.name}: {row['sample']} cannot be scored: {why}")
+    subtasks, present = {row["task"] for row in with_key}, {row["sample"] for row in with_key}
+    absent = {"verdict": ABSENT, "value": 0.0, "answer": "", "reason": "empty"}
+    for idx, key in keys.items():
+        task = subtask_of_idx(idx)
+        if task in subtasks and idx not in present:
+            replies.append({**absent, "sample": idx, "task": task, "key": key.strip("()")})
+    doubt = log.doubt if own_keys else ""
+    return ScoredReplies(log.name, replies, reader is not None, recorded, doubt)
+
+
+def score_run_replies(
+    path: Path, keys: Mapping[str, str] | None, reader: Stage | None, plugins: Sequence[str]
+) -> list[ScoredReplies]:
+    """The replies of each contestant of a run, which has a name fit for a file; of several draws
+    the first.
+
+    `keys` stand in for those of the run. Raises RunError, and TaskError where one contestant was
+    asked a question in several variants.
+    """
+    folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
+    replies, by_contestant = last_replies(folder), defaultdict[str, list[Fields]](list)
+    for scores in score_run(folder, reader, plugins=plugins).points:
+        for idx, sample in scores.samples.items():
+            row = {**asked_columns(sample), "verdict": NOT_ASKED, "answer": ""}
+            if scored := scores.first(idx):
+                row = run_row(scores, idx, scored, replies)
+            row["task"] = subtask_of_idx(idx) or str(sample.meta.get("category") or "")
+            by_contestant[scores.contestant].append(row)
+    for contestant, rows in by_contestant.items():
+        if len({row["sample"] for row in rows}) < len(rows):
+            raise TaskError(
+                f"{path}: {contestant!r} was asked a question in several variants; run them one"
+                " by one"
+            )
+    return [
+        ScoredReplies(re.sub(r"[^\w.=-]+", "_", contestant).strip("_"), rows, by_reader=True)
+        for contestant, rows in by_contestant.items()
+    ]
+
+
+@dataclass(frozen=True)
+class _RunWithKeys(RunFolder):
+    """A run whose samples have the keys of a file; those that it does not name have none."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def samples(self) -> dict[tuple[str, str], SampleRow]:
+        return {
+            place: replace(row, answer=self.keys.get(row.id, "").strip("()") or None)
+            for place, row in RunFolder(self.path).samples.items()
+        }
+
+
+def replies_lines(
+    files: Sequence[Path],
+    reader: str | None = None,
+    key: Path | None = None,
+    disagreements: Path | None = None,
+    exports: Sequence[Path] = (),
+    plugins: Sequence[str] = (),
+    columns: Named | None = None,
+) -> Iterator[str]:
+    """A line of figures per file and one for all of them; writes the list of disagreements where
+    asked.
+
+    Without a reader the recorded labels are the answers, or the recorded values count, and `Robust`
+    reads where there are none or disagreements with them are asked for. `columns` names columns of
+    tables, as for `read_logs`. `key` maps idx to "(X)"; without one the
+    keys in the files count, where they are not hidden. A run folder counts as one file for each of
+    its contestants, read with the reader or else as its configuration says. `exports` are files to
+    write the answers into, in the format of their endings (see `format.FORMATS`); with several
+    files of replies, their names hold `{name}`. Raises TaskError, RunError and ConfigError.
+    """
+    stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None
+    keys = load_key(key) if key is not None else None
+    total = list[ScoredReplies]()
+    names = Counter(file.name for file in files)
+    for file in files:
+        ran = is_run(file)
+        contestants = score_run_replies(file, keys, stage, plugins) if ran else []
+        for log in () if ran else load_replies(file, columns):
+            if names[file.name] > 1:  # the folders tell them apart
+                log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
+            contestants.append(score_replies(log, keys, stage))
+        alike = [path for path in exports if "{name}" not in str(path)]
+        if alike and len(files) * len(contestants) > 1:
+            many = f"{len(files)} files" if len(files) > 1 else f"{len(contestants)} contestants"
+            raise TaskError(
+                f"--export {alike[0]}: {many} need {{name}} in it, such as out/{{name}}.json"
+            )
+        for scored in contestants:
+            yield from _lines_of(scored, exports)
+        total += contestants
+    by_reader, count = any(scored.by_reader for scored in total), f"files={len(total)}"
+    figures = _figures(total, by_reader)
+    yield f"total: {', '.join([*figures, count] if by_reader else [count, *figures])}"
+    if disagreements is not None:
+        refuse_run_file(disagreements)
+        text, number = list_disagreements(total)
+        write_file(disagreements, text)
+        yield f"disagreements: {number} in {disagreements}"
+
+
+def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
+    """The figures of one file; then it is exported."""
+    parts = _figures([scored], scored.by_reader)
+    subtasks = {row["task"] for row in scored.rows}
+    if subtasks < CHOICES.keys():
+        parts.append(f"subtasks={len(subtasks)}/{len(CHOICES)}")
+    if scored.recorded:
+        parts.append(f"as_recorded={scored.recorded}")
+    if named := scored.scorers:
+        parts.append(f"scorer={named}")
+    if scored.failed:
+        parts.append(f"failed={scored.failed}")
+    if scored.missing:
+        parts.append(f"missing={scored.missing}")
+    yield f"{scored.name}: {', '.join(parts)}"
+    rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
+    yield from doubts(Log(scored.name, rows, doubt=scored.doubt))
+    log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # of several draws the first
+    for path in exports:
+        out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
+        yield f"exported: {export_file(log, out)} in {out}"
+
+
+def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
+    """The figures of one file or of several, in percent: of all their items, and macro the mean of
+    the files' macros.
+
+    Macro is over subtasks, as BLINK's total is; the accuracy over all items is called micro where
+    labels are scored.
+    """
+    readable, values = list[float](), list[float]()
+    agreed, macros = list[bool](), list[float]()
+    for scored in files:
+        readable += scored.readable
+        values += chain(*scored.right.values())
+        agreed += [row["answer"] == label_of(row) for row in scored.labelled]
+        if scored.right:
+            macros.append(fmean(map(fmean, scored.right.values())))
+    named: dict[str, Sequence[float]] = {"macro": macros, "micro": values, "coverage": readable}
+    if by_reader:
+        named = {"agreement": agreed, "accuracy": values, "coverage": readable, "macro": macros}
+    percent = "%" if by_reader else ""
+    figures = [
+        f"{name}={100 * fmean(shares or [0]):.2f}{percent}"
+        for name, shares in named.items()
+        if shares or name == "coverage"
+    ]
+    count = [f"scored={len(values)}"] if by_reader and values else []
+    return [f"n={len(readable)}", *figures, *count]
+
+
+def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
+    """Where reader and recorded label differ, by kind and with the replies, and how many there are.
+
+    The kinds come most frequent first; those where the reply itself proves the label wrong are
+    marked as such.
+    """
+    kinds = defaultdict[str, list[str]](list)
+    for scored in files:
+        for row in scored.labelled:
+            label, answer = label_of(row), row["answer"]
+            if label == answer:
+                continue
+            reason = row["detail"] or row["reason"]
+            if proof := disprove_label(row, label, answer):
+                kind = re.sub(r"\b[A-Z]\b", "X", f"the label is proved wrong ({proof})")
+            elif not answer:
+                kind = f"the reader finds nothing ({reason.partition(':')[0]}), the label a letter"
+            elif label:
+                kind = "two different letters"
+            else:
+                kind = "the reader finds a letter, the label nothing"
+            shown = in_brackets(answer) if answer else f"nothing ({reason})"
+            key = f", key {in_brackets(row['key'])}" if row["key"] else ""
+            about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"
+            words = indent(row["reply"].strip() or "(empty)", "    ", lambda line: True)
+            kinds[kind].append(f"{about}\n{words}\n")
+    ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
+    blocks = [f"# {kind}: {len(entries)}\n\n" + "\n".join(entries) for kind, entries in ordered]
+    return "\n".join(blocks), sum(map(len, kinds.values()))
+
+
+def disprove_label(row: Cells, label: str, answer: str) -> str:
+    """Why the label (a letter, or "" for none) cannot be the answer of a row's reply, or "" where
+    that is not proved.
+
+    Only what needs no judgement counts: a letter beyond the choices; a reply whose every mention is
+    of one other choice, which it claims; a reply that names no choice at all; a reply that is a
+    bare letter and got none; a reply that plainly claims one other choice, and nowhere the label's
+    in any way.
+    """
+    choices = row["choices"]
+    letters = ascii_uppercase[: len(choices)]
+    if label and label not in letters:
+        return f"the label is {label}, and there are only {letters[0]} to {letters[-1]}"
+    text = clean_text(row["reply"])
+    if not label:
+        only = answer and text.strip("() .") == answer
+        return f"the reply is {answer} and nothing more" if only else ""
+    tagged = tagger_of(choices)(text)
+    mentioned = set(tagged_letters(tagged))
+    if not mentioned and all(choices) and "yes" not in choices:  # a statement may mean yes or no
+        return "the reply names no choice"
+    if answer in ("", label):
+        return ""
+    if mentioned == {answer}:
+        return f"the reply names {answer} alone"
+    supported, plainly = set[str](), set[str]()
+    for sentence in split_sentences(tagged):
+        for claim in find_claims(sentence, letters, row["task"]):
+            if not claim.against:
+                supported.add(claim.letter)
+                plainly |= {claim.letter} if claim.weight >= Weight.PREFERRED else set()
+    proved = plainly == {answer} and label not in supported
+    return f"the reply claims {answer} and nowhere {label}" if proved else ""

@@ -1,0 +1,158 @@
+"""Published tables of accuracies without items: how far variants spread a contestant, how ranks
+change, and how both are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from statistics import fmean
+
+from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
+from looktwice.eval.statistics.answers import reordering
+from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.logs.compare import place_of
+from looktwice.extras.logs.log import Named
+from looktwice.extras.logs.tables import find_columns, open_columns, read_numbers
+from looktwice.extras.logs.tell import write_csv
+from looktwice.pipelines.disk import write_file
+
+
+@dataclass(frozen=True)
+class RankChange:
+    """A variant beside the baseline variant on one task, over `models` contestants.
+
+    `flipped` counts the pairs of contestants in strictly opposite order, `tied` those that are
+    equal in either; `moved` the contestants whose competition rank (1 + how many are strictly
+    better) changed, `furthest` by how many places at most. `tau` is Kendall's tau-b. `mean_change`
+    is the mean absolute difference of the accuracies, None where only ranks are known.
+    """
+
+    task: str
+    variant: str
+    models: int
+    flipped: int
+    tied: int
+    moved: int
+    furthest: int
+    tau: float
+    mean_change: float | None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Best minus worst variant of one contestant on one task, in the table's own units."""
+
+    task: str
+    contestant: str
+    value: float
+    best: str
+    worst: str
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The spreads and rank changes of a published table; without accuracies there are no
+    spreads."""
+
+    baseline: str
+    spreads: tuple[Spread, ...]
+    changes: tuple[RankChange, ...]
+
+
+def is_published(paths: Sequence[Path], named: Named) -> bool:
+    """Whether the columns that were named are those of a table without items."""
+    return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
+
+
+def read_standings(path: Path, named: Named, baseline: str) -> Standings:
+    """The spreads and the rank changes of a table with a row per task, contestant and variant.
+
+    `named` tells its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` where there
+    are several. The variant `baseline`, by default the first, is what the others are compared with.
+    Raises TaskError.
+    """
+    frame = open_columns(path)
+    columns = find_columns(frame, named, path)
+    for name in ("contestant", "variant"):
+        if name not in columns:
+            raise TaskError(f"{path}: which column is the {name}? Say --column {name}=COLUMN")
+    by_rank = "accuracy" not in named
+    column = columns["rank" if by_rank else "accuracy"]
+    measured = read_numbers(frame[column], column, path)
+    whole = frame[list(columns.values())].set_axis(list(columns), axis=1)
+    whole["value"] = -measured if by_rank else measured
+    if "task" not in columns:
+        whole["task"] = ""
+    variants = whole["variant"].unique().tolist()
+    base = variants[place_of(baseline or variants[0], variants, "variant")]
+    spreads, changes = list[Spread](), list[RankChange]()
+    for task, part in whole.groupby("task", sort=False):
+        if part.duplicated(["contestant", "variant"]).any():
+            raise TaskError(
+                f"{path}: {task} has a contestant twice with one variant; name the column --column"
+                " task="
+            )
+        wide = part.pivot(index="contestant", columns="variant", values="value").dropna(axis=1)
+        if base not in wide.columns:
+            raise TaskError(f"{path}: {base} is not there for every contestant on {task}")
+        if not by_rank:
+            for name, row in wide.iterrows():
+                gap, best, worst = float(row.max() - row.min()), row.idxmax(), row.idxmin()
+                spreads.append(Spread(str(task), str(name), gap, str(best), str(worst)))
+        for variant in (name for name in variants if name != base and name in wide.columns):
+            change = reordering(wide[base].to_dict(), wide[variant].to_dict())
+            change = change if len(wide) > 1 else change._replace(tau=1.0)
+            mean = None if by_rank else float((wide[variant] - wide[base]).abs().to_numpy().mean())
+            changes.append(RankChange(str(task), variant, len(wide), *change, mean))
+    return Standings(base, tuple(spreads), tuple(changes))
+
+
+def spread_table(standings: Standings) -> TextTable:
+    """Best minus worst variant, by task and contestant, with the mean of each task."""
+    lines = []
+    for task, spreads in groupby(standings.spreads, attrgetter("task")):
+        part = list(spreads)
+        mean = fmean(spread.value for spread in part)
+        lines += [*part, Spread(task, f"mean of {len(part)}", mean, "", "")]
+    columns: Columns[Spread] = (
+        Column("task", "task", text),
+        Column("contestant", "contestant", text),
+        Column("best - worst", "value", "{:.2f}"),
+        Column("best", "best"),
+        Column("worst", "worst"),
+    )
+    return table(columns, lines)
+
+
+def rank_table(standings: Standings) -> TextTable:
+    """How the order of the contestants changes from the baseline variant to each other one."""
+    columns: Columns[RankChange] = (
+        Column("task", "task", text),
+        Column("variant", "variant", text),
+        Column("n", "models"),
+        Column("pairs\nflipped", "flipped"),
+        Column("pairs\ntied", "tied"),
+        Column("moved", "moved"),
+        Column("furthest", "furthest"),
+        Column("tau-b", "tau", "{:.3f}"),
+        Column("mean\nchange", "mean_change", "{:.2f}"),
+    )
+    return table(columns, standings.changes)
+
+
+def write_standings(standings: Standings, folder: Path) -> list[Path]:
+    """Write compare.md, spreads.csv and ranks.csv; gives their paths. Raises OSError."""
+    parts = ["# A published table", f"Every variant is set beside {standings.baseline}."]
+    paths = [folder / "compare.md"]
+    for name, lines, shown in (
+        ("spreads.csv", standings.spreads, spread_table(standings)),
+        ("ranks.csv", standings.changes, rank_table(standings)),
+    ):
+        if lines:
+            parts.append(shown.markdown)
+            paths.append(write_csv(folder / name, [vars(line) for line in lines]))
+    write_file(paths[0], "\n\n".join(parts) + "\n")
+    return paths

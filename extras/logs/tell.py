@@ -1,0 +1,334 @@
+"""How a comparison of logs is told: tables for the terminal and for compare.md, the page, and the
+files beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from looktwice.eval.display.printable import csv_cell
+from looktwice.eval.display.score_tables import LESS_PEOPLE
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    TextTable,
+    format_p,
+    percent,
+    points,
+    some,
+    table,
+    text,
+)
+from looktwice.eval.page.conversations import THUMBNAIL
+from looktwice.eval.page.data import (
+    PageAnswer,
+    PageContestant,
+    PageData,
+    PagePicture,
+    PageSample,
+    PageTask,
+    PageTurn,
+)
+from looktwice.eval.page.render import render_page
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.extras.logs.compare import ALL, Contrast, LogComparison, reasons_alone
+from looktwice.extras.logs.log import Cells, Log, doubts
+from looktwice.extras.logs.scorers import name_scorers, say_scored_apart
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.picture import PictureError, thumbnail
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_SAMPLES = 20_000
+"""Samples of a page; of more, the files beside it tell."""
+MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
+"""Samples whose replies a page holds, and pictures of runs: those that flipped come first."""
+METHOD = (
+    "Differences are paired over the samples that both logs hold; their 95 % intervals are"
+    " bootstrapped over clusters (the group of a sample, else its pictures, else itself). p is the"
+    " exact McNemar test, or sign flips of clusters where values are graded or samples share one; p"
+    " (Holm) is corrected over the lines of all tasks, or those of single ones. An unreadable reply"
+    " counts as 0; a sample that failed on either side fell out. `could show` is the smallest"
+    " difference that so many samples show with 80 % power."
+)
+CSV = (
+    "contestant",
+    "baseline",
+    "task",
+    "value",
+    "baseline_value",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "p_holm",
+    "n",
+    "clusters",
+    "better",
+    "worse",
+    "fell_out",
+    "detectable",
+    "test",
+    "people",
+    "scorer",
+)
+"""The columns of compare.csv; shares and differences lie in -1..1."""
+
+
+def _interval(difference: Estimate) -> str:
+    return f"[{points(difference.low)}, {points(difference.high)}]"
+
+
+TASK: Column[Contrast] = Column("task", "task", text)
+RIGHT: Column[Contrast] = Column("right %", "value", percent)
+DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", points)
+INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _interval)
+SAMPLES: Column[Contrast] = Column("n", "paired.n")
+PEOPLE: Column[Contrast] = Column(
+    LESS_PEOPLE, lambda c: None if c.people is None else c.value - c.people, points
+)
+
+
+def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
+    """A line per contrast; values in percent, differences in points."""
+    columns: Columns[Contrast] = (
+        Column("contestant", "contestant", text),
+        Column("against", "baseline", text),
+        TASK,
+        RIGHT,
+        Column("against %", "other", percent),
+        DIFFERENCE,
+        INTERVAL,
+        Column("p", "paired.p", format_p),
+        Column("p\n(Holm)", "p_holm", format_p),
+        SAMPLES,
+        Column("clusters", lambda c: c.paired.clusters if c.paired.clusters < c.paired.n else None),
+        Column("better", "paired.better"),
+        Column("worse", "paired.worse"),
+        Column("fell out", "fell_out", some),
+        Column("could show", "paired.detectable", percent),
+        Column("test", "paired.test"),
+        PEOPLE,
+    )
+    return table(columns, contrasts).without_empty()
+
+
+def console_table(contrasts: Sequence[Contrast]) -> TextTable:
+    """The same for a terminal of 80 columns: the pair of contestants, and of its tasks what says
+    most."""
+    columns: Columns[Contrast] = (
+        Column("pair", lambda c: f"{c.contestant} against {c.baseline}", text),
+        TASK,
+        RIGHT,
+        DIFFERENCE,
+        INTERVAL,
+        Column("p (Holm)", "p_holm", format_p),
+        SAMPLES,
+        Column("flips\n+/-", lambda c: f"{c.paired.better}/{c.paired.worse}"),
+        PEOPLE,
+    )
+    return table(columns, contrasts).without_empty()
+
+
+def summary_lines(comparison: LogComparison) -> Iterator[str]:
+    """The result of each log against the baseline in a sentence, how its samples matched, and what
+    did not."""
+    base = comparison.logs[0]
+    for log in comparison.logs:
+        if by := log.read_by or name_scorers(log):
+            yield f"{log.name}: right and wrong by {by}"
+        yield from doubts(log)
+    overall = {
+        c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
+    }
+    for number, matching in enumerate(comparison.matchings, 1):
+        log = comparison.logs[number]
+        if log.name not in overall:
+            yield f"{log.name}: {_say_no_contrast(comparison, number)}"
+        else:
+            yield _sentence(overall[log.name], comparison.count_same_replies(number))
+        if matching.places:
+            ways = ", ".join(f"{count} by {by}" for by, count in matching.counts.items())
+            yield f"  matched: {ways}"
+        yield from _fell_out(comparison, number)
+        if refused := matching.refused:
+            names = say_some(base.units["sample"].loc[list(refused)])
+            yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
+        alone = sorted(set(matching.left) - set(matching.refused))
+        for own, rival, places in ((base, log, alone), (log, base, matching.right)):
+            if places:
+                names = say_some(own.units["sample"].loc[list(places)])
+                reasons = reasons_alone(own.whole.units, rival.whole.units, places)
+                why = Counter(reasons).most_common(1)[0][0]
+                alone_in = f"in {own.name} alone, not in {rival.name}"
+                yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
+
+
+def _say_no_contrast(comparison: LogComparison, number: int) -> str:
+    base, log = comparison.logs[0], comparison.logs[number]
+    if comparison.scored_apart[:, number].any():
+        return say_scored_apart(base, log)
+    if comparison.matchings[number - 1].places:
+        return "no sample has a value in both logs"
+    return f"it shares no sample with {base.name}, and is not compared with it"
+
+
+def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
+    """The samples that match the baseline's and have no value here or there, and how often what
+    lacks."""
+    base, log = comparison.logs[0], comparison.logs[number]
+    matched = comparison.units[number]["sample"].notna().to_numpy()
+    apart = comparison.scored_apart[:, number]
+    if count := int(apart.sum()):
+        yield f"  not compared: {counted(count, 'sample')} that another scorer graded there"
+    matched = matched & ~apart
+    lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
+    if places := np.flatnonzero(lacking.any(axis=1)).tolist():
+        counts = zip((base, log), lacking.sum(axis=0), strict=True)
+        sides = [f"{count} in {side.name}" for side, count in counts if count]
+        names = say_some(base.units["sample"].iloc[places])
+        yield (
+            f"  fell out: {counted(len(places), 'sample')} that failed or that nobody scored,"
+            f" {', '.join(sides)} ({names})"
+        )
+
+
+def _sentence(contrast: Contrast, same: int) -> str:
+    """The result in a sentence; no claim about the contestants where most flips, `same` of them,
+    are on identical replies."""
+    paired = contrast.paired
+    result = "as good as"
+    if abs(paired.value) > 1e-9:
+        word = "better" if paired.value > 0 else "worse"
+        result = f"{100 * abs(paired.value):.1f} points {word} than"
+    samples = counted(paired.n, "sample")
+    if paired.clusters == 1 < paired.n:
+        samples += " of one picture or group, from which no interval can be told"
+    sure = "a clear difference" if contrast.p_holm < 0.05 else "no clear difference"
+    sure += f" (p {format_p(contrast.p_holm)} after Holm)"
+    if 2 * same > (flips := paired.better + paired.worse):
+        sure = f"no claim: {same} of {flips} flips are on identical replies, so the scoring differs"
+    return (
+        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure} on"
+        f" {samples}; {paired.better} better, {paired.worse} worse"
+    )
+
+
+def say_some(names: Iterable[str]) -> str:
+    """The first three names of several, or all four."""
+    first = list(islice(names, 4))
+    return ", ".join([*first[:3], "..."] if len(first) > 3 else first)
+
+
+def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
+    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; gives their paths.
+    Raises OSError.
+
+    There is no page of more samples than a browser likes.
+    """
+    lines = [line.strip() for line in summary_lines(comparison)]
+    shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
+    markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD}\n"
+    fields = []
+    for contrast in comparison.contrasts:
+        sides = {"baseline_value": contrast.other, "difference": contrast.paired.value}
+        fields.append(vars(contrast.paired) | vars(contrast) | sides)
+    write_file(folder / "compare.md", markdown)
+    paths = [
+        folder / "compare.md",
+        write_csv(folder / "compare.csv", fields, CSV),
+        write_csv(folder / "items.csv", comparison.items),
+        write_csv(folder / "unmatched.csv", comparison.unmatched),
+    ]
+    if len(comparison.values) <= MOST_SAMPLES:
+        section = {"title": "Logs compared", "table": shown, "note": "", "facts": (), "wrap": False}
+        page = compare_page(comparison)
+        html = render_page(page, summary=lines, tables=[section], method=[METHOD], left_out={})
+        paths.insert(0, folder / "compare.html")
+        write_file(paths[0], html)
+    return paths
+
+
+def write_csv(
+    path: Path,
+    rows: Sequence[Mapping[str, object]] | pandas.DataFrame,
+    columns: Sequence[str] | None = None,
+) -> Path:
+    """Write rows as CSV that no spreadsheet computes; gives the path. Raises OSError."""
+    import pandas
+
+    frame = pandas.DataFrame(rows, columns=columns)
+    for name in frame.columns:
+        if frame[name].dtype.kind not in "fib":
+            frame[name] = frame[name].map({cell: csv_cell(cell) for cell in frame[name].unique()})
+    with whole_file(path) as file:
+        frame.rename(columns=csv_cell).to_csv(file, index=False, errors="backslashreplace")
+    return path
+
+
+def compare_page(comparison: LogComparison) -> PageData:
+    """The data of the page: the baseline's samples, and the answers of every log to those that
+    match.
+
+    Replies are there for the samples that flipped first, and for these also the messages and
+    pictures that a run kept.
+    """
+    base, values = comparison.logs[0], comparison.values
+    tasks = list(dict.fromkeys(base.units["task"]))
+    samples = []
+    for row, cluster in zip(base.units.to_dict("records"), base.clusters, strict=True):
+        key = None if row["verdict"] == "hidden" else row["key"]
+        about = row["sample"], row["question"], row["choices"], key
+        samples.append(PageSample(tasks.index(row["task"]), *about, group=cluster))
+    flipped = np.any(np.abs(values - values[:, :1]) > 0, axis=1).tolist()
+    worded = frozenset(np.argsort(np.logical_not(flipped), kind="stable")[:MOST_WORDED].tolist())
+    answers = dict[tuple[int, int], list[PageAnswer]]()
+    thumbnails = dict[str, str]()
+    for who, log in enumerate(comparison.logs):
+        units = comparison.units[who]
+        numbers = {ids: n for n, ids in enumerate(zip(units["task"], units["sample"], strict=True))}
+        for row in log.whole.rows.to_dict("records"):
+            sample = numbers.get((row["task"], row["sample"]))
+            if sample is not None:
+                shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
+                # logs tell tokens in and out as one number, so there are none
+                value, cost = (row[n] if row[n] == row[n] else None for n in ("value", "cost"))
+                verdict = row["verdict"] or ("right" if value == 1 else "wrong")
+                words = row["answer"], "", row["reply"] if sample in worded else "", tuple(shown)
+                answer = PageAnswer(verdict, value or 0.0, *words, cost=cost)
+                answers.setdefault((who, sample), []).append(answer)
+    return PageData(
+        f"compare: {', '.join(log.name for log in comparison.logs)}",
+        [
+            PageContestant(log.name, log.source, not who, {"log": log.source})
+            for who, log in enumerate(comparison.logs)
+        ],
+        [PageTask(task or "task") for task in tasks],
+        samples,
+        answers,
+        thumbnails,
+        detailed=None if len(worded) == len(samples) else worded,
+    )
+
+
+def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
+    for message in log.messages(row)[:MOST_TURNS]:
+        parts = list[str | PagePicture]()
+        for part in message.parts:
+            if isinstance(part, str):
+                parts.append(part)
+                continue
+            sha = part.picture.sha
+            parts.append(PagePicture(sha))
+            if sha not in thumbnails and len(thumbnails) < MOST_THUMBNAILS:
+                with suppress(PictureError):
+                    thumbnails[sha] = thumbnail(part.picture, *THUMBNAIL)
+        yield PageTurn(message.role, tuple(parts))

@@ -1,0 +1,271 @@
+"""What differs between two sides' requests, factor by factor: pictures, words, choices and
+settings, on how many of the pairs, and what stands on either side."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import groupby, product, starmap
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from looktwice.extras.sent.looks import levels, look_at
+from looktwice.extras.sent.requests import Pairing, Request, Requests, pair_requests
+from looktwice.pipelines.picture import Picture, hash_distance
+from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
+
+Values = tuple[str, str]
+SHOWN, SHRUNK = 40, 70
+"""Levels of a thumbnail by which no codec changes it, nor a size down to half, or below that."""
+FACTORS = (
+    "codec",
+    "size",
+    "number of pictures",
+    "order of pictures",
+    "what pictures show",
+    "place of pictures",
+    "system words",
+    "earlier turns",
+    "template",
+    "form of the choices",
+    "order of the choices",
+    "texts of the choices",
+    "model",
+    "temperature",
+    "max_tokens",
+)
+"""What is always looked at, of the settings the most used."""
+LISTED, NOT_SET, NOTHING = "<choices>", "not set", "none"
+
+
+class Example(NamedTuple):
+    """What a factor is in a pair of requests."""
+
+    sample: str
+    partner: str
+    value: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A factor in which requests differ: the pairs of which `examples` holds each, of `pairs` in
+    all."""
+
+    factor: str
+    examples: tuple[Example, ...]
+    pairs: int
+
+    @property
+    def usual(self) -> tuple[Values, int]:
+        """What most of them have on either side, and how many."""
+        return Counter((e.value, e.other) for e in self.examples).most_common(1)[0]
+
+
+@dataclass(frozen=True)
+class SentComparison:
+    """The requests of two sides, which of them ask the same, and in what these differ."""
+
+    base: Requests
+    rival: Requests
+    pairing: Pairing
+
+    @property
+    def alone(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
+        """Each side, the other one, and the samples that have no partner there, and why."""
+        base, rival, (_, left, right) = self.base, self.rival, self.pairing
+        for side, against, places in ((base, rival, left), (rival, base, right)):
+            yield side, against, [(side.requests[place].sample, why) for place, why in places]
+
+    @cached_property
+    def factors(self) -> list[dict[str, Values]]:
+        """Of each pair the factors in which it differs, and what they are on either side."""
+        mine, theirs = self.base.requests, self.rival.requests
+        return [
+            {name: v for name, v in _factors(mine[row], theirs[column]) if v[0] != v[1]}
+            for row, column in self.pairing.pairs
+        ]
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """The factors that differ anywhere, those of most pairs first."""
+        examples = defaultdict[str, list[Example]](list)
+        for (row, column), factors in zip(self.pairing.pairs, self.factors, strict=True):
+            names = self.base.requests[row].sample, self.rival.requests[column].sample
+            for factor, values in factors.items():
+                examples[factor].append(Example(*names, *values))
+        order = sorted(examples, key=lambda factor: -len(examples[factor]))
+        return tuple(Difference(f, tuple(examples[f]), len(self.factors)) for f in order)
+
+    @cached_property
+    def changed_words(self) -> list[tuple[Values, int]]:
+        """What one side says in the place of the other's words, and in how many pairs, the most
+        frequent first: what nearly all have is the template."""
+        counts = Counter[Values]()
+        for row, column in self.pairing.pairs:
+            sides = self.base.requests[row], self.rival.requests[column]
+            words = [Prompt.of(request).words for request in sides]
+            counts.update([*dict.fromkeys(changed_words(*words))])
+        return counts.most_common()
+
+
+def compare_sent(base: Requests, rival: Requests) -> SentComparison:
+    """Pair the requests of two sides, and say in what they differ."""
+    is_one_run = base.path == rival.path != Path()
+    return SentComparison(base, rival, pair_requests(base.requests, rival.requests, is_one_run))
+
+
+def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
+    """The factors of two requests that ask the same; alike are those with the same values."""
+    yield from _picture_factors(mine.pictures, theirs.pictures)
+    here, there = Prompt.of(mine), Prompt.of(theirs)
+    for factor in ("place of pictures", "system words", "earlier turns"):
+        name = factor.replace(" ", "_")
+        yield factor, (getattr(here, name), getattr(there, name))
+    yield "form of the choices", (here.form, there.form)
+    if here.listed and there.listed:
+        texts = here.listed.texts, there.listed.texts
+        same = sorted(texts[0]) == sorted(texts[1])
+        name = "order of the choices" if same else "texts of the choices"
+        yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
+    changed = changed_words(here.words, there.words)
+    if changed:
+        gone, new = map(" … ".join, zip(*changed, strict=True))
+        yield "template", (gone, new)
+    elif not here.listed:
+        yield "white space", (repr(here.text), repr(there.text))
+    yield "calls of the sample", (str(mine.calls), str(theirs.calls))
+    for name in sorted({*mine.settings, *theirs.settings}):
+        yield name, (str(mine.settings.get(name, NOT_SET)), str(theirs.settings.get(name, NOT_SET)))
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The words of a request, taken apart. `text` is what the user's last turn says, `listed` the
+    choices in it."""
+
+    text: str
+    listed: ListedChoices | None
+    system_words: str
+    earlier_turns: str
+    place_of_pictures: str
+
+    @classmethod
+    def of(cls, request: Request) -> Prompt:
+        """The words of a request."""
+        asked = request.asked
+        text = "\n".join(part.strip("\n") for part in asked.parts if isinstance(part, str))
+        system, earlier = list[str](), list[str]()
+        for message in request.messages:
+            if message.role == "system":
+                system.append(message.text)
+            elif message is not asked:
+                earlier.append(f"{message.role}: {message.text}")
+        runs = groupby(asked.parts, lambda part: "words" if isinstance(part, str) else "picture")
+        return cls(
+            text,
+            find_choices(text),
+            "\n".join(system) or NOTHING,
+            "\n".join(earlier) or NOTHING,
+            ", ".join(kind for kind, _ in runs) or NOTHING,
+        )
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the user's turn, with one that stands for the list of choices; a letter that
+        is named as the list writes it is the same in every form."""
+        if self.listed is None:
+            return self.text.split()
+        before, after = self.restyled("<A>")
+        return [*before.split(), LISTED, *after.split()]
+
+    def restyled(self, style: str) -> tuple[str, str]:
+        """What stands before and after the list of choices, with the letters that are named there
+        as the list writes them in another `style`, such as "A."."""
+        if self.listed is None:
+            return self.text, ""
+        label = rf"(?<!\w){re.escape(self.listed.style).replace('A', '([A-Z])')}"
+        # "A." also ends a sentence; several that follow one another are letters
+        several = rf"{label}(?:(?:[\s,/]|or|and)+{label})+"
+        named = label if self.listed.style[0] != "A" else several
+        letter = style.replace("A", r"\1")
+        before, after = (
+            re.sub(named, lambda run: re.sub(label, letter, run[0]), words)
+            for words in (self.text[: self.listed.start], self.text[self.listed.end :])
+        )
+        return before, after
+
+    @cached_property
+    def units(self) -> Values:
+        """What stands before the first and before the second choice: "(A) ", and a line break with
+        "(B) "."""
+        if self.listed is None:
+            return "", ""
+        block = self.text[self.listed.start : self.listed.end]
+        pieces = list[str]()
+        for letter, choice in zip("AB", self.listed.texts, strict=False):
+            label = re.escape(self.listed.style.replace("A", letter))
+            pieces.append(rf"(.*?{label}\s*){re.escape(choice)}")
+        listed = re.match("".join(pieces), block, re.S)
+        return (listed[1], listed[2]) if listed else (self.listed.style, "")
+
+    @property
+    def form(self) -> str:
+        """How the choices are written: "(A) …⏎(B) …" with what stands between them."""
+        if self.listed is None:
+            return "not listed"
+        return "".join(f"{unit}…" for unit in self.units).replace("\n", "⏎")
+
+
+def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
+    """The runs of words in which two texts differ: what stands here, and what there."""
+    matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
+    return [
+        (" ".join(mine[start:end]), " ".join(theirs[first:last]))
+        for kind, start, end, first, last in matcher.get_opcodes()
+        if kind != "equal"
+    ]
+
+
+def picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
+    """The number of the picture there that shows the same, by that of the picture here, in
+    order."""
+    pairs = product(map(look_at, mine), map(look_at, theirs))
+    apart = np.array([hash_distance(a.hash, b.hash) + levels(a, b) / 16 for a, b in pairs])
+    rows, columns = linear_sum_assignment(apart.reshape(len(mine), len(theirs)))
+    return dict(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def _picture_factors(
+    mine: Sequence[Picture], theirs: Sequence[Picture]
+) -> Iterator[tuple[str, Values]]:
+    yield "number of pictures", (str(len(mine)), str(len(theirs)))
+    if not (mine and theirs):
+        return
+    partners = picture_partners(mine, theirs)
+    rows, columns = list(partners), list(partners.values())
+    if columns != sorted(columns):
+        here, there = (", ".join(str(place + 1) for place in order) for order in (rows, columns))
+        yield "order of pictures", (here, there)
+    pairs = [(look_at(mine[row]), look_at(theirs[column])) for row, column in partners.items()]
+    for factor in ("codec", "size"):
+        values = dict.fromkeys((getattr(a, factor), getattr(b, factor)) for a, b in pairs)
+        if unlike := [*filter(lambda sides: sides[0] != sides[1], values)]:
+            here, there = map(", ".join, zip(*unlike, strict=True))
+            yield factor, (here, there)
+    shown, most = max(starmap(levels, pairs)), SHOWN
+    for mine_seen, theirs_seen in pairs:
+        if mine_seen.hash and theirs_seen.hash:
+            low, high = sorted(look.picture.size[1] for look in (mine_seen, theirs_seen))
+            most = SHRUNK if 2 * low < high else most
+    # that no codec has changed
+    exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
+    if shown > most or any(a.pixels != b.pixels for a, b in exact):
+        yield "what pictures show", ("as here", f"up to {shown:.0f} of 255 levels apart")

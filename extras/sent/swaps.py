@@ -1,0 +1,203 @@
+"""Requests of one side with one factor of the other: what is sent to find out what a difference is
+worth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from string import ascii_uppercase
+
+from looktwice.extras.sent.factors import NOTHING, Prompt, picture_partners
+from looktwice.extras.sent.looks import look_at
+from looktwice.extras.sent.requests import OPTIONS, Request
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
+from looktwice.prompting.views import Encode
+from looktwice.prompting.views.resize import resize_view
+
+BY_ORDER = {"picture, words": True, "words, picture": False}
+Parts = tuple[str | View, ...]
+
+
+class NotAlone(ValueError):
+    """A factor that cannot be changed by itself, and why."""
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A pair of requests that ask the same."""
+
+    mine: Request
+    theirs: Request
+
+    def __call__(self, factor: str) -> Request:
+        """The first with this factor of the second. Raises NotAlone."""
+        if factor in OPTIONS:
+            settings = {k: v for k, v in self.mine.settings.items() if k != factor}
+            if factor in self.theirs.settings:
+                settings[factor] = self.theirs.settings[factor]
+            return replace(self.mine, settings=settings)
+        match factor:
+            case "codec" | "size" | "what pictures show":
+                return self.with_look(factor)
+            case "template" | "form of the choices" | "order of the choices":
+                return self.with_words(factor)
+            case "system words" | "earlier turns":
+                return self.with_turns(factor)
+            case "number of pictures":
+                return self.with_number()
+            case "order of pictures":
+                return self.with_order()
+            case "place of pictures":
+                return self.with_place()
+        raise NotAlone("it is no part of a request that can be sent again")
+
+    @cached_property
+    def prompts(self) -> tuple[Prompt, Prompt]:
+        """The words of both."""
+        return Prompt.of(self.mine), Prompt.of(self.theirs)
+
+    @cached_property
+    def partners(self) -> dict[int, int]:
+        """The number of the picture there by that here."""
+        return picture_partners(self.mine.pictures, self.theirs.pictures)
+
+    def _with_asked(self, parts: Parts) -> Request:
+        asked = self.mine.asked
+        messages = [
+            _with_parts(message, parts) if message is asked else message
+            for message in self.mine.messages
+        ]
+        return replace(self.mine, messages=tuple(messages))
+
+    def _with_pictures(self, make: Callable[[int, View], View]) -> Request:
+        """The first with other pictures in the same places; `make` gets the number of each."""
+        numbers, messages = count(), list[Message]()
+        for message in self.mine.messages:
+            parts = (p if isinstance(p, str) else make(next(numbers), p) for p in message.parts)
+            messages.append(_with_parts(message, tuple(parts)))
+        return replace(self.mine, messages=tuple(messages))
+
+    def with_look(self, factor: str) -> Request:
+        """With the codec, the size, or what is shown, of the pictures there."""
+
+        def make(number: int, view: View) -> View:
+            if number not in self.partners:
+                return view
+            rival = self.theirs.pictures[self.partners[number]]
+            return remade(view, View.of(rival), factor)
+
+        return self._with_pictures(make)
+
+    def with_order(self) -> Request:
+        """With the pictures in the order of those there."""
+        shown = [view for message in self.mine.messages for view in message.views]
+        numbers = sorted(self.partners)
+        ordered = dict(zip(numbers, sorted(numbers, key=self.partners.__getitem__), strict=True))
+        return self._with_pictures(lambda number, view: shown[ordered.get(number, number)])
+
+    def with_number(self) -> Request:
+        """Without the pictures that are not there, and with those that are only there behind the
+        others."""
+        asked, theirs = self.mine.asked, self.theirs.asked
+        if len(self.mine.pictures) > len(asked.views):
+            raise NotAlone("earlier turns have pictures, too")
+        number, parts = 0, list[str | View]()
+        for part in asked.parts:
+            if isinstance(part, str) or number in self.partners:
+                parts.append(part)
+            number += not isinstance(part, str)
+        last = max((n for n, part in enumerate(parts) if not isinstance(part, str)), default=-1)
+        more = [v for n, v in enumerate(theirs.views) if n not in self.partners.values()]
+        return self._with_asked((*parts[: last + 1], *more, *parts[last + 1 :]))
+
+    def with_place(self) -> Request:
+        """With all pictures before or after the words, as there."""
+        first = BY_ORDER.get(self.prompts[1].place_of_pictures)
+        if first is None:
+            raise NotAlone("words stand between the pictures there")
+        asked = self.mine.asked
+        words = (self.prompts[0].text,)
+        return self._with_asked((*asked.views, *words) if first else (*words, *asked.views))
+
+    def with_turns(self, factor: str) -> Request:
+        """With the system words or the earlier turns there."""
+        mine, theirs = self.mine, self.theirs
+        system, turns = (theirs, mine) if factor == "system words" else (mine, theirs)
+        messages = [turn for turn in system.messages if turn.role == "system"]
+        for turn in turns.messages:
+            if turn.role != "system" and turn is not theirs.asked:
+                messages.append(turn)
+        messages += [mine.asked] if turns is theirs else []
+        return replace(mine, messages=tuple(messages))
+
+    def with_words(self, factor: str) -> Request:
+        """With the template there, or with the choices as they are written or ordered there."""
+        mine, theirs = self.prompts
+        if (mine.listed is None) != (theirs.listed is None):
+            raise NotAlone("one side lists no choices")
+        if mine.listed is None or theirs.listed is None:
+            return self._with_text(theirs.text)
+        around, style, units, texts = mine, mine.listed.style, mine.units, mine.listed.texts
+        if factor == "template":
+            around = theirs
+        elif factor == "form of the choices":
+            style, units = theirs.listed.style, theirs.units
+        else:
+            texts = theirs.listed.texts
+        before, after = around.restyled(style)
+        listed = units[0] + texts[0]  # and the others as `Prompt.units` writes the second
+        for letter, choice in zip(ascii_uppercase[1:], texts[1:], strict=False):
+            listed += re.sub(r"(?<!\w)B(?!\w)", letter, units[1]) + choice
+        return self._with_text(before + listed + after)
+
+    def _with_text(self, text: str) -> Request:
+        asked = self.mine.asked
+        places = [n for n, part in enumerate(asked.parts) if isinstance(part, str)]
+        if len(places) != 1:
+            raise NotAlone("words stand between the pictures")
+        return self._with_asked((*asked.parts[: places[0]], text, *asked.parts[places[0] + 1 :]))
+
+
+def _with_parts(message: Message, parts: Parts) -> Message:
+    # one that was stored cannot be replaced
+    return Message(message.role, parts, message.tool_calls, message.call_id, message.attached)
+
+
+def remade(view: View, rival: View, factor: str) -> View:
+    """A view with the codec, the size, or the pixels of another that shows the same.
+
+    Where the two differ in this alone it is the other itself. A lossy one cannot be undone: for a
+    lossless codec the pixels are those of the other, at the size of the view.
+    """
+    looks = look_at(view.picture), look_at(rival.picture)
+    unlike = {name for name in ("codec", "size") if len({getattr(a, name) for a in looks}) > 1}
+    if unlike == {factor}:
+        return rival
+    codec, source, size = looks[0].codec, view, view.size
+    if factor == "size":
+        size = rival.size
+    elif factor == "codec":
+        codec = looks[1].codec
+        source = rival if looks[1].is_lossless and not looks[0].is_lossless else view
+    else:
+        source = rival
+    return encoder(codec).encode(resize_view(View.of(Picture(source.pixels)), size))
+
+
+def encoder(codec: str) -> Encode:
+    """What encodes as `Look.codec` says. Raises NotAlone for a codec that nothing here writes."""
+    if codec == "PNG":
+        return Encode("png")
+    if codec.startswith("WebP"):
+        return Encode("webp", lossless=True) if "lossless" in codec else Encode("webp", 80)
+    name, _, rest = codec.removesuffix(" ").partition(" ")
+    numbers = re.findall(r"(?<![\d:])\d+(?![\d:])", rest)
+    if name != "JPEG" or not numbers:
+        raise NotAlone(f"nothing here writes {codec or NOTHING}")
+    chroma = next((c for c in ("4:4:4", "4:2:2", "4:2:0") if c in rest), "4:2:0")
+    return Encode("jpeg", int(numbers[0]), chroma)  # type: ignore[arg-type]

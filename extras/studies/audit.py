@@ -1,0 +1,34 @@
+"""What of a run is answered without the images: the page, the list of items, and what is left."""
+
+from __future__ import annotations
+
+from looktwice.eval.analysis.asked import Asked, Finding
+from looktwice.extras.studies.blindness import (
+    Rule,
+    audit_page,
+    audit_sentences,
+    audits,
+    blind_items_csv,
+    clean_subset,
+    needs_no_image,
+)
+from looktwice.pipelines.disk import write_file
+
+
+def tell_audit(asked: Asked) -> None:
+    """What is answered without the images; `rule: any` lists every item that once was."""
+    run, out = asked.run, asked.out
+    found = audits(run)
+    if not found:
+        asked.refuse("seen and no-image or blank", "run blindness, or name yours so")
+    rule: Rule = "any" if asked.settings.get("rule") == "any" else "chance"
+    blind = needs_no_image(found, rule)
+    write_file(out / "audit.md", audit_page(run, found, rule))
+    write_file(out / "clean.yaml", clean_subset(run, found, blind))
+    write_file(out / "needs_no_image.csv", blind_items_csv(blind))
+    for line in audit_sentences(found, blind, rule):
+        asked.say(line)
+    asked.say(f"audit: {out / 'audit.md'}, needs_no_image.csv and clean.yaml beside it")
+
+
+AUDIT = Finding("What is answered without the images", ("rule",), tell_audit)

@@ -1,0 +1,316 @@
+"""Why numbers differ: of two contestants, what each factor between them does alone, and what
+remains; and how far a run is from what others published, the rows of `published:`, and from people
+on the same items."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.analysis.analyses import Analysis
+from looktwice.eval.display.score_tables import to_people
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    TextTable,
+    change_cell,
+    estimate_cell,
+    format_p,
+    names,
+    percent,
+    points,
+    table,
+)
+from looktwice.eval.scoring.labels import contestant_changes, setting_at
+from looktwice.eval.scoring.row import Row, accuracy_to_compare, units_of
+from looktwice.eval.scoring.run_rows import of_another_split, own_metrics, published_names
+from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
+from looktwice.eval.statistics.intervals import Estimate, share_interval, two_shares
+from looktwice.eval.statistics.paired import ALPHA, compare_paired, holm, mean_difference
+from looktwice.eval.tasks.table_files import read_texts
+from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
+
+ROUNDED = 0.0101
+"""Percent by which a printed share and k/n may differ: papers round, or cut off."""
+INTERACTION, WHOLE = "interaction", "the whole gap"
+
+
+@dataclass(frozen=True)
+class FactorEffect:
+    """One factor: on the units that all arms have, it alone changes the metric from `before` to
+    `after`.
+
+    Behind the factors come `interaction`, the gap less the sum of their effects, and the whole gap.
+    The effect lies in -1..1, beyond it for `interaction`; its p is NaN where nothing is tested.
+    `of_gap` is its share, where p of the gap, or of a mean over tasks its interval, shows a gap.
+    """
+
+    task: str
+    metric: str
+    factor: str
+    effect: Estimate
+    before: float | None = None
+    after: float | None = None
+    of_gap: float | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p of the effect, where it was tested."""
+        return None if isnan(self.effect.p) else self.effect.p
+
+
+def factor_effects(run: RunScores) -> list[FactorEffect]:
+    """The effects in a run whose configuration says `gap: {from: ..., to: ...}`; none where it does
+    not.
+
+    For every task and each of its metrics that is a mean over units, then over all tasks: `macro`
+    is the mean of the tasks' effects, `micro` is of all their units as one set; both of factors
+    that every task has.
+    """
+    gap = run.config.get("gap")
+    if not isinstance(gap, dict):
+        return []
+    by_task = defaultdict[str, list[PointScores]](list)
+    for scores in run.points:
+        by_task[scores.point.task_id].append(scores)
+    lines, accuracies = list[FactorEffect](), list[Mapping[str, Metric]]()
+    for own in by_task.values():
+        if arms := _ends_and_factors(own, gap):
+            metrics = _shared_metrics(arms)
+            accuracies.append(metrics["accuracy"])
+            for name, by_arm in metrics.items():
+                lines += _factors(arms["from"].task, name, [by_arm])
+    if len(accuracies) < 2:
+        return lines
+    every = [name for name in accuracies[0] if all(name in by_arm for by_arm in accuracies)]
+    shared = [{name: by_arm[name] for name in every} for by_arm in accuracies]
+    tasks = [effects for by_arm in shared if (effects := _factors("", "accuracy", [by_arm]))]
+    macro = [_mean(same) for same in zip(*tasks, strict=True)]
+    return lines + _with_share_of_gap(macro) + _factors("micro", "accuracy", shared)
+
+
+FACTORS: Columns[FactorEffect] = (
+    *names("task", "metric", "factor"),
+    Column("from", "before", percent),
+    Column("with", "after", percent),
+    Column("effect", "effect", change_cell),
+    Column("p", "p", format_p),
+    Column("of gap", lambda line: None if line.of_gap is None else f"{100 * line.of_gap:.0f} %"),
+    Column("n", "effect.n"),
+)
+
+
+def factor_table(scored: Table) -> TextTable:
+    """What each factor changes in percentage points, with its paired interval and test, where a run
+    asks."""
+    return table(FACTORS, [line for run in scored.scores for line in factor_effects(run)])
+
+
+def _ends_and_factors(
+    points: Sequence[PointScores], gap: Mapping[str, str]
+) -> dict[str, PointScores]:
+    """The arms of one task, "from" and "to" first, then those with one factor of the second by the
+    factor's name.
+
+    Empty where an end was not asked.
+    """
+    plain = {arm.point.contestant: arm for arm in points if not contestant_changes(arm.point)}
+    if not {gap["from"], gap["to"]} <= plain.keys():
+        return {}
+    arms = {"from": plain[gap["from"]], "to": plain[gap["to"]]}
+    for arm in points:
+        changes = [*contestant_changes(arm.point).items()]
+        if arm.point.contestant == gap["from"] and len(changes) == 1:
+            place, value = changes[0]
+            start, end = (_setting(arms[side], place) for side in ("from", "to"))
+            if _setting(arm, place) == end != start:
+                name = f"{place.removeprefix('stages.')}: {'none' if value is None else value}"
+                arms[name] = arm
+    return arms
+
+
+def _setting(scores: PointScores, place: str) -> object:
+    """What a point was built with at a dotted place; None where it has nothing there."""
+    return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
+
+
+def _shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
+    """Accuracy and the benchmark's own metrics that are means, by arm; only metrics that every arm
+    has."""
+    by_name = defaultdict[str, dict[str, Metric]](dict)
+    for name, scores in arms.items():
+        for metric in (accuracy_to_compare(scores), *own_metrics(scores)):
+            if metric.value is None and metric.p is None and not metric.slice:
+                by_name[metric.name][name] = metric
+    return {name: by_arm for name, by_arm in by_name.items() if len(by_arm) == len(arms)}
+
+
+def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
+    """An effect per factor, the interaction, and the gap, on the units of some tasks; none where no
+    unit has every arm."""
+    values = units_of({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
+    values = values.where(values.has())
+    if not values.units:
+        return []
+    start, end = values["from"], values["to"]
+
+    def effect(factor: str, arm: str) -> FactorEffect:
+        paired = compare_paired(values[arm], start, values.clusters, values.strata)
+        return FactorEffect(task, metric, factor, paired, fmean(start), fmean(values[arm]))
+
+    lines = [*map(effect, values.arms[2:], values.arms[2:])]
+    if lines:
+        left = end - start - (values.value[2:] - start).sum(axis=0)
+        rest = mean_difference(left.round(12) + 0.0, values.clusters, values.strata)
+        lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
+    return _with_share_of_gap([*lines, effect(WHOLE, "to")])
+
+
+def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
+    """The effects with their share of the gap, the last of them, where p or, of a mean, the
+    interval shows a gap."""
+    if not lines:
+        return []
+    whole, p = lines[-1].effect, lines[-1].p
+    if not (p < 0.05 if p is not None else whole.low > 0 or whole.high < 0):
+        return [*lines]
+    return [replace(line, of_gap=line.effect.value / whole.value) for line in lines]
+
+
+def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
+    """One line over tasks; the limits of the tasks are combined (MOVER, Zou and Donner 2008)."""
+    first, rows = lines[0], []
+    for line in lines:
+        effect = line.effect
+        rows.append((effect.value, effect.low, effect.high, effect.n, line.before, line.after))
+    value, low, high, n, before, after = np.array(rows, float).T
+    mean, units = fmean(value), int(n.sum())
+    below, above = (float(np.linalg.norm(end - value)) / len(rows) for end in (low, high))
+    ends = (None, None) if first.before is None else (fmean(before), fmean(after))
+    whole = Estimate(mean, mean - below, mean + above, units, units)
+    return FactorEffect("macro", first.metric, first.factor, whole, *ends)
+
+
+# ---- beside what others published, and beside people
+
+
+def published_table(scored: Table) -> TextTable:
+    """A line for each row of `published:` in the runs' configurations, in percent as published,
+    with its source.
+
+    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are
+    those tasks of the runs that some row has, then any further entry: a total such as `macro` or
+    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row of another
+    split than the run's in its name. Below stand the contestants of the runs, and how many points
+    each differs from people, whose row says `people: true`.
+    """
+    published: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for run in scored.scores:
+        for name, row in (run.config.get("published") or {}).items():
+            accuracies = row.get("accuracy") or {}
+            if any(of_another_split(run, row, str(task)) for task in accuracies):
+                suffix = f" on {row['split']}"
+                name = str(name).removesuffix(suffix) + suffix
+            published[str(name), str(row.get("source", ""))] = accuracies
+    given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
+    lines = list[tuple[str, str, Mapping[str, str]]]()
+    for (name, source), accuracies in published.items():
+        cells = {t: f"{float(v):.2f}" for t, v in accuracies.items() if v is not None}
+        lines.append((name, source, cells))
+    contestants = {arm.contestant for run in scored.scores for arm in run.points}
+    here = defaultdict[str, dict[str, Row]](dict)
+    for row in scored.where(slice=""):
+        if row.value is not None and row.contestant in contestants:
+            here[row.contestant] |= {n: row for n in published_names(row) if n in given}
+    for name, rows in here.items():
+        if rows:
+            lines.append((name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
+            gaps = {task: to_people(row, 2) for task, row in rows.items()}
+            lines += [(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
+    errata = {
+        arm.point.task: arm.point.facts.get("errata") for run in scored.scores for arm in run.points
+    }
+    tasks = sorted(given, key=lambda task: [*errata, task].index(task))
+    titles = [f"{task}\nsee its errata" if errata.get(task) else task for task in tasks]
+    shown = [(*who, *(cells.get(task, "") for task in tasks)) for *who, cells in lines]
+    return TextTable(("who", "source", *titles), shown, 2)
+
+
+def published_gaps(scored: Table) -> TextTable:
+    """A line for each contestant and each row of `published:` that says of how many questions its
+    numbers are: points of difference, with the exact interval of two samples, and an asterisk where
+    p of Fisher's exact test is below 0.05 after Holm's correction over the table. Rows of another
+    split are left out."""
+    lines = list[tuple[str, str, dict[str, Estimate]]]()
+    for run in scored.scores:
+        contestants = {arm.contestant for arm in run.points}
+        for name, published in (run.config.get("published") or {}).items():
+            shares = dict(published_shares(published))
+            asked = {task for task in shares if not of_another_split(run, published, task)}
+            gaps = defaultdict[str, dict[str, Estimate]](dict)
+            for row in scored.where(slice=""):
+                right = (row.value or 0.0) * row.n
+                is_share = row.value is not None and row.n and abs(right - round(right)) < 1e-6
+                shared = {*published_names(row)} & asked if is_share else ()
+                for task in shared if row.contestant in contestants else ():
+                    gaps[row.contestant][task] = two_shares(round(right), row.n, *shares[task])
+            lines += [(who, str(name), cells) for who, cells in gaps.items()]
+    tasks = list(dict.fromkeys(task for _, _, cells in lines for task in cells))
+    corrected = iter(holm([gap.p for _, _, cells in lines for gap in cells.values()]))
+    shown = list[tuple[str, ...]]()
+    for who, name, cells in lines:
+        texts = dict[str, str]()
+        for task, gap in cells.items():
+            star = "*" if next(corrected) < ALPHA else ""
+            texts[task] = f"{points(gap.value)}{star}\n[{points(gap.low)}, {points(gap.high)}]"
+        shown.append((who, name, *(texts.get(task, "") for task in tasks)))
+    return TextTable(("contestant", "less", *tasks), sorted(shown), 2)
+
+
+def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The k of n behind the numbers of a row of `published:` whose `n` is told, by task. A number
+    that is no share of n, as one of graded values, is left out."""
+    accuracies = published.get("accuracy") or {}
+    for task, n in (published.get("n") or {}).items():
+        value = accuracies.get(task)
+        if value is not None:
+            k = round(float(value) * n / 100)
+            if abs(100 * k / n - float(value)) < ROUNDED:
+                yield str(task), (k, int(n))
+
+
+def ceiling_table(scored: Table) -> TextTable:
+    """The share right in percent of each contestant on the items of a sheet that lies in the folder
+    of its run and was read, and that of the people, each with its 95 % interval.
+
+    People's answers to one sample are a cluster; of a contestant the first draw counts.
+    """
+    lines = []
+    for run in scored.scores:
+        for file in sorted(run.folder.path.glob(f"*/{HUMANS}")):
+            people = [row for row in read_texts(file) if row["contestant"] != MAJORITY]
+            for arm in run.points:
+                answers = [row for row in people if row["task"] == arm.task]
+                samples = [row["sample"] for row in answers]
+                firsts = filter(None, map(arm.first, dict.fromkeys(samples)))
+                if values := [first.score.value for first in firsts]:
+                    right = share_interval([row["value"] == "right" for row in answers], samples)
+                    shares = estimate_cell(share_interval(values)), estimate_cell(right)
+                    about = file.parts[-3], arm.task, arm.contestant, str(len(values))
+                    lines.append((*about, *shares))
+    return TextTable(("sheet", "task", "contestant", "items", "right %", "people %"), lines, 3)
+
+
+FACTORS_ANALYSIS = Analysis("gap", "Why the numbers differ", factor_table, ending=factor_table)
+PEOPLE_ANALYSIS = Analysis("people", "Beside people on the same items", ceiling_table, wrap=False)
+PUBLISHED_ANALYSIS = Analysis("published", "Beside what was published", published_table, wrap=False)
+PUBLISHED_GAPS_ANALYSIS = Analysis(
+    "published-gaps", "Less what was published, points", published_gaps, wrap=False
+)

@@ -1,0 +1,279 @@
+"""Whether the order of contestants would hold: under other markers and settings, in other draws."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+from math import isnan
+from typing import NamedTuple
+
+import numpy as np
+
+from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.contestants import MAX_CONTESTANTS, Question
+from looktwice.eval.analysis.steadiness import whole_draws
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    TextTable,
+    estimate_cell,
+    names,
+    percent,
+    some,
+    table,
+    text,
+)
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.answers import Reordering, reordering, swap_over_settings
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import Values
+from looktwice.extras.studies.fragility import (
+    Fragility,
+    Published,
+    draw_means,
+    fragilities,
+    read_published,
+)
+from looktwice.pipelines.model import canonical
+
+ORDER_NOTE = (
+    "Each two contestants on the samples that both have in every setting, over the tasks of both."
+    " `swap`: how probably the two change places between two of the settings (markers, prompts,"
+    " whatever was swept), or between two draws; a tie counts one half. Intervals: 95 %, bootstrap"
+    " over clusters; few samples add swaps, so they lie rather high."
+)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Two contestants of which `first` leads under the default, by `lead`: how often the other one
+    leads.
+
+    `styles` counts the variants that turn them round on all samples. `chance` is the share of
+    resamples that do under the default alone, `flipped` that over all variants and resamples; a tie
+    is no flip.
+    """
+
+    task: str
+    first: str
+    second: str
+    lead: float
+    styles: int
+    of: int
+    chance: float
+    flipped: float
+
+
+FLIPS: Columns[Flip] = (
+    *names("task"),
+    Column("leads", "first", text),
+    Column("over", "second", text),
+    Column("by, points", "lead", percent),
+    Column("styles that\nflip them", lambda flip: f"{flip.styles} of {flip.of}"),
+    Column("by samples\nalone %", "chance", percent),
+    Column("in all %", "flipped", percent),
+)
+
+
+def flip_table(scored: Table) -> TextTable:
+    """A line for every two contestants of a run on a task."""
+    flips = list[Flip]()
+    for run in scored.scores:
+        tasks = defaultdict[str, list[Fragility]](list)
+        for fragility in fragilities(run):
+            tasks[fragility.task].append(fragility)
+        flips += chain.from_iterable(map(rank_flips, tasks.values()))
+    return table(FLIPS, flips)
+
+
+def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
+    """Of every two contestants on one task that are not tied under the default who leads, and how
+    often that turns round, on the samples and variants of both."""
+    for leader, rival in combinations(contestants, 2):
+        mine, theirs = leader.values, rival.values
+        names = [name for name in mine.arms if name in theirs.arms]
+        place = {sample: number for number, sample in enumerate(theirs.units)}
+        shared = mine.where(np.array([sample in place for sample in mine.units]))
+        if not shared.units or not names or mine.arms[0] != theirs.arms[0]:
+            continue
+        columns = [place[sample] for sample in shared.units]
+        gaps = np.array([shared[name] - theirs[name][columns] for name in names])
+        lead = float(gaps[0].mean())
+        if abs(lead) < 1e-9:
+            continue
+        drawn = draw_means(gaps, shared.clusters, leader.resamples)
+        turned = drawn * np.sign(lead) < -1e-9
+        first, second = (leader, rival) if lead > 0 else (rival, leader)
+        yield Flip(
+            task=leader.task,
+            first=first.contestant,
+            second=second.contestant,
+            lead=abs(lead),
+            styles=int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum()),
+            of=len(names),
+            chance=float(turned[:, 0].mean()),
+            flipped=float(turned.mean()),
+        )
+
+
+class Moves(NamedTuple):
+    """How the ranks of models under a style differ from those under the default."""
+
+    whose: str
+    task: str
+    style: str
+    models: int
+    change: Reordering
+
+
+RANKS: Columns[Moves] = (
+    *names("whose", "task", "style"),
+    Column("models", "models"),
+    Column("pairs\nflipped", "change.flipped"),
+    Column("pairs\ntied", "change.tied"),
+    Column("models\nmoved", "change.moved"),
+    Column("largest\nmove", "change.furthest"),
+    Column("tau-b", lambda line: None if isnan(line.change.tau) else f"{line.change.tau:.2f}"),
+)
+
+
+def rank_moves(run: RunScores) -> Iterator[Moves]:
+    """By task and style how the ranks of the models differ from those under the default.
+
+    Those of the run, where it has three or more, and the published ones.
+    """
+    own: Published = defaultdict(lambda: defaultdict(dict))
+    for fragility in fragilities(run):
+        for style, accuracy in zip(fragility.values.arms, fragility.means.tolist(), strict=True):
+            own[fragility.task][style][fragility.contestant] = 100 * accuracy
+    published = read_published(run) if own else {}
+    for whose, accuracies in (("this run", own), ("published", published)):
+        for task, by_style in accuracies.items():
+            default, *styles = by_style.items()
+            sign = -1 if task.endswith(" rank") else 1  # of ranks the smaller is better
+            first = {model: sign * value for model, value in default[1].items()}
+            for style, values in styles if len(first) > 2 else ():
+                moved = {model: sign * value for model, value in values.items()}
+                yield Moves(whose, task, style, len(first), reordering(first, moved))
+
+
+@dataclass(frozen=True)
+class _Swaps:
+    """How probably two contestants swap over so many settings or draws, and in how many the first
+    leads."""
+
+    count: int
+    leads: int
+    swap: Estimate
+
+    @classmethod
+    def of(
+        cls, sides: Sequence[Sequence[Mapping[Question, float]]], clusters: Mapping[Question, str]
+    ) -> _Swaps | None:
+        """The values of the two by setting, on the samples that all settings have; None where that
+        tells nothing."""
+        count = min(map(len, sides))
+        kept = [values for side in sides for values in side[:count]]
+        every = Values.of(dict(enumerate(kept)), clusters)
+        shared = every.where(every.has())
+        if count < 2 or not shared.units:
+            return None
+        first, rival = np.split(shared.value, 2)
+        leads = first.mean(axis=1) > rival.mean(axis=1) + 1e-12
+        return cls(count, int(leads.sum()), swap_over_settings(first, rival, shared.clusters))
+
+
+class OrderLine(NamedTuple):
+    """Two contestants: whether they swap between settings, and between draws."""
+
+    contestant: str
+    other: str
+    settings: _Swaps | None
+    draws: _Swaps | None
+
+    @property
+    def n(self) -> int:
+        """The samples behind the line."""
+        swaps = self.settings or self.draws
+        return swaps.swap.n if swaps else 0
+
+
+ORDERS: Columns[OrderLine] = (
+    *names("contestant", "other"),
+    Column("settings", "settings.count"),
+    Column(
+        "leads in", lambda line: line.settings and f"{line.settings.leads} of {line.settings.count}"
+    ),
+    Column("swap between\nsettings %", "settings.swap", estimate_cell),
+    Column("draws", "draws.count"),
+    Column("swap between\ndraws %", "draws.swap", estimate_cell),
+    Column("n", "n", some),
+)
+
+
+def find_orders(run: RunScores) -> Iterator[OrderLine]:
+    """Each two contestants that were asked under several settings or in several draws.
+
+    Runs with `fragility:` have tables of their own for this.
+    """
+    by_contestant = defaultdict[str, dict[str, list[PointScores]]](dict)
+    for arm in () if run.config.get("fragility") else run.points:
+        setting = canonical(arm.point.changes)
+        by_contestant[arm.point.contestant].setdefault(setting, []).append(arm)
+    if len(by_contestant) > MAX_CONTESTANTS:
+        return
+    for first, rival in combinations(by_contestant, 2):
+        pair = by_contestant[first], by_contestant[rival]
+        shared = [setting for setting in pair[0] if setting in pair[1]]
+        if not shared:
+            continue
+        start = [side[shared[0]] for side in pair]
+        is_drawn = all(map(_may_have_draws, start))
+        if len(shared) < 2 and not is_drawn:
+            continue  # before anything is collected: mostly there is nothing to compare
+        clusters = dict[Question, str]()
+        for arm in (arm for arms in pair[0].values() for arm in arms):
+            clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
+        settings = [[_values(side[setting]) for setting in shared] for side in pair]
+        drawn = [_values_by_draw(arms) if is_drawn else [] for arms in start]
+        line = OrderLine(first, rival, _Swaps.of(settings, clusters), _Swaps.of(drawn, clusters))
+        if line.settings or line.draws:
+            yield line
+
+
+def _may_have_draws(arms: Sequence[PointScores]) -> bool:
+    return all(arm.point.draws > 1 or any(len(d) > 1 for d in arm.scored.values()) for arm in arms)
+
+
+def _values(arms: Sequence[PointScores]) -> dict[Question, float]:
+    return {(arm.point.task_id, n): v for arm in arms for n, v in arm.comparable.items()}
+
+
+def _values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
+    """The values of every draw, of the samples that have all of them."""
+    values = dict[Question, list[float]]()
+    for arm in arms:
+        for name, draws in whole_draws(arm).items():
+            values[arm.point.task_id, name] = [draw.score.value for draw in draws]
+    return [dict(zip(values, draw, strict=True)) for draw in zip(*values.values(), strict=False)]
+
+
+FLIPS_ANALYSIS = Analysis(
+    "flips",
+    "Who would lead under another style",
+    flip_table,
+    needs="a study with `fragility:` and two models",
+    ending=flip_table,
+)
+RANK_MOVES_ANALYSIS = Analysis(
+    "ranks",
+    "Ranks under other styles",
+    lines(RANKS, rank_moves),
+    needs="a study with `fragility:` and three models",
+)
+ORDER_ANALYSIS = Analysis(
+    "order", "Would the order hold", lines(ORDERS, find_orders, empty=False), ORDER_NOTE, wrap=False
+)

@@ -1,0 +1,56 @@
+"""The command that opens the studio in a browser."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from looktwice.eval.commands.options import (
+    NONE,
+    Opened,
+    Plugins,
+    Port,
+    announce,
+    complete_config,
+    until_interrupted,
+)
+
+NO_PATHS: list[Path] = []
+
+
+def studio(
+    what: Annotated[
+        list[Path],
+        Argument(
+            metavar="[IMAGE ... | RUN SAMPLE | STUDY]",
+            help="What to begin with; without it, drop a picture on the page.",
+            autocompletion=complete_config,
+        ),
+    ] = NO_PATHS,
+    model: Annotated[
+        list[str], Option(help="Whom it may ask too: a node, {use: pipelines.models.ChatAPI, ...}.")
+    ] = NONE,
+    port: Port = 0,
+    opened: Opened = False,
+    plugin: Plugins = NONE,
+) -> None:
+    """Put marks and stages on your own picture in a browser.
+
+    It shows the exact bytes and words that a model gets, asks, and gives the study to run. It is
+    served on this machine alone, and keys come from the environment.
+    """
+    import tempfile
+
+    from looktwice.eval.page.serving import serve_page
+    from looktwice.extras.studio.desk import Desk
+    from looktwice.extras.studio.server import StudioServer, open_draft
+
+    with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
+        desk = Desk(Path(folder).resolve(), plugins=plugin)
+        draft = open_draft(desk, what, model)
+        server = StudioServer(desk, lambda _: draft)
+        with until_interrupted():
+            serve_page(server, port, partial(announce, opened), "studio")

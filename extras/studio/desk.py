@@ -1,0 +1,384 @@
+"""Renders and asks what stands on the studio's page, in a folder of its own, as a run does it;
+whoever carries what the page asks for, a server or a notebook. And what is said beside
+the pictures: every word, what Ask sends, marks that no stage draws, and drawings that are cut."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import cv2
+import numpy as np
+from rich.console import Console
+
+from looktwice.eval.display.printable import printable
+from looktwice.eval.listing import plain
+from looktwice.eval.records.records import RunFolder
+from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, try_arm
+from looktwice.eval.runs.study import Study
+from looktwice.eval.scoring.score import ScoringTools
+from looktwice.eval.tasks.own_questions import Folder
+from looktwice.extras.studio.draft import FILE, FOLDER, MODELS, Draft, Node
+from looktwice.extras.studio.forms import Catalog
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.plan import Plan, make_plan
+from looktwice.pipelines.config.spec import Arm, asks_model, digest, find_settings, spec
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import dump_yaml, write_file
+from looktwice.pipelines.geometry import bounds
+from looktwice.pipelines.json_input import CLOSED, read_as
+from looktwice.pipelines.marks import Box, Mask, Point
+from looktwice.pipelines.model import Model, ModelError, name_of
+from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
+from looktwice.pipelines.models.pocket.network import CELLS
+from looktwice.pipelines.picture import Payload, Picture, PictureError
+from looktwice.pipelines.pipeline import models_in
+from looktwice.pipelines.runtime.stores import Memory, use_result_store
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.state import Call, Stage, State
+from looktwice.pipelines.view import View
+from looktwice.prompting.markers.base import Marking
+from looktwice.prompting.views.losses import Drawing, drawings
+
+KEPT = 256  # pictures that the page may ask for
+KEPT_STATES = 32  # with the pixels of their views
+FAULTS = (ValueError, LookupError, OSError)
+"""What may be wrong with what is asked, which the page tells."""
+LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
+SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the page sends: a draft, and what is wanted of it."""
+
+    __pydantic_config__ = CLOSED
+    draft: Draft
+    after: int | None = None
+    text: str = ""
+
+
+@dataclass(eq=False)
+class Desk:
+    """Where the drafts of one page are worked on: `folder` takes pictures, questions and runs, and
+    `models` are those that may be asked, by name."""
+
+    folder: Path
+    models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
+    plugins: Sequence[str] = ()
+    images: dict[str, Picture] = field(default_factory=dict)
+    shown: Memory = field(default_factory=partial(Memory, KEPT))
+    states: Memory = field(default_factory=partial(Memory, KEPT_STATES))
+    lock: Lock = field(default_factory=Lock)
+    asking: Lock = field(default_factory=Lock)
+
+    @property
+    def binder(self) -> Binder:
+        """What builds the nodes of a draft."""
+        return Binder(Scope(self.folder, plugins=tuple(self.plugins)), self.models)
+
+    @cached_property
+    def _catalog(self) -> Node:
+        return Catalog(self.plugins).to_dict()
+
+    def start(self, draft: Draft) -> Node:
+        """What a page begins with: the forms, whom it may ask, a draft and its pictures."""
+        images = [self.image(name) for name in draft.images]
+        begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
+        return self._catalog | begun
+
+    def admit(self, model: Any) -> str:
+        """The name of a model, which may be asked from now on."""
+        node, name = plain(model), name_of(model)
+        if self.models.get(name, node) != node:
+            name += f" {len(self.models)}"
+        self.models[name] = node
+        return name
+
+    def take(self, data: bytes) -> str:
+        """Keep the bytes of a picture, and give its name. Raises PictureError."""
+        picture = Picture.encoded(data, "the picture")
+        payload = picture.payload
+        kind = payload.media_type if payload.data is data else ""
+        name = picture.sha[:12] + SUFFIXES.get(kind, ".img")
+        if name not in self.images:
+            write_file(self.folder / name, data)
+            self.images[name] = picture
+        return name
+
+    def keep(self, picture: Picture) -> str:
+        """The name of a picture's own bytes, which it keeps; of one that was made, of those that
+        are sent."""
+        try:
+            return self.take(picture.source)
+        except PictureError:
+            return self.take(picture.payload.data)
+
+    def image(self, name: str) -> Node:
+        """A picture of the page's own."""
+        return {"name": name, **self.show(self.images[name])}
+
+    def show(self, picture: Picture) -> Node:
+        """What a page needs to know of a picture, which it gets under its sha256."""
+        payload, (width, height) = picture.payload, picture.size
+        kind, sha = payload.media_type.removeprefix("image/"), self._show(payload)
+        facts = {"width": width, "height": height, "bytes": len(payload.data), "kind": kind}
+        return {"sha": sha, "note": payload.note, **facts}
+
+    def _show(self, payload: Payload) -> str:
+        return self.shown.share(payload.sha, lambda: (payload, 1)).sha
+
+    def answer(self, what: str, data: bytes) -> Any:
+        """What the page gets: plain values, or the bytes of a file. What is uploaded is a picture's
+        bytes, all else is JSON. Raises FAULTS."""
+        if what == "upload":
+            return self.image(self.take(data))
+        asked: Asked = read_as(Asked, data)
+        if what == "render":
+            return self.render(asked.draft, asked.after)
+        if what == "read":
+            pasted = self.folder / "pasted.yaml"
+            return {"draft": asked.draft.reading(asked.text, pasted, self.models).to_dict()}
+        return self.ask(asked.draft) if what == "ask" else self.pack(asked.draft)
+
+    def say_faults(self, exc: Exception) -> list[str]:
+        """What is wrong, without the names of files that nobody wrote."""
+        faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
+        return [LINE.sub("", printable(fault).replace(f"{self.folder}/", "")) for fault in faults]
+
+    def item(self, draft: Draft) -> tuple[Folder, Item]:
+        """The question as a run reads it, with its task. Raises TaskError, ValueError."""
+        if not draft.images:
+            raise ValueError("there is no picture yet; drop one on the page")
+        if lost := [name for name in draft.files if name not in self.images]:
+            raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
+        images = tuple(self.images[name] for name in draft.images)  # decoded once
+        row = json.dumps(draft.row([picture.size for picture in images]))
+        file = f"{digest(row)}.jsonl"
+        if not (self.folder / file).exists():
+            write_file(self.folder / file, row + "\n")
+        task = Folder(self.folder, file)
+        item = next(iter(task))
+        return task, replace(item, sample=replace(item.sample, images=images))
+
+    def arm(self, draft: Draft, task: Folder) -> Arm:
+        """The stages as they stand. Raises ConfigError with every fault and its place."""
+        binder = self.binder
+        stages = {
+            slot: binder.node(node, f"stages.{slot}", "stage")
+            for slot, node in draft.nodes().items()
+        }
+        model = binder.node(self.models[draft.model], "model", "model")
+        if binder.faults:
+            raise ConfigError(binder.faults)
+        arm = Arm("studio", {}, "studio", task, model, stages, None, draft.draws, draft.seed)
+        self._refuse_strangers([arm])
+        return arm
+
+    def plan(self, draft: Draft, task: Folder) -> Plan:
+        """The study in all its arms. Raises ConfigError."""
+        config = draft.study(self.models, {**FOLDER, "file": task.file})
+        plan = make_plan(config, self.binder.scope, "studio")
+        self._refuse_strangers(plan.points)
+        return plan
+
+    def _refuse_strangers(self, arms: Sequence[Arm]) -> None:
+        """Raises ConfigError for a model that may not be asked, wherever a study names it."""
+        may_ask = [self.binder.node(node, "model").identity for node in self.models.values()]
+        for arm in arms:
+            parts = {f"stages.{slot}": stage for slot, stage in arm.stages.items()}
+            for place, part in {"model": arm.model, **parts}.items():
+                if any(model.identity not in may_ask for model in models_in(part)):
+                    there = ", ".join(f"{{ref: {name}}}" for name in self.models)
+                    raise ConfigError([f"{place}: the studio may ask {there} and no other model"])
+
+    def render(self, draft: Draft, after: int | None = None) -> Node:
+        """What would be sent; its views `after` so many stages alone, and why a later one failed.
+        Raises ConfigError, TaskError, PictureError, ValueError."""
+        study, (task, item) = draft.study(self.models), self.item(draft)
+        arm = self.arm(draft, task)
+        arms = self.plan(draft, task).points if draft.each or draft.sweep else ()
+        with self.lock, use_result_store(self.folder / ".cache" / "findings"):
+            trial, *asked = [self._try(tried, item) for tried in (arm, *arms)]
+            shown = trial
+            if after is not None:
+                first = {slot: arm.stages[slot] for slot in draft.nodes(after)}
+                shown = self._try(replace(arm, stages=first), item)
+            if shown.error:
+                raise _failure(shown)
+            views = shown.state.shown or shown.state.views
+            undrawn = () if trial.error else say_undrawn(trial, self._try)
+            notes = [*shown.state.notes, *say_cut(shown, views), *undrawn]
+        return {
+            "views": [self.show(view.picture) for view in views],
+            "words": words_of(trial.state),
+            "notes": notes,
+            "answer": trial.state.answer or trial.state.reason,
+            "amount": say_amount(asked or [trial]),
+            "arms": len(arms) or 1,
+            "faults": self.say_faults(_failure(trial)) if trial.error else [],
+            "yaml": dump_yaml(study),
+        }
+
+    def _try(self, arm: Arm, item: Item) -> DryRun:
+        """An arm on a question, with the stages kept that come before the first that may ask."""
+        marks = [mark.center for mark in item.sample.marks]  # of which one may be left out
+        stages, before = dict(arm.stages), list[Any]([arm.task.file, marks, arm.seed])
+        for slot, stage in arm.stages.items():
+            if asks_model(stage):
+                break
+            before.append([slot, spec(stage)])
+            stages[slot] = partial(self._run, stage, digest(before))
+        return replace(try_arm(replace(arm, stages=stages), item), arm=arm)
+
+    def _run(self, stage: Stage, key: str, state: State, model: Model) -> State:
+        """The state behind a stage that calls no model; it is kept under the `key` of that stage
+        behind those before it, as a run shares it among its arms."""
+        return self.states.share(key, lambda: (stage(state, model), 1))
+
+    def ask(self, draft: Draft) -> list[Node]:
+        """Ask the study in all its arms; a row for each reply, with what was sent. What was asked
+        before is not asked again. Raises ConfigError, RunError, TaskError."""
+        task, item = self.item(draft)
+        plan = replace(self.plan(draft, task), name=f"asked-{Path(task.file).stem}")
+        with self.asking:  # else the second one finds the run folder taken
+            summary = Study(plan, self.folder / "runs", console=Console(file=io.StringIO()))()
+        if summary.why:
+            raise ValueError(summary.why)
+        folder, rows = RunFolder(summary.folder), list[Node]()
+        scorers, (row,) = ScoringTools(folder, plan).of_plan, folder.samples.values()
+        records = folder.records(item.sample.id)
+        for arm in (*plan.points, *plan.readings):
+            for draw in range(arm.draws):
+                record = records[arm.replies_of or arm.id, item.sample.id, draw]
+                scored = scorers[arm.id](record, row)
+                for sent in record.sent:
+                    data = folder.blobs.get(sent["sha"])
+                    self._show(Payload(data, sent.get("type", ""), sent["sha"], ""))
+                rows.append(
+                    {
+                        "changes": {**arm.changes},
+                        "draw": draw,
+                        "reply": next((r.text for r in reversed(record.replies) if r.text), ""),
+                        "answer": scored.answer,
+                        "verdict": str(scored.verdict),
+                        "why": (record.error or scored.reason).strip().rpartition("\n")[2],
+                        "shas": [*record.pictures],
+                    }
+                )
+        return rows
+
+    def pack(self, draft: Draft) -> bytes:
+        """A zip file of a folder with the study, its question and its pictures, which `looktwice
+        run` takes. Raises ConfigError, ValueError."""
+        task, _ = self.item(draft)
+        self.plan(draft, task)
+        self.render(draft)  # as the plan, it tells what is wrong
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("studio/study.yaml", dump_yaml(draft.study(self.models)))
+            archive.write(self.folder / task.file, f"studio/{FILE}")
+            for name in dict.fromkeys(draft.files):
+                archive.writestr(f"studio/{name}", self.images[name].source)
+        return packed.getvalue()
+
+
+def _failure(trial: DryRun) -> ConfigError:
+    """Why a stage failed, with its place."""
+    slot = trial.state.trace[-1].slot if trial.state.trace else ""
+    return ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])
+
+
+# ---- what is said beside the pictures
+
+DRAWS = {
+    Point: "point {}; add Circles",
+    Box: "box {}; add Rectangles",
+    Mask: "region {}; add Contours",
+}
+
+
+def words_of(state: State) -> list[Node]:
+    """What is said, turn by turn: texts, and null for each view in its place."""
+    words = [
+        {"role": turn.role, "parts": [p if isinstance(p, str) else None for p in turn.parts]}
+        for turn in state.messages
+    ]
+    return words or [{"role": "prompt", "parts": [state.prompt]}]
+
+
+def say_amount(trials: Sequence[DryRun]) -> str:
+    """What is sent if all these arms are asked, and how its tokens are counted."""
+    tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
+    amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
+    if not amount.requests:
+        return "no stage asks a model"
+    arms = f" in {counted(len(tried), 'arm')}" if len(tried) > 1 else ""
+    is_pocket = all(isinstance(model, Pocket) for trial in tried for model in trial.arm.models)
+    rule = "as Pocket counts them" if is_pocket else "by a rule of thumb"
+    return f"{amount}{arms}; tokens {rule}"
+
+
+def count_tokens(call: Call, request: Request) -> Request:
+    """The request with the tokens that its model will count, where we have its network."""
+    if isinstance(request.model, Pocket):
+        with suppress(ModelError):  # told where it is asked
+            words, views = network_inputs(call.messages)
+            pictures = CELLS * CELLS * len(views)
+            return replace(request, word_tokens=len(words), picture_tokens=pictures)
+    return request
+
+
+def say_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
+    """The marks that change nothing of what is sent, as it is tried `again` without them, and what
+    would draw them."""
+    sample, markers = trial.item.sample, [*find_settings(trial.arm.stages, Marking)]
+    for mark in sample.marks:
+        if any(marker.selects(mark) for marker in markers):
+            continue
+        rest = tuple(kept for kept in sample.marks if kept is not mark)
+        item = replace(trial.item, sample=replace(sample, marks=rest))
+        if sent_of(again(trial.arm, item)) == sent_of(trial):
+            yield f"no stage draws the {DRAWS[type(mark)].format(mark.label)}"
+
+
+def sent_of(trial: DryRun) -> tuple[object, ...]:
+    """What comes of a trial, whether it asks or answers."""
+    state, views = trial.state, trial.state.shown or trial.state.views
+    return state.prompt, state.answer, [view.picture.payload.sha for view in views]
+
+
+def say_cut(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
+    """Which views end within a mark or a label that a stage drew."""
+    stages = trial.arm.stages
+    for drawing in drawings(trial.state, stages):
+        for number, view in enumerate(views, 1):
+            if isinstance(stages[drawing.slot], Marking) and is_cut(drawing, view):
+                yield f"view {number} ends within what stage {drawing.slot!r} draws"
+
+
+def is_cut(drawing: Drawing, view: View) -> bool:
+    """Whether the edge of a view goes through what was drawn."""
+    drawn, part = drawing.drawn.parts[:1], view.parts[:1]
+    if not (drawn and part and drawn[0].source == part[0].source):
+        return False
+    edges = bounds((drawn[0].affine @ part[0].affine.inverse).polygon(part[0].clip))
+    left, top, right, bottom = (max(0, round(edge)) for edge in edges)
+    seen = np.zeros(drawing.drawn.pixels.shape[:2], bool)
+    seen[top:bottom, left:right] = True
+    if seen.all():
+        return False
+    cover = drawing.cover
+    around = cv2.dilate((cover & ~seen).astype(np.uint8), np.ones((3, 3)))
+    return bool(around[cover & seen].any())

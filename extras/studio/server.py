@@ -1,0 +1,247 @@
+"""Carries what the studio's page asks for: as a server on loopback, where pictures come in as
+bytes, all else as JSON, and are worked on beside the loop; or as a widget of anywidget in a
+notebook, the same page, which talks through the kernel and no server. And the draft that it begins
+with: of a picture, of a sample of a run with a contestant's stages, or of a study."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from looktwice.eval.display.printable import template
+from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.render import page_file, page_policy
+from looktwice.eval.page.serving import LocalPage, Shows
+from looktwice.eval.recorded.show import ShownRun
+from looktwice.eval.records.records import RunError, RunFolder
+from looktwice.eval.tasks.base import checked_items
+from looktwice.extras.studio.desk import FAULTS, Desk
+from looktwice.extras.studio.draft import MODELS, POCKET, Draft, Node, Slot
+from looktwice.pipelines.config.build import Binder, build
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.load import parse_override
+from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import Stage
+
+__all__ = ["studio_widget"]
+
+SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
+FIRST = (
+    Slot("mark", {"use": "prompting.markers.Circles"}),
+    Slot("ask", {"use": "prompting.turns.Ask"}),
+)
+STUDIES = (".yaml", ".yml", "")
+HEADER = "X-Looktwice"
+"""What our page sends and a form of another page cannot."""
+
+
+@dataclass
+class StudioServer(LocalPage):
+    """Answers the requests of a studio's page. `begin` gives the draft that it begins with, by what
+    its address asks for."""
+
+    desk: Desk
+    begin: Callable[[Mapping[str, str]], Draft]
+
+    @property
+    def shown(self) -> Mapping[str, Shows]:
+        """The page, what it begins with, and pictures."""
+        return {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
+
+    def show_page(self, request: web.Request) -> web.Response:
+        """The page, whose policy names its scripts by sha256 and allows no connection but to this
+        server."""
+        scripts = [page_file(name) for name in (*SCRIPTS, "studio_page.js")]
+        policy, style = page_policy(scripts, served=True), page_file("studio.css")
+        text = template("studio.html.j2").render(scripts=scripts, policy=policy, style=style)
+        return web.Response(text=text, content_type="text/html")
+
+    def show_start(self, request: web.Request) -> web.Response:
+        """The forms, whom one may ask, and the draft to begin with."""
+        try:
+            return web.json_response(self.desk.start(self.begin(request.query)))
+        except (LookupError, ValueError) as exc:
+            raise web.HTTPNotFound(text=f"it cannot begin: {exc}") from exc
+
+    def show_picture(self, request: web.Request) -> web.Response:
+        """A picture that the page was told of, as it is sent."""
+        shown = self.desk.shown.kept.get(request.match_info["sha"])
+        if shown is None:
+            raise web.HTTPNotFound(text="this picture is no longer here; render it again")
+        payload, *_ = shown
+        return web.Response(body=payload.data, content_type=payload.media_type)
+
+    async def work(self, request: web.Request) -> web.Response:
+        """What a page asks for, as JSON or as it is, or what is `refused` in it: no failure of the
+        browser, whose console stays clear of what is half typed. It must be our page that asks."""
+        if request.headers.get(HEADER) != "studio":
+            raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
+        data = await request.read()
+        try:
+            made = await asyncio.to_thread(self.desk.answer, request.match_info["what"], data)
+        except FAULTS as exc:
+            made = {"refused": self.desk.say_faults(exc)}
+        if isinstance(made, bytes):
+            return web.Response(body=made, content_type="application/zip")
+        return web.json_response(made)
+
+    def add_routes(self, app: web.Application, below: str = "") -> None:
+        """Also what the page sends, which is worked on."""
+        super().add_routes(app, below)
+        app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
+
+
+def studio_of_page(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:
+    """A studio that works in `folder` and begins with a sample of the page beside which it is
+    served."""
+    desk = Desk(folder, plugins=plugins)
+    return StudioServer(desk, partial(of_page, desk, page))
+
+
+def studio_widget(
+    sample: Sample | Picture | str | Path,
+    stages: Mapping[str, Stage] | None = None,
+    models: Mapping[str, Node] = MODELS,
+) -> Any:
+    """The studio of a sample, or of a picture or its file, as a widget of a notebook.
+
+    `stages` are those that it begins with, by their slots; `models` are nodes of those that may be
+    asked, by name. What stands on the page is in its `marks`, `stages` and `yaml`; marks and stages
+    that are set there show on the page. It needs `pip install 'looktwice[notebook]'`. Raises
+    ModuleNotFoundError, PictureError.
+    """
+    try:
+        import anywidget
+        import traitlets
+    except ModuleNotFoundError as exc:
+        raise ModuleNotFoundError(
+            f"{exc.name} is not installed; type: pip install 'looktwice[notebook]'", name=exc.name
+        ) from exc
+    if not isinstance(sample, Sample):
+        image = sample if isinstance(sample, Picture) else Picture.open(sample)
+        sample = Sample("studio", Draft().question, (image,))
+    folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
+    desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
+    draft = Draft.of(item, stages or {}, desk.keep, model=next(iter(models)))
+    start = desk.start(draft if stages else replace(draft, stages=FIRST))
+    traits = {"_esm": widget_script(), "_css": page_file("studio.css"), "folder": folder}
+    traits["yaml"] = traitlets.Unicode().tag(sync=True)
+    for name in ("marks", "stages"):
+        traits[name] = traitlets.List(start["draft"][name]).tag(sync=True)
+    widget = type("Studio", (anywidget.AnyWidget,), traits)()
+    widget.on_msg(Talk(desk, start))
+    return widget
+
+
+def widget_script() -> str:
+    """The page as a module of JavaScript whose default has `render`, as anywidget takes it."""
+    scripts = map(page_file, (*SCRIPTS, "studio_widget.js"))
+    return "\n".join([f"const BODY = {json.dumps(page_file('studio_body.html'))};", *scripts])
+
+
+@dataclass(eq=False)
+class Talk:
+    """Answers what the page of a widget asks for, with the pictures that it has not been sent."""
+
+    desk: Desk
+    begun: Mapping[str, Any]
+    sent: set[str] = field(default_factory=set)
+
+    def __call__(self, widget: Any, asked: Mapping[str, Any], buffers: Sequence[Any]) -> None:
+        """Send the answer under the number that was asked, or why there is none."""
+        what, reply, file = asked["what"], {"number": asked["number"]}, b""
+        data = bytes(buffers[0]) if buffers else json.dumps(asked.get("body")).encode()
+        try:
+            made = self.begun if what == "start" else self.desk.answer(what, data)
+            reply["answer"], file = (None, made) if isinstance(made, bytes) else (made, b"")
+        except Exception as exc:  # of any kind, else the page waits for ever
+            is_told = isinstance(exc, FAULTS)
+            reply["faults"] = self.desk.say_faults(exc) if is_told else [f"it failed: {exc!r}"]
+        kept = self.desk.shown.kept
+        new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
+        self.sent |= {shown.sha for shown in new}
+        reply["pictures"] = [[shown.sha, shown.media_type] for shown in new]
+        widget.send(reply, [*(shown.data for shown in new), file])
+
+
+# ---- the first draft: of a picture, of a sample of a run, or of a study and its first question
+
+
+def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> Draft:
+    """The draft to begin with, whose pictures the desk takes, with those whom it may ask. Raises
+    ConfigError, RunError, TaskError, PictureError."""
+    for text in models:
+        _, node = parse_override(f"model={text}")
+        if not isinstance(node, dict):
+            example = "'{use: pipelines.models.Pocket}'"
+            raise ConfigError([f"--model {text}: write a node, such as {example}"])
+        desk.admit(build(node, place="--model"))
+    start = Draft(stages=FIRST)
+    if not what:
+        return start
+    first, *more = what
+    if more and not first.is_file():
+        return of_run(desk, first, *map(str, more[:2]))
+    if first.is_dir():
+        ids = [row.id for row in RunFolder(first).samples.values()]
+        raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
+    if not more and first.suffix in STUDIES:
+        return of_study(desk, first)
+    for picture in what:
+        if not picture.is_file():
+            raise RunError(f"{picture}: there is no such picture, run or study here")
+    images = tuple(desk.take(read_file(picture)) for picture in what)
+    return replace(start, images=images)
+
+
+def of_study(desk: Desk, study: Path) -> Draft:
+    """The first question of a study, with the stages and the model of its first contestant. The
+    models of all of them may be asked. Raises ConfigError, RunError, TaskError, PictureError."""
+    plan = load_plan(study, (), desk.plugins)
+    if not plan.points:
+        raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
+    arm, names = plan.points[0], {id(model): desk.admit(model) for model in plan.models}
+    item = next(checked_items(arm.task), None)
+    if item is None:
+        raise RunError(f"{study}: its task {arm.task_name!r} has no question")
+    model = names.get(id(arm.model), POCKET)
+    return Draft.of(item, arm.stages, desk.keep, model=model, draws=arm.draws, seed=arm.seed)
+
+
+def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
+    """The sample and the contestant of a page, by the numbers `n` and `who`. Raises RunError,
+    ConfigError, PictureError."""
+    row = page.rows[int(asked["n"])]
+    number, name = [*page.contestants][int(asked["who"])]
+    run = page.runs[number]
+    return of_run(desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task)
+
+
+def of_run(desk: Desk, run: Path, sample: str, contestant: str = "", task: str = "") -> Draft:
+    """A sample of a run, with the stages of a contestant, the first one without a name. `task` is
+    the id of its task where several have a sample of this name. Raises RunError, ConfigError,
+    PictureError."""
+    shown = ShownRun(run, desk.plugins)
+    row, *_ = shown.rows(sample, task)
+    points = shown.points(row)
+    name = contestant or next(iter(points))
+    if name not in points:
+        near = did_you_mean(name, points)
+        raise RunError(f"{run} has no contestant {name!r}{near}; there are {', '.join(points)}")
+    point = points[name]
+    item = Item(shown.sample(point, row), row.answer)
+    asked: Node = {"seed": point.seed, "draws": point.draws}
+    if node := point.spec.get("model"):
+        asked["model"] = desk.admit(Binder.of_run(run).make(node, "model"))
+    return Draft.of(item, shown.stages(point), desk.keep, **asked)

@@ -1,0 +1,137 @@
+"""Item response: simulated arms and items come back, a few items tell the total as often as the
+interval says, and so they do for eight recorded models."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import yaml
+from scipy.special import expit
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from looktwice.eval.replies import load_key, subtask_of_idx
+from looktwice.eval.statistics.intervals import Floats
+from looktwice.eval.statistics.paired import Values
+from looktwice.extras.adaptive.item_response import (
+    fit_items,
+    pick_items,
+    predict_arms,
+    predict_total,
+)
+from tests.made_run import MadeRun
+
+
+def simulated(seed: int, arms: int, items: int) -> tuple[Floats, Floats, Floats]:
+    """Abilities, difficulties and the answers (arms, items) that they give."""
+    rng = np.random.default_rng(seed)
+    abilities, difficulties = rng.normal(0, 1, arms), rng.normal(0, 1.5, items)
+    right = rng.random((arms, items)) < expit(abilities[:, None] - difficulties)
+    return abilities, difficulties, right.astype(float)
+
+
+def test_simulated_abilities_and_difficulties_come_back() -> None:
+    abilities, difficulties, values = simulated(1, 40, 600)
+    items = fit_items(values)
+    assert np.abs(items.abilities - abilities).max() < 0.35
+    assert items.spread == pytest.approx(1.5, rel=0.1)
+    assert np.corrcoef(items.difficulty, difficulties)[0, 1] > 0.95
+    outside = np.abs(items.difficulty - difficulties) > 1.96 * items.error
+    assert 0.02 < outside.mean() < 0.09
+    values[:, ::7] = np.nan  # items that nobody was asked are of any difficulty
+    assert fit_items(values).error[0] == pytest.approx(1.5, rel=0.1)
+
+
+@pytest.mark.parametrize("n", [30, 150])
+def test_the_interval_holds_the_total_as_often_as_it_says(n: int) -> None:
+    """Arms that were not there when difficulties were told, by n of 300 items each."""
+    held = []
+    _, difficulties, values = simulated(2, 12, 300)
+    items, rng = fit_items(values), np.random.default_rng(3)
+    for ability in np.linspace(-2, 2, 160):
+        right = (rng.random(300) < expit(ability - difficulties)).astype(float)
+        asked = rng.permutation(300)[:n]
+        answers = np.full(300, np.nan)
+        answers[asked] = right[asked]
+        total = predict_total(items, answers).total
+        held.append(total.low <= right.mean() <= total.high)
+        whole = predict_total(items, right).total
+        assert whole.value == pytest.approx(right.mean())
+        assert whole.high - whole.low < 1e-6
+    assert 0.9 <= np.mean(held) <= 0.99
+
+
+def test_items_are_picked_in_every_group_along_their_difficulty() -> None:
+    _, _, values = simulated(4, 20, 120)
+    items, groups = fit_items(values), ["easy", "hard"] * 60
+    picked = pick_items(items, groups, 12)
+    assert len({*picked.tolist()}) == 12 and [groups[place] for place in picked].count("easy") == 6
+    assert abs(items.difficulty[picked].mean() - items.difficulty.mean()) < 0.15
+    assert pick_items(items, groups, 120).tolist() == list(range(120))
+
+
+@pytest.mark.dear
+def test_eight_recorded_models_lie_in_the_intervals_of_a_tenth(shared_data: Path) -> None:
+    """The items and difficulties are told from the other seven, and the tenth is also drawn at
+    random, by task or not: 19 of 20 intervals hold."""
+    source = shared_data / "blink_replies"
+    key, arms = load_key(source / "val_answers.json"), {}
+    for file in sorted(source.glob("*.jsonl.gz")):
+        rows = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
+        labels = {row["idx"]: row["official_label"] for row in rows}
+        arms[file.name] = {
+            (subtask_of_idx(idx), idx): float(labels[idx] == letter) for idx, letter in key.items()
+        }
+    values = Values.of(arms, {})
+    inside = 0
+    for arm in predict_arms(values, 191):
+        total = arm.prediction.total
+        assert (arm.n, total.n) == (1901, 191) and total.high - total.low < 0.14
+        inside += total.low <= arm.right <= total.high
+    assert inside >= 7
+    held, rng = [], np.random.default_rng(0)
+    for number, right in enumerate(values.value):
+        items = fit_items(np.delete(values.value, number, axis=0))
+        for _ in range(25):
+            answers = np.full(1901, np.nan)
+            asked = rng.permutation(1901)[:191]
+            answers[asked] = right[asked]
+            total = predict_total(items, answers).total
+            held.append(total.low <= right.mean() <= total.high)
+    assert 0.92 <= np.mean(held) <= 0.99
+
+
+def test_the_command_writes_items_and_a_subset_of_them(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "runs" / "made")
+    _, _, values = simulated(5, 4, 60)
+    made.task("pick", ["A"] * 60)
+    for number, right in enumerate(values):
+        point = made.point(f"arm {number}", "pick")
+        made.answers(point, ["A" if value else "B" for value in right])
+    run = made.write().path
+    result = CliRunner().invoke(app, ["analyse", str(run), "items", "n=12"])
+    assert result.exit_code == 0 and "totals from 12 items" in result.output
+    table = pandas.read_csv(run / "items.csv")
+    assert list(table["right"]) == pytest.approx(list(values.mean(axis=0)), abs=1e-3)
+    assert table["difficulty"].corr(table["right"]) < -0.95
+    subset = yaml.safe_load((run / "subset.yaml").read_text())["tasks"]["pick"]["subset"]["ids"]
+    assert len({*subset}) == 12 and {*subset} <= {f"s{number}" for number in range(60)}
+    for n in ("61", "0", "abc"):
+        refused = CliRunner().invoke(app, ["analyse", str(run), "items", f"n={n}"])
+        assert "n is 1 to 60" in refused.output
+    for wrong in ("target=5", "target=abc", "scale=cubic", "direction=up"):
+        words = ["analyse", str(run), "thresholds", "along=size", wrong]
+        assert (
+            f"{wrong.partition('=')[0]}: input should be" in CliRunner().invoke(app, words).output
+        )
+    two = MadeRun(tmp_path / "runs" / "two")
+    two.task("pick", ["A"] * 4)
+    for name in ("one", "two"):
+        two.answers(two.point(name, "pick"), ["A", "B", "A", "B"])
+    few = CliRunner().invoke(app, ["analyse", str(two.write().path), "items"])
+    assert few.exit_code == 2 and "from 3 arms or more, found 2" in few.output

@@ -1,0 +1,176 @@
+"""Staircases and races as runs: what is asked, resumed and told on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from looktwice.eval.analysis.finding import find
+from looktwice.eval.cli import app
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records.records import RunError, RunFolder, SampleRow
+from looktwice.eval.runs import Study
+from looktwice.eval.runs.options import RunSummary
+from looktwice.extras.adaptive.runs import Races, Staircases
+from looktwice.extras.adaptive.steering import Pool
+from looktwice.extras.adaptive.thresholds import Along
+from looktwice.pipelines.config import load_plan
+
+STUDY = """
+tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 90, controls: {size: [12, 20, 32], \
+things: 4}}}
+stages: {answer: {use: specialists.answers.Chance}}
+contestants:
+  chance: {}
+  sees: {stages: {answer: {use: specialists.answers.ColorAtMark}}}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def steered(study: Path, steering: Any, *overrides: str, out: str = "") -> RunSummary:
+    return Study(load_plan(study, overrides), study.parent / out, companions=[steering])()
+
+
+def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None:
+    races = Races(held_out=0.5)
+    summary = steered(study, races)
+    (result,) = races.results
+    assert result.race.winner == "sees" and result.confirmation is not None
+    assert result.confirmation.n == 45 and result.is_confirmed
+    assert result.calls == summary.written < 2 * 90
+    asked = {record.sample for record in RunFolder(summary.folder).records().values()}
+    assert len(asked) == 45 + len(result.race.values)
+    again = Races(held_out=0.5)
+    assert steered(study, again).written == 0
+    assert again.results[0].calls == result.calls
+    assert again.results[0].race.dropped == result.race.dropped
+
+
+def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
+    """A race of two arms on forty groups of questions that an arm gets right or wrong together.
+
+    Both are right on half of the groups; with `better` 1, the first one on all.
+    """
+    rng, races = np.random.default_rng(seed), Races(held_out=0.28, seed=seed)
+    meta = [{"group": number // copies} if told else {} for number in range(40 * copies)]
+    sample = {"id": "", "question": "?", "images": [], "choices": [], "marks": []}
+    rows = {
+        f"s{n}": SampleRow("", f"sha {n}", "A", sample | {"meta": each})
+        for n, each in enumerate(meta)
+    }
+    arms = [SimpleNamespace(id=name, contestant=name, changes={}, task_name="t") for name in "ab"]
+    right = {
+        name: np.repeat(rng.integers(0, odds, 40) == 0, copies)
+        for name, odds in (("a", better), ("b", 2))
+    }
+    for asked in races.rounds(cast(Any, arms), Pool(None, rows, {})):
+        for sample_id, those in asked:
+            races.answers |= {
+                (arm.id, sample_id): float(right[arm.id][int(sample_id[1:])]) for arm in those
+            }
+    return races
+
+
+def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
+
+    def won(told: bool, seeds: int) -> int:
+        results = [race_of_groups(seed, 10, told).results[0] for seed in range(seeds)]
+        return sum(bool(result.race.winner) for result in results)
+
+    assert won(False, 40) > 10 and won(True, 60) <= 3
+
+
+def test_what_shares_a_group_is_not_held_out_from_it() -> None:
+    races = race_of_groups(1, 7, better=1)
+    (result,) = races.results
+    gap = result.confirmation
+    assert result.race.winner == "a" and gap is not None and gap.n == 84
+    asked = [int(sample[1:]) // 7 for arm, sample in races.answers if arm == "a"]
+    assert len(result.race.values) <= 28 and len(asked) == 7 * len(set(asked))
+    assert gap.p > 2 / 2**12  # twelve groups, of which some do not differ
+
+
+def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path) -> None:
+    summary = steered(study, Staircases(Along("size"), questions=12))
+    assert summary.written == 24 == len(RunFolder(summary.folder).records())
+    assert not find(score_table([summary.folder])).tasks  # its arms share no samples
+    wide = Staircases(Along("size"), questions=40, width=1000.0)
+    assert steered(study, wide, out="wide").written == 20
+    with pytest.raises(RunError, match="what a staircase asked, and a race chooses otherwise"):
+        steered(study, Races())
+
+
+@pytest.mark.parametrize(
+    ("steering", "change", "says"),
+    [
+        (Staircases(Along("colour")), "seed=0", "0 levels of 'colour'.*things"),
+        (Staircases(Along("size")), "draws=2", "draws: 1"),
+        (Races(), "contestants.sees=null", "two arms or more, found chance"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(study: Path, steering: Any, change: str, says: str) -> None:
+    with pytest.raises(RunError, match=says):
+        steered(study, steering, change)
+
+
+def looktwice(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.mark.dear
+def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) -> None:
+    out = ("--out", study.parent / "runs")
+    lacking = "no sample has numbers in 'angle', such as along=size; the fields are "
+    checked, ran = (
+        " ".join(looktwice(*words, "thresholds.along=angle").split())
+        for words in (("check", study), ("run", study, *out))
+    )
+    assert f"warning: no thresholds, of the first 8 samples: {lacking}" in checked
+    assert f"no thresholds: {lacking}" in ran
+    checked = looktwice("check", study, "thresholds.along=size")
+    assert "no thresholds" not in checked
+    ran = looktwice("run", study, *out, "name=b", "thresholds.along=size")
+    assert "no thresholds" not in ran and "95 % interval" in ran
+
+
+@pytest.mark.dear
+def test_the_commands(study: Path) -> None:
+    runs = study.parent / "runs"
+    folder, out = runs / "s", ("--out", runs)
+    won = "color: sees wins, confirmed on 27"
+    assert f"{won} held-out samples" in looktwice("run", study, "choose.by=race", *out)
+    (saved,) = json.loads((folder / "race.json").read_text())
+    assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
+    looktwice("score", folder, "--report")
+    written = (folder / "report.md").read_text()
+    assert "## The race" in written and won in written
+    (folder / "race.json").write_text('[{"task": 1}]')
+    assert "choose.by=race" in looktwice("score", folder, "--report", code=2)
+    (folder / "race.json").unlink()
+    along = ("thresholds.along=size", "choose.questions=10")
+    climbed = looktwice("run", study, *out, "name=c", "choose.by=staircase", *along)
+    assert "thresholds" in climbed and "(20 new, 0 were there, 0 failed)" in climbed
+    assert "chance, color" in looktwice("analyse", runs / "c", "thresholds", "along=size")
+    for words, sentence in (
+        (("analyse", folder, "thresholds"), "along=size"),
+        (
+            ("analyse", folder, "thresholds", "along=x"),
+            "no sample has numbers in 'x', such as along=size; the fields are ",
+        ),
+        (("run", study, *out, "choose.by=staircase"), "none was named"),
+    ):
+        assert sentence in looktwice(*words, code=2)

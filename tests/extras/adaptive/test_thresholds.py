@@ -1,0 +1,318 @@
+"""Thresholds: recovered from simulated observers, by hand at the ends, and told of a run; and two
+control parameters crossed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from scipy.stats import f
+
+from bench.bench_thresholds import Crowd, check
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records.records import RunError
+from looktwice.eval.report import write_report
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.extras.adaptive.fit_checks import _rising_fit, check_fit
+from looktwice.extras.adaptive.functions import Psychometric, fit_threshold
+from looktwice.extras.adaptive.thresholds import (
+    Along,
+    crossed_grids,
+    crossed_tables,
+    find_thresholds,
+    threshold_lines,
+    threshold_table,
+)
+from tests.made_run import MadeRun
+
+LEVELS = tuple(float(level) for level in range(2, 41, 4))
+
+
+def logistic(x: float, threshold: float, slope: float, guess: float) -> float:
+    shift = np.log((0.75 - guess) / (1 - 0.75))
+    return float(guess + (1 - guess) / (1 + np.exp(-(slope * (x - threshold) + shift))))
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    """Bounds that 19 of 20 meet with near certainty; bench/bench_thresholds.py has the figures."""
+    rng, held = np.random.default_rng(1), 0
+    for number in range(80):
+        guess, truth = (0.0, 0.25, 0.5)[number % 3], rng.uniform(8, 34)
+        slope = rng.uniform(0.2, 0.8)
+        asked = np.full(len(LEVELS), 20.0)
+        right = np.array(
+            [rng.binomial(20, logistic(level, truth, slope, guess)) for level in LEVELS], float
+        )
+        fit = Psychometric(LEVELS, guess).summarize(asked, right)
+        held += fit.low <= truth <= fit.high
+    assert 70 <= held <= 80
+
+
+def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
+    """By another way: every function's likelihood one by one, summed by threshold, against the F
+    distribution's bar."""
+    model = Psychometric((10.0, 20.0, 30.0), 0.25)
+    asked, right = np.array([8.0, 9.0, 7.0]), np.array([2.0, 6.0, 7.0])
+    by_threshold = []
+    for threshold in model.thresholds:
+        total = 0.0
+        for slope, lapse in product(model.slopes, model.lapses):
+            shift = np.log((0.5 / (1 - 0.25 - lapse)) / (1 - 0.5 / (1 - 0.25 - lapse)))
+            p = 0.25 + (0.75 - lapse) / (
+                1 + np.exp(-slope * (np.array(model.levels) - threshold) - shift)
+            )
+            total += (
+                slope**-0.5 * (1 - lapse) ** 19 * np.prod(p**right * (1 - p) ** (asked - right))
+            )
+        by_threshold.append(2 * np.log(total))
+    low, middle, high = model.limits(asked, right)
+    bar = max(by_threshold) - f.ppf(0.95, 1, 24 - 3)
+    assert np.interp([low, high], model.thresholds, by_threshold) == pytest.approx(
+        [bar, bar], abs=0.01
+    )
+    assert low < middle < high and model.summarize(asked, right).value == middle
+
+
+def test_few_answers_leave_a_wide_interval() -> None:
+    model, right = Psychometric(LEVELS, 0.25), np.array([0.0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
+    few, many = model.limits(np.ones(10), right), model.limits(np.full(10, 12.0), 12 * right)
+    assert few[0] < 2 and few[2] > 15 and few[2] - few[0] > 3 * (many[2] - many[0])
+    assert model.limits(np.zeros(10), np.zeros(10))[::2] == (
+        model.thresholds[0],
+        model.thresholds[-1],
+    )
+
+
+@pytest.mark.parametrize("direction", ["rising", "falling"])
+def test_many_answers_pin_the_threshold_and_its_direction(direction: str) -> None:
+    sign = 1 if direction == "rising" else -1
+    levels = [level for level in LEVELS for _ in range(200)]
+    rng = np.random.default_rng(0)
+    values = [
+        float(rng.random() < logistic(sign * level, sign * 20, 0.5, 0.25)) for level in levels
+    ]
+    fit = fit_threshold(levels, values, 0.25)
+    assert fit.model.direction == direction and not fit.outside
+    assert fit.low < 20 < fit.high and fit.high - fit.low < 2
+    assert fit.slope == pytest.approx(0.5, rel=0.3)
+    assert fit.asked == (200,) * len(LEVELS)
+
+
+def test_a_logarithmic_scale_and_what_lies_outside() -> None:
+    levels = [2.0**k for k in range(7) for _ in range(60)]
+    steps = fit_threshold(levels, [float(level >= 8) for level in levels], 0.0, log=True)
+    assert 4 < steps.value < 8 and steps.low > 3.9 and steps.high < 8.1
+    never = fit_threshold(levels, [0.0] * len(levels), 0.0, log=True, direction="rising")
+    always = fit_threshold(levels, [1.0] * len(levels), 0.0, log=True, direction="rising")
+    assert (never.outside, always.outside) == ("above", "below")
+
+
+@pytest.mark.parametrize(
+    ("levels", "guess", "target", "log", "said"),
+    [
+        ([3.0], 0.25, 0.75, False, "two or more levels"),
+        ([0.0, 3.0], 0.25, 0.75, True, "scale: linear"),
+        ([1.0, 3.0], 0.75, 0.75, False, "above that of guessing"),
+        ([1.0, 3.0], 0.25, 0.99, False, "at most 0.86"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said(
+    levels: list[float], guess: float, target: float, log: bool, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        fit_threshold(levels, [1.0] * len(levels), guess, target, log)
+
+
+def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
+    made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
+    made.task("t", ["A"] * 40, choices=4, meta=[{"size": size, "name": "x"} for size in sizes])
+    made.answers(
+        made.point("sees", "t"),
+        ["A" if size >= 30 else "BCDA"[n % 4] for n, size in enumerate(sizes)],
+    )
+    made.answers(made.point("blind", "t"), ["BCDA"[n // 4 % 4] for n in range(40)])
+    folder = made.write()
+    sees, blind = find_thresholds(score_run(folder), Along("size"))
+    assert (
+        sees.threshold is not None
+        and 20 < sees.threshold.value < 30
+        and sees.threshold.model.guess == 0.25
+    )
+    assert blind.passes == "above all levels" and blind.remarks == "as others"
+    _, rising = find_thresholds(score_run(folder), Along("size", direction="rising"))
+    assert rising.threshold == blind.threshold and not rising.remarks
+    table = threshold_table(score_table([folder.path]).scores, Along("size"))
+    assert table.rows[0][9] == "40/4" and table.rows[1][-1] == "as others"
+    other = made.point("falls", "t")
+    made.answers(other, ["A" if size <= 20 else "BCDA"[n % 4] for n, size in enumerate(sizes)])
+    _, undecided, _ = find_thresholds(score_run(made.write()), Along("size"))
+    assert undecided.threshold is None and "set direction" in undecided.why, "the others disagree"
+    high, *_ = find_thresholds(score_run(folder), Along("size", target=0.2))
+    assert high.threshold is None and high.why.startswith("none: the target is an accuracy above")
+    assert not find_thresholds(score_run(folder), Along("name"))
+    assert not find_thresholds(score_run(folder))
+
+
+@pytest.mark.parametrize("right", [0, 6, 20])
+def test_a_direction_that_the_answers_do_not_decide_is_none(right: int) -> None:
+    levels = [level for level in LEVELS for _ in range(20)]
+    values = [float(n < right) for _ in LEVELS for n in range(20)]
+    with pytest.raises(ValueError, match="rising or falling\\? set direction"):
+        fit_threshold(levels, values, 0.25)
+    rising = fit_threshold(levels, values, 0.25, direction="rising")
+    assert rising.outside == ("below" if right == 20 else "above")
+
+
+def configured(made: MadeRun, config: Mapping[str, Any]) -> RunScores:
+    folder = made.write()
+    (folder.path / "run.yaml").write_text(yaml.safe_dump({"config": config}))
+    return score_run(folder)
+
+
+def test_falling_accuracy_is_named_wherever_its_threshold_is(tmp_path: Path) -> None:
+    made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
+    made.task("t", ["A"] * 40, choices=4, meta=[{"size": size} for size in sizes])
+    made.answers(made.point("one", "t"), ["A" if size <= 20 else "B" for size in sizes])
+    run = configured(made, {"thresholds": {"along": "size"}})
+    (arm,) = find_thresholds(run)
+    assert arm.passes.endswith(", falling") and arm.passes[:2].isdigit()
+    (chart,) = threshold_lines(run, "t")
+    assert [*chart.lines] == ["one", "one, fitted, falling"]
+
+
+@pytest.mark.parametrize("said", ["rising", "falling"])
+def test_a_staircase_is_fitted_in_the_direction_that_it_took(tmp_path: Path, said: str) -> None:
+    """Its answers fall with the level, which alone would be fitted as falling."""
+    made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 5
+    made.task("t", ["A"] * 20, choices=4, meta=[{"size": size} for size in sizes])
+    made.answers(made.point("one", "t"), ["A" if size == 10 else "B" for size in sizes])
+    along = {"along": "size"} | ({"direction": said} if said == "falling" else {})
+    run = configured(made, {"thresholds": along, "choose": {"by": "staircase"}})
+    for arm in (*find_thresholds(run), *find_thresholds(run, Along("size"))):
+        assert arm.threshold is not None and arm.threshold.model.direction == said
+    (asked,) = find_thresholds(run, Along("size", direction="falling"))
+    assert asked.threshold is not None and asked.threshold.model.direction == "falling"
+
+
+def test_rising_fits_by_hand() -> None:
+    """Of 1, 0 and 2 of 2 the first two are one level; to pass 0.9 before them they must lie at 0.9
+    or above."""
+    asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
+    assert _rising_fit(asked, right, 0.9, None) == pytest.approx(
+        np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]])
+    )
+    assert _rising_fit(asked, right, 0.9, 0)[0] == pytest.approx([0.9, 0.9, 1])
+    assert _rising_fit(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
+
+
+@pytest.mark.dear
+def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
+    """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
+    such runs."""
+    kinds = product((0.0, 0.25), (0.3, 0.5), range(2))
+    crowds = [Crowd(guess, 8.0, easy, 3.5) for guess, easy, _ in kinds]
+    rng = np.random.default_rng(2)
+    plain, rising, *_, misfit = np.array([check(crowd, 40, rng) for crowd in crowds], float).mean(
+        axis=0
+    )
+    assert plain < 0.75 and rising > 0.85 and misfit > 0.7
+    alike = np.array([check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)], float).mean(
+        axis=0
+    )
+    assert alike[1] > 0.85 and alike[4] < 0.3
+
+
+def test_a_falling_curve_is_checked_as_its_mirror_image() -> None:
+    levels, rng = [level for level in LEVELS for _ in range(30)], np.random.default_rng(4)
+    values = [float(rng.random() < logistic(level, 20, 0.5, 0.25)) for level in levels]
+    rising = check_fit(fit_threshold(levels, values, 0.25))
+    falling = check_fit(fit_threshold([42 - level for level in levels], values, 0.25))
+    assert (falling.high, falling.low) == pytest.approx((42 - rising.low, 42 - rising.high))
+    assert rising.p is not None and rising.low < 20 < rising.high
+
+
+def test_answers_that_come_twice_count_once() -> None:
+    rng = np.random.default_rng(5)
+    levels = [level for level in LEVELS for _ in range(25)]
+    values = [float(rng.random() < logistic(level, 18, 0.4, 0.25)) for level in levels]
+    once = fit_threshold(levels, values, 0.25)
+    doubled = fit_threshold(levels * 2, values * 2, 0.25, clusters=[*range(len(levels))] * 2)
+    assert doubled.dispersion == pytest.approx(2, abs=0.5) and once.dispersion == 1
+    naive = fit_threshold(levels * 2, values * 2, 0.25)
+    width = doubled.high - doubled.low
+    assert width == pytest.approx(once.high - once.low, rel=0.2) and width > 1.2 * (
+        naive.high - naive.low
+    )
+    alone = fit_threshold(levels, values, 0.25, clusters=[*range(len(levels))])
+    assert (alone.low, alone.high) == (once.low, once.high)
+
+
+def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
+    """Four draws: of one arm all the same, of the other a coin's."""
+    made, rng = MadeRun(tmp_path / "run"), np.random.default_rng(0)
+    made.task("t", ["A"] * 40, choices=2, meta=[{"size": 1 + number % 4} for number in range(40)])
+    stubborn, coin = (made.point(name, "t", draws=4) for name in ("stubborn", "coin"))
+    for draw in range(4):
+        made.answers(stubborn, ["AB"[number % 3 % 2] for number in range(40)], draw=draw)
+        made.answers(coin, ["AB"[number] for number in rng.integers(0, 2, 40)], draw=draw)
+    run, along = score_run(made.write()), Along("size", direction="rising")
+    firm, free = find_thresholds(run, along)
+    assert firm.alike is not None and firm.alike < 0.01
+    assert free.alike is not None and free.alike > 0.05
+    first, second = threshold_table([run], along).rows
+    assert "unlike" in first[-1] and "unlike" not in second[-1]
+
+
+def test_the_interval_by_rising_alone_leaves_every_place_that_the_answers_allow() -> None:
+    """Of 12 answers 8 and 10 are right at two levels: the target of 0.75 may be passed before or
+    after each."""
+    levels = [level for level in (10.0, 20.0, 30.0, 40.0) for _ in range(12)]
+    values = [float(n < right) for right in (0, 8, 10, 12) for n in range(12)]
+    fit = check_fit(fit_threshold(levels, values))
+    assert (fit.low, fit.high) == (10, 40)
+
+
+def test_two_fields_are_crossed_everywhere(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    meta = [
+        {"size": size, "turn": turn} for size in (10, 9) for turn in ("a", "b") for _ in range(2)
+    ]
+    made.task("t", ["A"] * 8, meta=meta)
+    made.answers(made.point("one", "t"), ["A", "A", "A", "B", "B", "B", "A", "A"])
+    made.write()
+    table = score_table([tmp_path / "run"], by=["size,turn", "turn"])
+    slices = {
+        row.slice: row.value
+        for row in table.where(metric="accuracy", contestant="one").rows
+        if row.slice
+    }
+    assert (
+        slices["size=10, turn=b"] == 0.5
+        and slices["size=9, turn=a"] == 0
+        and slices["turn=a"] == 0.5
+    )
+    (grid,) = crossed_grids(table.scores, table.by)
+    assert grid.cells == [
+        (9.0, "a", 0.0, 2),
+        (9.0, "b", 1.0, 2),
+        (10.0, "a", 1.0, 2),
+        (10.0, "b", 0.5, 2),
+    ]
+    ((title, shown),) = crossed_tables(table.scores, table.by)
+    assert title == "one, t: % by size and turn" and shown.header == ("size \\ turn", "a", "b")
+    assert shown.rows == [("9", "0.0\n2", "100.0\n2"), ("10", "100.0\n2", "50.0\n2")]
+    page = write_report(table, tmp_path / "out")
+    assert (
+        "% by size and turn" in page.read_text()
+        and "% by size and turn" in (tmp_path / "out/report.md").read_text()
+    )
+    with pytest.raises(
+        RunError, match="--by angle: no sample has this field; there are size, turn"
+    ):
+        score_table([tmp_path / "run"], by=["size,angle"])

@@ -1,0 +1,442 @@
+"""Processes that ask for a run: the records, requests and sentences are as without them, also where
+one is killed, the run is stopped or the server refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from io import BytesIO, StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.runs.companions import Work
+from looktwice.eval.runs.options import RunSummary
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run_models import RunModels
+from looktwice.eval.runs.walk import Progress
+from looktwice.eval.scoring.notes import SPENT
+from looktwice.eval.tasks import Facts
+from looktwice.extras.executors.messages import Recorded, SampleEnded, dump
+from looktwice.extras.executors.process import Fork, Process
+from looktwice.extras.executors.processes import FEWEST, SETTING, Processes, is_own, processes_for
+from looktwice.pipelines.config import Plan
+from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.models import ChatAPI, Pocket, Scripted
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.prompting.controls import OtherImage, PermuteChoices
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import ZoomOnMarks
+from looktwice.prompting.wording import MultipleChoice
+from tests.chat_server import chat_server
+from tests.paths import ROOT
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Pictures of noise, some as pixels and some encoded, with a point; one of them cannot be read,
+    and of one the point is so close to the rim that its label has no room."""
+
+    n: int = 20
+
+    @property
+    def facts(self) -> Facts:
+        return Facts("noise")
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[Item]:
+        for number in range(self.n):
+            side = 14 if number == 3 else 64
+            pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), np.uint8)
+            picture = Picture(pixels) if number % 2 else Picture.encoded(to_png(pixels))
+            if number == 4:
+                picture = Picture.encoded(b"no image", "broken")
+            marks = (Point("A", 7.0, 7.0),)
+            yield Item(Sample(f"n{number}", "Which?", (picture,), ("one", "two"), marks), "A")
+
+
+@dataclass(frozen=True)
+class Own(WithoutModel):
+    """A stage of a user's."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        return state
+
+
+ARMS: dict[str, dict[str, Any]] = {
+    "circles": {"mark": Circles()},
+    "zoomed": {"mark": Circles(radius=5), "zoom": ZoomOnMarks()},
+    "shuffled": {"mark": Circles(), "shuffle": PermuteChoices()},
+    "plain": {},
+}
+RECORDS, FAILED, ASKED = 80, 7, 62
+"""What comes of them: where the two choices stay in their order, two arms ask the same."""
+
+
+def plan_of(
+    model: Any, stages: Mapping[str, Mapping[str, Any]] = ARMS, task: Any = Noise()
+) -> Plan:
+    """A study of these arms."""
+    arms = []
+    for name, first in stages.items():
+        whole = {**first, "choose": MultipleChoice(), "ask": Ask()}
+        arms.append(with_id(Arm(name, {}, "noise", task, model, whole, Robust(), 1, 0)))
+    return Plan("asked", tuple(arms))
+
+
+def run(
+    folder: Path,
+    url: str,
+    processes: int,
+    monkeypatch: pytest.MonkeyPatch,
+    task: Any = Noise(),
+    executor: Processes | None = None,
+    **settings: Any,
+) -> tuple[RunSummary, list[dict[str, Any]], str]:
+    """How a run with so many processes ends, its records without times in a fixed order, and what
+    was said."""
+    monkeypatch.setenv(SETTING, str(processes))
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # by another test
+    text, model = StringIO(), ChatAPI("tiny", url, **{"in_flight": 8, **settings})
+    options, console = RunOptions(workers=8), Console(file=text, width=200)
+    summary = Study(
+        plan_of(model, task=task), folder, options, console=console, executor=executor
+    )()
+    rows = []
+    for record in RunFolder(folder / "asked").last_records():
+        row = json.loads(record.to_line())
+        row.pop("timings")
+        row["error"] = re.sub(r" at 0x\w+|line \d+", "", row["error"])
+        rows.append(row)
+    rows.sort(key=lambda row: (row["point"], row["sample"]))
+    return summary, rows, text.getvalue()
+
+
+def blobs(folder: Path) -> set[str]:
+    """The pictures and messages that are kept."""
+    return {path.name for path in (folder / "asked" / "blobs").glob("*/*")}
+
+
+class Killing(Processes):
+    """Kills the first process of which a record comes."""
+
+    killed: tuple[Process, ...] = ()
+
+    def _take(self, process: Process, event: Any, writer: Any) -> None:
+        super()._take(process, event, writer)
+        if isinstance(event, Recorded) and not self.killed:
+            self.killed = (process,)
+            process.handle.kill()
+
+
+class Stopping(Processes):
+    """Stops the run at the tenth record, as a Ctrl-C does."""
+
+    def _take(self, process: Process, event: Any, writer: Any) -> None:
+        super()._take(process, event, writer)
+        if self.run.progress.counts["written"] == 10:
+            self.run.progress.drain.set()
+
+
+class Hanging(Processes):
+    """One process hangs, and the run is stopped at once, as by two Ctrl-C."""
+
+    def _take(self, process: Process, event: Any, writer: Any) -> None:
+        super()._take(process, event, writer)
+        progress = self.run.progress
+        if isinstance(event, Recorded) and not progress.stop.is_set():
+            os.kill(process.handle.pid, signal.SIGSTOP)
+            progress.drain.set()
+            progress.stop.set()
+            process.send(bytes(4 << 20))  # which it does not read
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("kind", [Processes, Killing])
+def test_records_are_as_without_processes(
+    kind: type[Processes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with chat_server(None, "--delay", "0.05") as server:
+        _, alone, _ = run(tmp_path / "alone", server.url, 0, monkeypatch)
+        assert server.stats["requests"] == ASKED
+        summary, rows, sentences = run(
+            tmp_path / "beside", server.url, 2, monkeypatch, executor=kind()
+        )
+        seen = server.stats
+    assert rows == alone and len(rows) == RECORDS
+    assert blobs(tmp_path / "beside") == blobs(tmp_path / "alone")
+    assert (summary.written, summary.failed, summary.stopped) == (RECORDS, FAILED, False)
+    was_killed = kind is Killing
+    # a request that was under way in it is sent again, and no other
+    assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
+    assert ("a process that asks has ended (exit status -9)" in sentences) == was_killed
+    assert seen["most_in_flight"] <= 8
+    if not was_killed:
+        assert f"tokens {ASKED * 100} in {ASKED * 7} out" in sentences
+
+
+def test_a_picture_takes_its_hash_along() -> None:
+    picture = Picture.encoded(to_png(np.zeros((20, 30, 3), np.uint8)))
+    (sent,) = pickle.loads(dump([picture]))
+    assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
+
+
+def test_a_process_that_never_begins_does_not_keep_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork may hang in a lock that a library held."""
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    monkeypatch.setattr(
+        "looktwice.extras.executors.process.start_interpreter",
+        lambda: subprocess.Popen(sleeping, **pipes),  # type: ignore[call-overload]
+    )
+    monkeypatch.setattr("looktwice.extras.executors.processes.LATEST", 0.5)
+    with chat_server(None) as server:
+        summary, rows, sentences = run(tmp_path, server.url, 2, monkeypatch)
+    assert (summary.failed, len(rows)) == (FAILED, RECORDS)
+    assert sentences.count("a process that asks has ended (exit status -9)") == 2
+
+
+@pytest.mark.dear
+def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with chat_server(None, "--delay", "0.05") as server:
+        stopping = Stopping()
+        summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch, executor=stopping)
+        assert summary.stopped and 10 <= len(rows) < RECORDS
+        summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch)
+        assert not summary.stopped and len(rows) == RECORDS
+        assert server.stats["requests"] == ASKED
+
+
+@pytest.mark.dear
+def test_a_process_that_hangs_does_not_keep_a_run_that_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("looktwice.extras.executors.processes.PATIENCE", 0.5)
+    monkeypatch.setenv(SETTING, "2")
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+    plan = plan_of(Pocket(), {"plain": {}}, Noise(400))
+    options, console = RunOptions(workers=4), Console(file=StringIO())
+    summary = Study(plan, tmp_path, options, console=console, executor=Hanging())()
+    assert summary.stopped and 1 <= summary.written < 400
+
+
+@pytest.mark.dear
+def test_refusals_and_prices_are_told_of_all_processes_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = {"in": 1000.0, "out": 0.0}
+    with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
+        summary, _, sentences = run(tmp_path, server.url, 2, monkeypatch, prices=prices)
+        refused = server.stats["requests"] - ASKED
+    assert refused > 0 and summary.failed == FAILED
+    place = server.url.removeprefix("http://")
+    times = "1 time" if refused == 1 else f"{refused} times"
+    assert f"the server at {place} asked to wait {times} (429); all were asked again" in sentences
+    spent, dearest, *_ = (tmp_path / "asked" / SPENT).read_text().split("\n")
+    assert float(spent) == pytest.approx(ASKED * 0.1)
+    assert [*json.loads(dearest).values()] == pytest.approx([0.1])  # a later budget needs it
+
+
+@pytest.mark.dear
+def test_a_dead_server_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, task = "http://127.0.0.1:9/v1", Noise(4000)
+    summary, rows, _ = run(tmp_path, url, 2, monkeypatch, task)
+    begun = (tmp_path / "asked" / "samples.jsonl").read_bytes().count(b"\n")
+    assert begun < 100  # nor are the questions made that nobody asks any more
+    assert summary.stopped and "cannot be reached" in summary.why
+    assert {row["sample"] for row in rows} <= {"n3", "n4"}  # of which nothing can be asked
+
+
+@pytest.mark.dear
+def test_a_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    rows = [
+        {"id": f"q{n}", "question": f"Which of {n}?", "choices": ["a", "b"]} for n in range(200)
+    ]
+    lines = "".join(json.dumps({**row, "answer": "A"}) + "\n" for row in rows)
+    (tmp_path / "own" / "samples.jsonl").write_text(lines)
+    with chat_server(None, "--delay", "0.2") as server:
+        (tmp_path / "s.yaml").write_text(
+            "task: {use: eval.tasks.Folder, path: own}\n"
+            f"model: {{use: pipelines.models.ChatAPI, model: tiny, url: {server.url}}}\n"
+            "stages: {ask: {use: prompting.turns.Ask}}\n"
+        )
+        command = [sys.executable, "-c", "from looktwice.eval.cli import main; main()", "run"]
+        command += ["s.yaml", "--workers", "4"]
+        environment = {**os.environ, SETTING: "2", "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}"}
+        for number, is_over in ((signal.SIGINT, True), (signal.SIGKILL, False)):
+            begun = server.stats["replies"]
+            with subprocess.Popen(
+                command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True
+            ) as process:
+                while server.stats["replies"] < begun + 8:
+                    assert process.poll() is None
+                process.send_signal(number)
+                output, errors = process.communicate(timeout=30)
+            if is_over:
+                assert process.returncode == 130 and "asking no more" in errors, errors
+                assert "Traceback" not in output + errors
+                recorded = RunFolder(tmp_path / "runs" / "s").records()
+                assert len(recorded) == server.stats["replies"] == server.stats["requests"]
+        for _ in range(50):  # they notice that the run is gone
+            if not (left := _in_folder(tmp_path)):
+                break
+            time.sleep(0.1)
+        assert not left
+
+
+class Letter(StrEnum):
+    """The key of a question, in a class of a user's script."""
+
+    A = "A"
+
+
+@dataclass(frozen=True)
+class Keyed(Noise):
+    """Questions whose key is of a class that another process does not have."""
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in super().__iter__():
+            yield replace(item, answer=Letter.A)
+
+
+@pytest.mark.dear
+def test_samples_of_a_class_that_other_processes_lack_are_asked_by_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Letter, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Letter", Letter, raising=False)
+    monkeypatch.setenv(SETTING, "2")
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+    text, plan = StringIO(), plan_of(Pocket(), {"plain": {}}, Keyed())
+    summary = Study(plan, tmp_path, RunOptions(workers=4), console=Console(file=text))()
+    assert (summary.written, summary.failed) == (20, 1)
+    assert "has ended" not in text.getvalue()
+
+
+def test_a_failure_held_back_in_a_process_that_ends_is_asked_again(tmp_path: Path) -> None:
+    words = list[str]()
+    models = RunModels(Progress(), tmp_path, False, say=words.append)
+    processes = Processes()
+    processes.start(Run(plan_of(CHAT), tmp_path, models=models))
+    walk, recorded = SimpleNamespace(wanted={"a", "b"}), SimpleNamespace(wanted=set())
+    process = SimpleNamespace(
+        asked={1: walk, 2: recorded, 3: walk},
+        over={},
+        has_ended=False,
+        answers=BytesIO(),
+        handle=SimpleNamespace(kill=lambda: None, wait=lambda: -9),
+    )
+    writer: Any = None
+    for number in (1, 2):
+        processes._take(process, SampleEnded(number), writer)  # type: ignore[arg-type]
+    assert processes._receive(process) == []  # type: ignore[arg-type]
+    assert process.has_ended and process.asked == {1: walk, 3: walk}
+    assert "exit status -9" in words[0]
+
+
+def test_a_fork_is_waited_for_where_nobody_keeps_how_it_ended() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        fork = Fork()
+        fork.kill()
+        assert fork.wait() == 0
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    fork.kill()
+    fork.stdin.close()
+    fork.stdout.close()
+
+
+def _in_folder(folder: Path) -> list[str]:
+    """The processes that work in this folder."""
+    numbers = []
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            numbers += [path.parent.name] if path.resolve() == folder else []
+    return numbers
+
+
+CHAT = ChatAPI("tiny", "http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    ("model", "arms", "options", "records", "given", "number"),
+    [
+        (CHAT, ARMS, RunOptions(workers=16), FEWEST, "", 2),
+        (CHAT, ARMS, RunOptions(workers=64), FEWEST, "", 4),
+        (CHAT, {"plain": {}}, RunOptions(workers=16), FEWEST, "", 0),
+        (CHAT, {"plain": {}}, RunOptions(workers=32), FEWEST, "", 4),
+        (CHAT, ARMS, RunOptions(workers=64), FEWEST - 1, "", 0),
+        (CHAT, ARMS, RunOptions(workers=64), FEWEST, "0", 0),
+        (CHAT, ARMS, RunOptions(workers=2), 3, "3", 3),
+        (CHAT, ARMS, RunOptions(workers=64, budget=1.0), FEWEST, "3", 0),
+        (CHAT, ARMS, RunOptions(workers=64, max_requests=9), FEWEST, "3", 0),
+        (CHAT, {"own": {"own": Own()}}, RunOptions(workers=64), FEWEST, "3", 0),
+        (Scripted("(A)"), ARMS, RunOptions(workers=64), FEWEST, "3", 0),
+        (Pocket(), ARMS, RunOptions(workers=64), FEWEST, "", 4),
+        (ChatAPI("m", in_flight=2), ARMS, RunOptions(workers=64), FEWEST, "3", 2),
+        (ChatAPI("m", in_flight=17), ARMS, RunOptions(workers=64), FEWEST, "", 2),
+        (ChatAPI("m", in_flight=15), ARMS, RunOptions(workers=64), FEWEST, "", 0),
+    ],
+)
+def test_where_processes_are_begun(
+    model: Any,
+    arms: Mapping[str, Mapping[str, Any]],
+    options: RunOptions,
+    records: int,
+    given: str,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(SETTING, given)
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(6)}, raising=False)
+    run = Run(plan_of(model, arms), tmp_path / "run", options)
+    assert processes_for(run, records) == number
+
+
+def test_a_class_among_the_settings_is_not_looked_into() -> None:
+    assert not is_own({"kind": OtherImage}) and is_own({"mark": Circles()})
+
+
+def test_a_run_of_which_all_is_there_begins_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SETTING, "2")
+    (tmp_path / "records.jsonl").touch()
+    run = Run(plan_of(CHAT), tmp_path, models=RunModels(Progress(), tmp_path, False))
+    processes, work = Processes(), Work(None, {}, set(), {})
+    processes.start(run)
+    assert [*processes.execute(run, work, iter(()))] == [] and not processes.processes

@@ -1,0 +1,157 @@
+"""What a provider attaches to a turn, on its way through `serve` and the tap: to the client and
+back, whole and in pieces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.eval.recorded.replay import replay
+from looktwice.extras.integrations.chat_requests import read_anything, read_question
+from looktwice.extras.integrations.chat_responses import Answered, join_chunks
+from looktwice.extras.integrations.tap import split_choices
+from looktwice.pipelines.model import Message, ModelError, message_json
+from looktwice.pipelines.models import ChatAPI
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.http_client import HttpResponse
+from looktwice.pipelines.models.wire import reply_of
+from looktwice.prompting import Ask
+from tests.extras.integrations.served import plan_of, post, serving, tapping, turn
+from tests.strict_server import strict_server
+from tests.tables import table
+
+Json = dict[str, Any]
+ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
+SIGNATURE = {"google": {"thought_signature": "S"}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "zoom", "arguments": "{}"}}
+OTHER = {"id": "c2", "type": "function", "function": {"name": "zoom", "arguments": "{}"}}
+DETAILS = [{"type": "reasoning.encrypted", "data": "x", "id": None, "index": 0}]
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
+SAID: dict[str, Json] = {
+    "Gemini": {"content": None, "tool_calls": [CALL | {"extra_content": SIGNATURE}, OTHER]},
+    "DeepSeek": {"content": "I look.", "reasoning_content": "hm", "tool_calls": [CALL]},
+    "OpenRouter": {
+        "content": None,
+        "reasoning": "hm",
+        "reasoning_details": DETAILS,
+        "tool_calls": [CALL],
+    },
+    "Mistral": {"content": [THOUGHT, {"type": "text", "text": "I look."}], "tool_calls": [CALL]},
+}
+FINAL = {"content": "(A)", "reasoning": "it is A"}
+
+
+def looped(create: Any, stream: bool) -> list[Json]:
+    """The turns of a client that calls a tool once and then gets the answer."""
+    turns: list[Json] = [turn("What?")]
+    for _ in range(2):
+        if stream:
+            chunks = create(messages=turns, tools=[ZOOM], stream=True)
+            events = (f"data: {chunk.model_dump_json()}\n" for chunk in chunks)
+            message = join_chunks("".join(events).encode())["choices"][0]["message"]
+        else:
+            answer = create(messages=turns, tools=[ZOOM])
+            message = json.loads(answer.choices[0].message.model_dump_json())
+        turns.append({"role": "assistant", **message})
+        for called in message.get("tool_calls") or ():
+            turns.append({"role": "tool", "tool_call_id": called["id"], "content": "a crop"})
+    return turns
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", SAID)
+def test_a_client_of_serve_gives_back_what_the_provider_attached(
+    name: str, stream: bool, tmp_path: Path
+) -> None:
+    with strict_server(SAID[name], FINAL) as upstream:
+        plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("m", upstream.url, temperature=0))
+        for _ in range(2):
+            with serving(plan, tmp_path) as served:
+                create = served.client.chat.completions.create
+                turns = looped(lambda create=create, **more: create(model="plain", **more), stream)
+                assert turns[-1]["content"] == "(A)"
+        assert upstream.refused == [] and len(upstream.bodies) == 2, "asked once, then cached"
+    assert [record.error for record in served.records] == [""] * 4
+    assert replay(served.run, cache=tmp_path / ".cache").same == 4
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_tap_records_what_goes_back(name: str, tmp_path: Path) -> None:
+    with strict_server(SAID[name], FINAL) as upstream, tapping(upstream.url, tmp_path) as served:
+        ask: Json = {"model": "m", "messages": [turn("What?")], "tools": [ZOOM]}
+        post(served.url, ask)
+        results = [
+            {"role": "tool", "tool_call_id": called["id"], "content": "a crop"}
+            for called in SAID[name]["tool_calls"]
+        ]
+        said = upstream.expected(SAID[name])
+        answer = post(served.url, ask | {"messages": [turn("What?"), said, *results]})
+        assert answer.status == 200 and upstream.refused == []
+    replies = [record.replies[0] for record in served.records]
+    assert replies[0].attached == reply_of({"choices": [{"message": SAID[name]}]}, 0.0).attached
+    assert replies[1].attached == {"reasoning": "it is A"}
+    assert replay(served.run).same == 2
+    request = read_anything(json.dumps(ask | {"messages": [turn("What?"), said]}).encode())
+    assert message_json(request.turns[1]) == message_json(replies[0].as_message())
+
+
+@pytest.mark.parametrize("looks", ["", "I zoomed."])
+@pytest.mark.parametrize("name", [*SAID, "none"])
+def test_what_serve_shows_is_read_as_what_came(name: str, looks: str) -> None:
+    said = SAID.get(name, {"content": "(A)"})
+    reply = reply_of({"choices": [{"message": said}]}, 0.0)
+    answered = Answered("m", [reply], [looks], [[reply]], "n", {})
+    message = answered.completion()["choices"][0]["message"]
+    assert isinstance(message["content"], str | None)
+    assert (looks in message.get("reasoning_content", "")) and ("hm" in str(message)) == (
+        name not in ("none", "Gemini")
+    )
+    raw = json.dumps({"messages": [message, turn("And?")]}).encode()
+    for read in (read_question, read_anything):
+        again = read(raw).turns[0]
+        assert message_json(again) == message_json(
+            Message("assistant", (reply.text,), reply.tool_calls, attached=reply.attached)
+        )
+
+
+@table
+def test_the_pieces_of_a_stream_are_put_together(deltas: list[Json], message: Json) -> None:
+    events = (
+        f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n" for delta in deltas
+    )
+    [choice] = join_chunks("".join(events).encode())["choices"]
+    assert choice["message"] == {"role": "assistant", "tool_calls": []} | message
+
+
+@table
+def test_a_stream_tells_tokens_and_errors_as_a_whole_reply_does(
+    pieces: list[Json], said: list[Any]
+) -> None:
+    events = "".join(f"data: {json.dumps(piece)}\n" for piece in pieces)
+    found = list[Any]()
+    for answer in split_choices(HttpResponse(200, {}, events.encode())):
+        try:
+            reply = read_response(answer, "http://127.0.0.1:9/v1", 0.0)
+        except ModelError as exc:
+            found.append([exc.status, exc.usage and exc.usage.tokens_out])
+        else:
+            said_as = "filter" if reply.finish == "filter" else reply.text
+            found.append([said_as, reply.usage.tokens_out, *map(dict, reply.logprobs)])
+    assert found == said
+
+
+@table
+def test_what_a_client_makes_up_is_refused_or_left_out(
+    turn_of: Json, attached: Json | None
+) -> None:
+    raw = json.dumps({"messages": [{"role": "assistant", **turn_of}, turn("And?")]}).encode()
+    if attached is None:
+        with pytest.raises(ValueError):
+            read_question(raw)
+        read_anything(raw)
+    else:
+        for read in (read_question, read_anything):
+            assert message_json(read(raw).turns[0]).get("attached", {}) == attached

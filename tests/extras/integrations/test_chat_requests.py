@@ -1,0 +1,195 @@
+"""Requests of the chat-completions protocol as questions, replies as its completions and chunks,
+and refusals said."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.extras.integrations.chat_requests import Question, read_question as read_raw
+from looktwice.extras.integrations.chat_responses import Answered, join_chunks
+from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.model import CallOptions, Reply, Tool, ToolCall, Usage
+
+Json = dict[str, Any]
+QUESTION = {"role": "user", "content": "Well?"}
+
+
+def read_question(body: Json) -> Question:
+    return read_raw(json.dumps({"messages": [QUESTION]} | body).encode())
+
+
+def user(*parts: Json) -> Json:
+    return {"messages": [{"role": "user", "content": parts}]}
+
+
+def image(url: str) -> Json:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+PNG = to_png(np.full((3, 5, 3), (200, 10, 10), np.uint8))
+URL = f"data:image/png;base64,{b64encode(PNG).decode()}"
+
+
+def test_texts_and_pictures_arrive_in_their_order_with_their_own_bytes() -> None:
+    words = [{"type": "text", "text": text} for text in ("Look:", "Red?", "Or not?")]
+    body = user(words[0], image(URL), *words[1:])
+    body["messages"].insert(0, {"role": "developer", "content": "S"})
+    question = read_question(body)
+    assert [message.role for message in question.turns] == ["system", "user"]
+    (first, *last), [view] = question.turns[1].text.split("\n"), question.turns[1].views
+    assert (first, last) == ("Look:", ["Red?", "Or not?"]) and question.turns[1].parts[1] is view
+    assert view.picture.payload.data == PNG and np.array_equal(view.pixels[0, 0], (200, 10, 10))
+    sample = question.sample
+    assert sample.question == "Look:<image 1>Red?\nOr not?" and sample.meta == {"placed": True}
+    assert [picture.source for picture in sample.images] == [PNG]
+
+
+def test_a_question_is_named_by_what_it_shows_and_asks() -> None:
+    asked = [user(image(URL), {"type": "text", "text": text}) for text in ("A?", "A?", "B?")]
+    names = [read_question(body).sample.id for body in asked]
+    assert names[0] == names[1] != names[2]
+    with_system = {"messages": [{"role": "system", "content": "S"}, *asked[0]["messages"]]}
+    assert read_question(with_system | {"temperature": 1}).sample.id == names[0]
+
+
+def test_what_a_client_knows_of_its_question_stands_in_the_sample() -> None:
+    known = {
+        "id": "q7",
+        "choices": ["left", "right"],
+        "marks": [{"label": "A", "x": 1, "y": 2}],
+        "meta": {"subtask": "depth"},
+        "answer": "B",
+    }
+    question = read_question(user(image(URL)) | {"looktwice": known})
+    sample = question.sample
+    assert question.answer == "B" and "B" not in str(sample.to_dict())
+    assert (sample.id, sample.choices) == ("q7", ("left", "right"))
+    assert [(mark.label, mark.center) for mark in sample.marks] == [("A", (1.0, 2.0))]
+    assert sample.meta == {"subtask": "depth", "placed": True}
+
+
+def test_options_are_those_of_the_protocol() -> None:
+    body = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 3, "stop": "x", "seed": 4, "n": 3}
+    question = read_question(body | {"logprobs": True, "top_logprobs": 2, "stream": True})
+    assert (question.count, question.stream) == (3, True)
+    assert question.options == CallOptions(0.5, 0.9, 3, ("x",), 4, logprobs=2)
+    for field in ({"guided_choice": ["a", "b"]}, {"structured_outputs": {"choice": ["a", "b"]}}):
+        assert read_question(field).options.choices == ("a", "b")
+    schema = {"type": "object"}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    tool = {"type": "function", "function": {"name": "zoom", "parameters": schema}}
+    options = read_question({"response_format": form, "tools": [tool]}).options
+    assert (options.schema, options.tools) == (schema, (Tool("zoom", "", schema),))
+    assert read_question({"response_format": {"type": "json_object"}}).options.schema == {}
+    assert read_question({"top_k": 5}).options == CallOptions(top_k=5)
+    named = {"type": "function", "function": {"name": "zoom"}}
+    for choice, called in ((named, "zoom"), ("required", "required"), ("none", "none")):
+        body = {"tools": [tool], "tool_choice": choice}
+        assert read_question(body).options == CallOptions(tools=options.tools, tool_choice=called)
+
+
+def test_what_a_server_does_anyway_is_no_option() -> None:
+    tool = {"type": "function", "function": {"name": "zoom"}}
+    usual = {"top_k": -1, "tool_choice": "auto", "response_format": {"type": "text"}}
+    assert read_question(usual | {"tools": [tool]}).options == CallOptions(
+        tools=(Tool("zoom", ""),)
+    )
+    assert read_question({"top_k": 0, "tool_choice": "none"}).options == CallOptions()
+
+
+def test_turns_of_tools_are_those_of_the_conversation() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "zoom", "arguments": "{}"}}
+    turns = [
+        QUESTION,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+    ]
+    question = read_question({"messages": turns})
+    assert question.sample.question == "Well?"
+    assert question.turns[1].tool_calls == (ToolCall("c1", "zoom", "{}"),)
+    assert (question.turns[2].call_id, question.turns[2].text) == ("c1", "seen")
+
+
+REPLY = Reply("one", usage=Usage(11, 2), logprobs=({"one": -0.1, "two": -2.5},))
+
+
+def test_log_probabilities_name_the_chosen_token_first() -> None:
+    body = Answered("tiny", [REPLY], [""], [[REPLY]], "x", {}).completion()
+    token = body["choices"][0]["logprobs"]["content"][0]
+    assert (token["token"], token["logprob"]) == ("one", -0.1)
+    assert [each["token"] for each in token["top_logprobs"]] == ["one", "two"]
+
+
+def test_a_stream_says_the_same_in_chunks() -> None:
+    called = Reply("", finish="tool", tool_calls=(ToolCall("c1", "zoom", "{}"),), usage=Usage(5, 1))
+    answered = Answered(
+        "tiny", [REPLY, called], ["at first sight", ""], [[REPLY], [called]], "x", {}
+    )
+    *events, last = b"".join(answered.chunks(usage=True)).decode().strip().split("\n\n")
+    chunks = [json.loads(text.removeprefix("data: ")) for text in events]
+    assert last == "data: [DONE]"
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks[:-1]]
+    assert deltas[0]["content"] == "one" and deltas[0]["reasoning_content"] == "at first sight"
+    assert deltas[2]["tool_calls"][0]["index"] == 0
+    ends = [chunk["choices"][0]["finish_reason"] for chunk in chunks[:-1]]
+    assert ends == [None, "stop", None, "tool_calls"]
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"] == answered.usage
+    usage = chunks[-1]["usage"]
+    assert (usage["prompt_tokens"], usage["total_tokens"]) == (11, 14)
+    whole = answered.completion()["choices"]
+    assert [choice["message"]["content"] for choice in whole] == ["one", None]
+    first, second = join_chunks(b"".join(answered.chunks()))["choices"]
+    assert first["message"]["content"] == "one" and (
+        first["logprobs"]["content"] == whole[0]["logprobs"]["content"]
+    )
+    assert second["message"]["tool_calls"][0]["function"] == {"name": "zoom", "arguments": "{}"}
+    assert [*answered.chunks()] == [*list(answered.chunks(usage=True))[:-2], b"data: [DONE]\n\n"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        *(
+            ({"messages": []}, "messages is of type list"),
+            ({"min_p": 0.5}, "min_p: not known here"),
+        ),
+        *(({"top_k": -2}, "top_k is -2"), ({"tool_choice": "required"}, "there are no tools")),
+        *(({"n": 0}, ""), ({"n": 1000}, "n is 1000")),
+        ({"messages": [{"role": "robot", "content": "?"}]}, "role is 'robot'"),
+        (user({"type": "audio"}), "type is 'audio'"),
+        (user(image("http://h/x.png")), "nothing is fetched"),
+        (user(image("data:image/png;base64,%%%")), "cannot be read"),
+        ({"tools": [{"type": "function"}]}, "tools[0] lacks the field 'function'"),
+        ({"looktwice": {"truth": "A"}}, "looktwice.truth is 'A', not a field"),
+        (user(image(URL)) | {"looktwice": {"marks": [{"x": 9, "y": 9}]}}, "outside its image"),
+        ({"guided_json": {"type": "object"}}, "guided_json: not known here"),
+        ({"response_format": {"type": "xml"}}, "response_format.type is"),
+        ({"structured_outputs": {"json": {}}}, "structured_outputs.json is"),
+        *(({"temperature": -1}, "temperature is -1"), ({"top_p": 0}, "top_p is 0")),
+        ({"temperature": "hot"}, "temperature is 'hot', not a number"),
+        *(({"max_tokens": -1}, "max_tokens is -1"), ({"stop": ["", "x"]}, "stop")),
+        ({"logprobs": True, "top_logprobs": -400}, "top_logprobs is -400"),
+        ({"guided_choice": [1]}, "guided_choice[0] is 1, not a text"),
+        ({"guided_choice": "AB"}, "guided_choice is 'AB', not a list"),
+        ({"seed": 0.5}, "seed is 0.5, not a whole number"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_a_sentence(body: Json, words: str) -> None:
+    if not words:
+        assert read_question(body).count == 1  # none said, so one reply
+        return
+    with pytest.raises(ValueError, match=re.escape(words)):
+        read_question(body)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b"\xff", b""])
+def test_what_is_no_request_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        read_raw(body)

@@ -1,0 +1,233 @@
+"""Studies inside of inspect_ai: its own model is asked, its logs and limits count the calls, our
+tools show pictures in its agents, and an unreadable reply is no wrong one."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.extras.logs import read_logs
+from looktwice.pipelines import Pipeline, State
+from looktwice.prompting import Circles
+
+pytest.importorskip("inspect_ai")
+
+from inspect_ai import Task, eval as inspect_eval
+from inspect_ai.agent import as_solver, react
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    ChatMessageTool,
+    ContentImage,
+    ContentReasoning,
+    ContentText,
+    ModelOutput,
+    ModelUsage,
+    get_model,
+)
+from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
+from inspect_ai.tool import ToolCall
+
+from looktwice.extras.integrations.inspect_ai import answer_reader, look_tools, looktwice, questions
+
+# inspect_ai and what it builds on warn, and leave streams and loops of their own open
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+STUDY = """
+task: {use: eval.tasks.Folder, path: questions}
+model: {use: pipelines.models.Pocket}
+stages:
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask, options: {temperature: 0.25, top_k: 3, schema: {}}}
+contestants:
+  plain: {}
+  zoomed:
+    stages:
+      recover: {use: prompting.burnt_in.RecoverMarks, letters: [A], before: choose}
+      zoom: {use: prompting.views.ZoomOnMarks, after: recover, crop: {show: both}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """What inspect_ai leaves open warns within its test, where that is ignored, and not at the
+    end."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A study, and three questions with rings in their pixels."""
+    (tmp_path / "study.yaml").write_text(STUDY)
+    place = tmp_path / "questions"
+    place.mkdir()
+    rows = []
+    for item in MarkedScenes("color", n=3):
+        drawn = Pipeline({"mark": Circles(radius=14, color="red")})(State.start(item.sample))
+        (place / f"{item.sample.id}.png").write_bytes(drawn.views[0].picture.payload.data)
+        choices = list(item.sample.choices)
+        row = {"id": item.sample.id, "question": item.sample.question, "choices": choices}
+        rows.append(row | {"image": f"{item.sample.id}.png", "answer": f"({item.answer})"})
+    (place / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def output(text: str, *calls: ToolCall) -> ModelOutput:
+    turn = ChatMessageAssistant(content=text, tool_calls=list(calls) or None)
+    made = ModelOutput(model="mock", choices=[ChatCompletionChoice(message=turn)])
+    made.usage = ModelUsage(input_tokens=50, output_tokens=5, total_tokens=55)
+    return made
+
+
+def ask(task: Task, outputs: Sequence[ModelOutput], logs: Path, **settings: Any) -> Any:
+    model = get_model("mockllm/model", custom_outputs=list(outputs))
+    how = {"log_dir": str(logs), "display": "none", "max_samples": 1, **settings}
+    (log,) = inspect_eval(task, model=model, **how)
+    return log
+
+
+def pictures(turn: Any) -> list[str]:
+    parts = [] if isinstance(turn.content, str) else turn.content
+    return [part.image for part in parts if isinstance(part, ContentImage)]
+
+
+def test_a_contestant_answers_through_inspects_model(folder: Path) -> None:
+    task = questions(
+        "Folder",
+        path=str(folder / "questions"),
+        study=str(folder / "study.yaml"),
+        contestant="zoomed",
+    )
+    keys = [sample.target for sample in task.dataset]
+    log = ask(task, [output(f"({keys[0]})"), output("(Z)"), output("")], folder / "logs")
+    assert log.status == "success"
+    right, *others = log.samples
+    (scores,) = zip(*(sample.scores.values() for sample in log.samples), strict=True)
+    assert scores[0].value == 1 and scores[0].answer == keys[0]
+    assert all(
+        math.isnan(score.value) and "unreadable" in score.explanation for score in scores[1:]
+    )
+    asked, replied = right.messages
+    assert len(pictures(asked)) == 2 and "(A)" in asked.text and replied.text == f"({keys[0]})"
+    (call,) = [event for event in right.events if event.event == "model"]
+    assert call.config.temperature == 0.25 and call.config.top_k == 3
+    assert call.config.response_schema.json_schema.type == "object"
+    assert right.model_usage["mockllm/model"].total_tokens == 55
+    assert right.metadata["looktwice"]["views"] == 2 and len(others) == 2
+    (ours,) = read_logs(Path(log.location))
+    assert len(ours.rows) == 3 and len(ours.messages(ours.whole.rows.iloc[0])[0].views) == 2
+
+
+def test_a_limit_of_inspect_ends_the_sample_and_is_no_failure(folder: Path) -> None:
+    path, study = str(folder / "questions"), str(folder / "study.yaml")
+    task = questions("Folder", path=path, study=study, contestant="plain")
+    log = ask(task, [output("(A)")], folder / "logs", limit=1, token_limit=10)
+    (sample,) = log.samples
+    assert sample.limit.type == "token" and sample.error is None
+
+
+def test_what_fails_is_an_error_of_the_sample_in_its_words(folder: Path) -> None:
+    asks = "{use: prompting.turns.Ask, options: {choices: [A, B]}}"
+    (folder / "study.yaml").write_text(
+        STUDY.replace("contestants:", f"  again: {asks}\ncontestants:")
+    )
+    task = questions(
+        "Folder",
+        path=str(folder / "questions"),
+        study=str(folder / "study.yaml"),
+        contestant="plain",
+    )
+    log = ask(task, [output("(A)")], folder / "logs", limit=1, fail_on_error=False)
+    assert "leave `choices` out" in log.samples[0].error.message
+
+
+def test_an_agent_of_inspect_sees_what_our_tools_show(folder: Path) -> None:
+    calls = [
+        ToolCall(id="1", function="zoom", arguments={"image": 1, "box": [0, 0, 80, 80]}),
+        ToolCall(id="2", function="zoom", arguments={"image": 2, "box": [0, 0, 256, 256]}),
+        ToolCall(id="3", function="zoom", arguments={"image": 9, "box": [0, 0, 9, 9]}),
+    ]
+    task = questions("Folder", path=str(folder / "questions"))
+    task.solver = as_solver(react(tools=look_tools(), submit=False))
+    replies = [*(output("", call) for call in calls), output("(A)")]
+    log = ask(task, replies, folder / "logs", limit=1)
+    (sample,) = log.samples
+    assert sample.error is None, sample.error
+    first, second, wrong = [turn for turn in sample.messages if turn.role == "tool"]
+    assert "Image 2 (512 x 512 pixels)" in first.text and len(pictures(first)) == 1
+    assert "from x 0 to 40 and y 0 to 40 of its 320 x 320" in second.text
+    assert wrong.error is not None and "there is no image 9" in wrong.error.message
+
+
+def test_a_solver_names_the_contestants_that_are_there(folder: Path) -> None:
+    with pytest.raises(ValueError, match="no contestant 'nobody'; there are plain, zoomed"):
+        looktwice(str(folder / "study.yaml"), "nobody")
+    with pytest.raises(ValueError, match="no reader is named 'none'"):
+        answer_reader("none")
+
+
+def test_the_calls_of_earlier_turns_stay_with_them(folder: Path) -> None:
+    """Behind an agent of inspect's own a contestant is sent its calls with their results."""
+    call = ToolCall(id="1", function="zoom", arguments={"image": 1, "box": [0, 0, 80, 80]})
+
+    @solver
+    def looked_before() -> Solver:
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            asked = state.messages[-1]
+            looked = [
+                asked,
+                ChatMessageAssistant(content="", tool_calls=[call]),
+                ChatMessageTool(content="nothing", tool_call_id="1", function="zoom"),
+                asked,
+            ]
+            state.messages = looked
+            return state
+
+        return solve
+
+    study = str(folder / "study.yaml")
+    task = questions("Folder", path=str(folder / "questions"))
+    task.solver = chain(looked_before(), looktwice(study, "plain"))
+    log = ask(task, [output("(A)")], folder / "logs", limit=1)
+    (sample,) = log.samples
+    assert sample.error is None, sample.error
+    (event,) = [event for event in sample.events if event.event == "model"]
+    _, made, result, _ = event.input
+    assert [(c.function, c.arguments) for c in made.tool_calls] == [("zoom", call.arguments)]
+    assert (result.tool_call_id, result.text) == ("1", "nothing")
+
+
+def test_signed_reasoning_goes_back_to_inspects_model(folder: Path) -> None:
+    (folder / "agent.yaml").write_text(
+        "task: {use: eval.tasks.Folder, path: questions}\n"
+        "model: {use: pipelines.models.Pocket}\n"
+        "stages:\n"
+        "  agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}}}\n"
+    )
+    task = questions(
+        "Folder",
+        path=str(folder / "questions"),
+        study=str(folder / "agent.yaml"),
+        contestant="plain",
+    )
+    signed = ContentReasoning(reasoning="", signature="s1", redacted=True)
+    said = [signed, ContentText(text="Closer.")]
+    call = ToolCall(id="c1", function="zoom", arguments={"box": [1, 1, 9, 9]})
+    turn = ChatMessageAssistant(content=said, tool_calls=[call])
+    first = ModelOutput(model="mock", choices=[ChatCompletionChoice(message=turn)])
+    first.usage = ModelUsage(input_tokens=50, output_tokens=5, total_tokens=55)
+    log = ask(task, [first, output("(A)")], folder / "logs", limit=1)
+    assert log.status == "success", log.error
+    [_, second] = [event for event in log.samples[0].events if event.event == "model"]
+    [turn] = [message for message in second.input if message.role == "assistant"]
+    assert [part.type for part in turn.content] == ["reasoning", "text"]
+    assert (turn.content[0].signature, turn.content[0].redacted) == ("s1", True)
+    assert [called.function for called in turn.tool_calls] == ["zoom"]

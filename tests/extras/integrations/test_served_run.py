@@ -1,0 +1,91 @@
+"""The folder that a served study grows, as the other commands read it while the server runs."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from looktwice.eval.tasks import LettersAndShapes
+from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.config.shipped import find_config
+from looktwice.pipelines.models import Pocket
+from looktwice.pipelines.state import Stage
+from looktwice.prompting import Ask
+from looktwice.prompting.controls import BlankImage
+from tests.extras.integrations.served import OPENER, Served, plan_of, post, questions, serving, turn
+from tests.served_page import serve_run
+
+ITEMS = [*LettersAndShapes(n=10)]
+
+
+def ask(served: Served, numbers: slice) -> None:
+    """Ask three arms of the certificate, and the last of them the last question once more."""
+    for item in ITEMS[numbers]:
+        shown = turn(item.sample.images[0].payload.data_url, item.sample.question)
+        known = {"id": item.sample.id, "answer": item.answer}
+        for name in ("without", "full", "black"):
+            body = {"model": name, "messages": [shown], "looktwice": known, "temperature": 0}
+            assert post(served.url, body).status == 200
+    assert post(served.url, body).status == 200
+
+
+def told(*words: str) -> str:
+    """What a command says."""
+    result = CliRunner().invoke(app, [*words])
+    assert not result.exception, result.output
+    return result.output
+
+
+@pytest.mark.dear
+def test_every_command_reads_the_run_while_the_server_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of eight arms three are asked; the page that is open keeps to what there was."""
+    monkeypatch.chdir(tmp_path)
+    plan = load_plan(find_config("tool_contribution"))
+    with serving(plan, tmp_path) as served:
+        run = str(served.run)
+        ask(served, slice(0, 6))
+        with serve_run(served.run) as page:
+            ask(served, slice(6, 10))
+            with OPENER.open(f"{page}sample?n=0", timeout=30) as answer:
+                assert b"too small for me" in answer.read()
+            with pytest.raises(urllib.error.HTTPError):
+                OPENER.open(f"{page}sample?n=9", timeout=30)
+        certified = told("analyse", run, "certify")
+        assert "(n = 10)" in certified
+        gain, of_pixels = re.findall(r"(?:gains|gained,) (\d+\.\d)", certified)
+        assert gain == of_pixels and float(gain) > 50
+        report = told("score", run, "--table", "full")
+        assert "full" in report and "unfinished" not in report
+        letter = ITEMS[0].sample.id
+        shown = told("view", run, "--sample", letter)
+        assert f"(key: {ITEMS[0].answer})" in shown and "look 1: zoom" in shown
+        compared = told("compare", run, "--only", "full")
+        assert f"full is {gain} points better than without" in compared
+        conversations = told("export", run, "--to", "trajectories", "--only", "right", "--out", "t")
+        assert re.match(r"1\d conversations", conversations)
+        assert "32 records the same" in told("replay", run)
+
+
+def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: Path) -> None:
+    """One of the two is sent nothing but grey; in one run their samples tell what is the same."""
+    stages: dict[str, dict[str, Stage]] = {
+        "plain": {"ask": Ask()},
+        "grey": {"grey": BlankImage(), "ask": Ask()},
+    }
+    with serving(plan_of(stages, Pocket()), tmp_path) as served:
+        for url, text in questions(4):
+            for name in stages:
+                post(served.url, {"model": name, "messages": [turn(url, text)]})
+        run = str(served.run)
+        compared = told("compare", run, "--out", str(tmp_path / "compared"))
+        assert "grey against plain: 4 pairs of 4 and 4 requests" in compared
+        assert "what pictures show (4)" in compared
+        result = CliRunner().invoke(app, ["analyse", run, "certify"])
+        assert "has no keys, so nothing in it is right or wrong" in result.output

@@ -1,0 +1,370 @@
+"""A study behind the chat-completions protocol, as OpenAI's client meets it: what it answers, what
+it refuses, and what it records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.eval.recorded.replay import replay
+from looktwice.eval.records import RunFolder
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.extras.integrations import command
+from looktwice.extras.integrations.command import plan_of_pocket
+from looktwice.extras.integrations.lens import name_contestants
+from looktwice.extras.integrations.recorded import Recorder
+from looktwice.pipelines import ChatAPI, Picture, Pipeline, Pocket, View
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Messages,
+    Model,
+    Reply,
+    Tool,
+    ToolCall,
+    Usage,
+)
+from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.state import Stage, State, WithoutModel
+from looktwice.prompting import Ask, ReadChoices, ZoomOnMarks
+from looktwice.prompting.agent import Agent, Zoom
+from looktwice.prompting.burnt_in import RecoverMarks
+from looktwice.prompting.controls import PermuteChoices
+from looktwice.prompting.views import Crop
+from tests.chat_server import chat_server
+from tests.extras.integrations.served import plan_of, post, questions, serving, turn
+from tests.optional import optional
+
+openai = optional("openai")
+QUESTIONS = questions(3)
+
+
+@dataclass(frozen=True)
+class Halve(WithoutModel):
+    """Puts the left half of the first view behind it."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        pixels = state.views[0].pixels
+        half = View.of(Picture(np.ascontiguousarray(pixels[:, : pixels.shape[1] // 2])))
+        return state.replace(views=(*state.views, half))
+
+
+@dataclass(frozen=True)
+class Nothing(WithoutModel):
+    """Changes nothing, and says why."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        return state.with_notes("there was nothing to see")
+
+
+@dataclass(frozen=True)
+class Breaks(WithoutModel):
+    """Fails, or gives the sample up."""
+
+    how: str
+
+    def __call__(self, state: State, model: Model) -> State:
+        if self.how == "abstain":
+            return state.abstain("it is too dark")
+        raise LookupError("no such lamp")
+
+
+@dataclass(frozen=True)
+class Counts(WithoutModel):
+    """A specialist that answers by itself."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        return state.replace(answer=str(len(state.views)))
+
+
+@dataclass(frozen=True)
+class Twice:
+    """Describes first, then asks."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        reply = model([Message("user", (*state.views, "Describe it."))])
+        return state.replace(prompt=f"{reply.text}; {state.prompt}")
+
+
+@dataclass
+class Watched:
+    """A model that keeps what it was asked, and says its draw."""
+
+    identity = "watched"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Messages, int, CallOptions]] = []
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        self.asked.append((messages, draw, options))
+        if options.tools and messages[-1].role == "user":
+            return Reply("", finish="tool", tool_calls=(CALL,))
+        return Reply(f"draw {draw} of {len(messages)}", usage=Usage(11, 2))
+
+
+CALL = ToolCall("c1", "zoom", '{"x": 1}')
+ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
+URL, WORDS = QUESTIONS[0]
+
+
+@pytest.mark.dear
+def test_the_answers_are_those_of_the_stages_and_replay_bit_for_bit(tmp_path: Path) -> None:
+    zoom: dict[str, Stage] = {
+        "choices": ReadChoices(),
+        "marks": RecoverMarks(letters=("A",)),
+        "zoom": ZoomOnMarks(missing="keep", crop=Crop(min_px=72, upscale=256, show="both")),
+    }
+    plan = plan_of({"plain": {"ask": Ask()}, "zoomed": {**zoom, "ask": Ask()}}, Pocket())
+    with serving(plan, tmp_path) as served:
+        client = served.client
+        assert [model.id for model in client.models.list()] == ["plain", "zoomed"]
+        for url, words in QUESTIONS:
+            for name in ("plain", "zoomed"):
+                asked: Any = {"model": name, "messages": [turn(url, words)], "n": 2}
+                whole = client.chat.completions.with_raw_response.create(**asked)
+                said = [choice.message.content for choice in whole.parse().choices]
+                here = plan.points[name == "zoomed"].stages
+                sample = served.samples[whole.headers["x-looktwice-record"].split("/")[1]]
+                state = Pipeline(here)(State.start(sample), Pocket())
+                assert said == [state.reply] * 2
+                counts = [whole.headers[f"x-looktwice-{name}"] for name in ("marks", "views")]
+                assert counts == [str(len(state.sample.marks)), str(len(state.views))]
+                pieces = ["", ""]
+                for chunk in client.chat.completions.create(**asked, stream=True):
+                    choice = chunk.choices[0]  # also of the last, where no usage was asked for
+                    pieces[choice.index] += choice.delta.content or ""
+                assert pieces == said
+                counted = {"stream": True, "stream_options": {"include_usage": True}}
+                *_, last = client.chat.completions.create(**asked, **counted)
+                assert last.choices == [] and last.usage == whole.parse().usage
+        assert len(state.views) == 2, "it was zoomed"
+    assert len(served.records) == 3 * 2 * 6
+    result = replay(served.run, cache=tmp_path / ".cache")
+    assert (result.same, result.different) == (36, [])
+
+
+def test_settings_count_for_the_last_call_alone(tmp_path: Path) -> None:
+    model = Watched()
+    plan = plan_of({"twice": {"describe": Twice(), "ask": Ask()}}, model)
+    with serving(plan, tmp_path, looks=True) as served:
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+        completion = served.client.chat.completions.create(
+            model="twice",
+            messages=[turn("Well?")],
+            temperature=0.5,
+            seed=3,
+            max_tokens=9,
+            stop="x",
+            response_format=form,
+            logprobs=True,
+            top_logprobs=2,
+            extra_body={"top_k": 4},
+        )
+    first, last = (options for _, _, options in model.asked)
+    assert first == CallOptions()
+    schema = {"type": "object"}
+    assert last == CallOptions(0.5, None, 9, ("x",), 3, schema=schema, logprobs=2, top_k=4)
+    assert completion.choices[0].message.reasoning_content == "draw 0 of 1"
+
+
+def test_turns_before_the_question_are_sent_before_it(tmp_path: Path) -> None:
+    model = Watched()
+    plan = plan_of({"halved": {"halve": Halve(), "ask": Ask(images="placed")}}, model)
+    turns = [turn("Be brief.", role="system"), turn("Hi"), turn("Hello", role="assistant")]
+    with serving(plan, tmp_path) as served:
+        asked = [*turns, turn("First:", URL, "then", QUESTIONS[1][0], "what?")]
+        served.client.chat.completions.create(model="halved", messages=asked)
+    [(sent, _, _)] = model.asked
+    assert [message.role for message in sent] == ["system", "user", "assistant", "user"]
+    words = [part if isinstance(part, str) else "<>" for part in sent[-1].parts]
+    assert words == ["First:", "<>", "<>", "then", "<>", "what?"]
+
+
+def test_a_clients_tools_are_its_own_loop(tmp_path: Path) -> None:
+    model = Watched()
+    agent = Agent({"zoom": Zoom()})
+    plan = plan_of({"halved": {"halve": Halve(), "ask": Ask()}, "agent": {"look": agent}}, model)
+    with serving(plan, tmp_path) as served:
+        create: Any = served.client.chat.completions.create
+        asked = [turn(URL, "What?")]
+        completion = create(model="halved", messages=asked, tools=[ZOOM]).choices[0]
+        assert (
+            completion.finish_reason == "tool_calls" and completion.message.tool_calls[0].id == "c1"
+        )
+        asked += [
+            completion.message.model_dump(),
+            {"role": "tool", "tool_call_id": "c1", "content": "I"},
+        ]
+        more: Any = {"tools": [ZOOM], "tool_choice": "required"}
+        assert create(model="halved", messages=asked, **more).choices[0].message.content
+        with pytest.raises(openai.BadRequestError, match="agent with tools of its own"):
+            create(model="agent", messages=asked, tools=[ZOOM])
+    (first, _, options), (second, _, again) = model.asked
+    assert len(first[0].views) == 2 and options.tools == (Tool("zoom", "", {"type": "object"}),)
+    assert (options.tool_choice, again.tool_choice) == (None, "required")
+    assert [message.role for message in second] == ["user", "assistant", "tool"]
+    assert second[1].tool_calls == (CALL,)
+
+
+def test_who_asks_again_gets_another_draw_where_one_is_drawn(tmp_path: Path) -> None:
+    model = Watched()
+    with serving(plan_of({"plain": {"ask": Ask()}}, model), tmp_path) as served:
+        create = served.client.chat.completions.create
+        for settings in ({"temperature": 0}, {"temperature": 0}, {"temperature": 1, "n": 2}):
+            create(model="plain", messages=[turn("Well?")], **settings)
+    assert [draw for _, draw, _ in model.asked] == [0, 0, 2, 3]
+    assert sorted(record.draw for record in served.records) == [0, 1, 2, 3]
+    assert len({record.sample for record in served.records}) == 1
+
+
+def test_a_reply_that_was_paid_is_not_paid_again(tmp_path: Path) -> None:
+    with chat_server() as upstream:
+        plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url, temperature=0))
+        for _ in range(2):
+            with serving(plan, tmp_path) as served:
+                for words in ("A?", "B?", "A?"):
+                    served.client.chat.completions.create(model="plain", messages=[turn(words)])
+        stats = upstream.stats
+        assert stats["requests"] == 2
+        assert stats["authorizations"] == [None], "the client's key is its own"
+    assert len(served.records) == 6
+    assert replay(served.run, cache=tmp_path / ".cache").same == 6
+
+
+FAULTS: list[tuple[str, str, int, str]] = [
+    ("plain", "fail:429", 429, "busy"),
+    ("plain", "fail:503", 503, "busy"),
+    ("plain", "fail:500", 500, "busy"),
+    ("plain", "fail:garbage", 502, "answered no JSON"),
+    ("plain", "#400", 422, "ask: ModelError"),
+    ("breaks", "Well?", 422, "lamp: LookupError: no such lamp"),
+    ("dark", "Well?", 422, "lamp: abstained: it is too dark"),
+    ("permuted", "Well?", 400, "permuted: PermuteChoices gives choices other letters"),
+    ("nobody", "Well?", 404, "no contestant 'nobody'; there are plain, breaks"),
+    ("counts", "tools", 400, "tools: counts asks no model"),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "status", "said"), FAULTS)
+def test_what_fails_is_told_with_its_place(
+    name: str, words: str, status: int, said: str, tmp_path: Path
+) -> None:
+    asks = {"ask": Ask()}
+    stages: Mapping[str, Mapping[str, Stage]] = {
+        "plain": asks,
+        "breaks": {"lamp": Breaks("fail"), **asks},
+        "dark": {"lamp": Breaks("abstain"), **asks},
+        "counts": {"count": Counts()},
+        "permuted": {"permute": PermuteChoices(), **asks},
+    }
+    with chat_server(None, "--retry-after", "7") as upstream:
+        plan = plan_of(stages, ChatAPI("tiny", upstream.url))
+        with serving(plan, tmp_path) as served:
+            body = {"model": name, "messages": [turn(words)]}
+            body |= {"tools": [ZOOM]} if words == "tools" else {}
+            answer = post(served.url, body)
+    assert (answer.status, said in answer.error["message"]) == (status, True), answer
+    if status in (429, 503):
+        assert answer.headers["Retry-After"] == "7"
+    if name in ("breaks", "dark"):
+        assert '"slot": "lamp"' in answer.text
+    failed = [record.error for record in served.records]
+    assert len(failed) == (0 if status in (400, 404) else 1)
+
+
+def test_an_abstention_may_be_a_text_and_a_specialist_answers_by_itself(tmp_path: Path) -> None:
+    dark: Mapping[str, Stage] = {"lamp": Breaks("abstain"), "ask": Ask()}
+    stages = {"dark": dark, "counts": {"count": Counts()}}
+    with serving(plan_of(stages, Pocket()), tmp_path, abstain="text") as served:
+        create = served.client.chat.completions.create
+        texts = [
+            create(model=name, messages=[turn(URL, URL, "How many?")]).choices[0].message.content
+            for name in stages
+        ]
+    assert texts == ["no answer", "2"]
+
+
+def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
+    plan = plan_of({"idle": {"lamp": Nothing(), "halve": Halve(), "ask": Ask()}}, Watched())
+    with serving(plan, tmp_path) as served:
+        for _ in range(41):
+            served.client.chat.completions.create(model="idle", messages=[turn(URL, "What?")])
+    [sentence] = served.told
+    assert sentence.startswith("idle: 'lamp' changed nothing in the first 10 requests")
+    assert "there was nothing to see" in sentence
+
+
+def test_heartbeats_tell_that_somebody_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "HEARTBEAT", 0.05)
+    with chat_server(None, "--delay", "0.3") as upstream:
+        plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url))
+        with serving(plan, tmp_path) as served:
+            for words, last in (("Well?", "data: [DONE]"), ("fail:503", '"slot": "ask"}}')):
+                body = {"model": "plain", "messages": [turn(words)], "stream": True}
+                text = post(served.url, body).text
+                assert text.count(": looking") > 2 and text.strip().endswith(last)
+                chunks = served.client.chat.completions.create(**body)
+                if last == "data: [DONE]":
+                    assert len(list(chunks)) == 2
+                else:
+                    with pytest.raises(openai.APIError, match="busy"):
+                        list(chunks)
+
+
+def test_an_id_that_comes_with_another_question_gets_another_name(tmp_path: Path) -> None:
+    with serving(plan_of({"plain": {"ask": Ask()}}, Watched()), tmp_path) as served:
+        for words in ("A?", "B?", "B?"):
+            served.client.chat.completions.create(
+                model="plain", messages=[turn(words)], extra_body={"looktwice": {"id": "q1"}}
+            )
+    names = sorted((record.sample, record.draw) for record in served.records)
+    assert names[0] == ("q1", 0) and [name[:3] for name, _ in names[1:]] == ["q1-"] * 2
+
+
+def test_contestants_are_named_by_task_where_they_differ_and_by_their_changes() -> None:
+    plan = plan_of({"plain": {"ask": Ask()}}, Pocket())
+    [arm] = plan.points
+    other = replace(arm, task_name="other", stages={"ask": Ask(images="after")})
+    swept = [replace(arm, changes={"stages.ask.images": how}) for how in ("after", "none")]
+    assert [*name_contestants(Plan("study", (arm, replace(arm, task_name="other"))))] == ["plain"]
+    assert [*name_contestants(Plan("study", (arm, other)))] == ["plain@scenes", "plain@other"]
+    names = [*name_contestants(Plan("study", tuple(swept)))]
+    assert names == ["plain [ask.images=after]", "plain [ask.images=none]"]
+
+
+def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
+    with serving(plan_of_pocket(), tmp_path) as served:
+        turns = [turn("Look:", URL, WORDS), turn("A", role="assistant"), turn("Sure?")]
+        completion = served.client.chat.completions.create(
+            model="pocket", messages=turns, logprobs=True
+        )
+        assert completion.choices[0].logprobs is not None
+    assert replay(served.run).same == 1
+
+
+def test_a_question_that_could_not_be_written_is_when_it_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(blobs: Blobs, data: bytes, sha: str = "") -> str:
+        raise OSError("no space left")
+
+    [item] = MarkedScenes("symbol", n=1)
+    picture = Picture.encoded(item.sample.images[0].payload.data)
+    sample = replace(item.sample, images=(picture,))
+    with Recorder(tmp_path / "run") as recorder:
+        with monkeypatch.context() as patch:
+            patch.setattr(Blobs, "put", full)
+            with pytest.raises(OSError, match="no space"):
+                recorder.note(sample, "requests")
+        recorder.note(sample, "requests")
+    assert [row.id for row in RunFolder(tmp_path / "run").samples.values()] == [sample.id]

@@ -1,0 +1,187 @@
+"""Logs written for other programs: what comes back is what went out, and inspect_ai reads it where
+it is there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pandas
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval.cli import app
+from looktwice.eval.page.data import PagePicture
+from looktwice.eval.page.render import render_page
+from looktwice.eval.tasks import TaskError
+from looktwice.extras.logs import compare_logs, read_logs
+from looktwice.extras.logs.format import export_logs
+from looktwice.extras.logs.log import Log
+from looktwice.extras.logs.replies import replies_lines
+from looktwice.extras.logs.tell import compare_page
+from looktwice.pipelines import Pipeline
+from looktwice.pipelines.models import Scripted
+from looktwice.prompting import Ask, Circles, MultipleChoice
+from tests.made_run import MadeRun
+
+SAME = [
+    "task",
+    "sample",
+    "draw",
+    "value",
+    "verdict",
+    "pictures",
+    "answer",
+    "key",
+    "reply",
+    "choices",
+    "question",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three questions asked with marks: replies that are a letter, no letter, and nothing."""
+    path = tmp_path_factory.mktemp("runs") / "study"
+    marked = Pipeline({"mark": Circles(), "choose": MultipleChoice(), "ask": Ask()})
+    replies = iter(["(A)", "I cannot say <b>why</b>.", ""])
+    model = Scripted(lambda _: next(replies))
+    evaluate(MarkedScenes("color", n=3), {"marked": marked}, model, out=path, workers=1)
+    return path
+
+
+def plain(log: Log, columns: list[str] = SAME) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = log.whole.rows[columns].to_dict("records")
+    return rows
+
+
+def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
+    """The only file with this ending that an export writes."""
+    list(export_logs(read_logs(logs), form, out))
+    (file,) = out.rglob(f"*{ending}")
+    return file
+
+
+def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
+    run: Path, tmp_path: Path
+) -> None:
+    file = exported(run, "inspect", tmp_path, ".eval")
+    (log,), (back,) = read_logs(run), read_logs(file)
+    assert back.name == "marked"
+    columns = [name for name in SAME if name != "question"]  # inspect_ai holds the words as sent
+    assert plain(back, columns) == plain(log, columns)
+    assert back.rows["verdict"].tolist()[1:] == ["unreadable", "unreadable"]
+    assert log.rows["seconds"].min() > 0
+    assert back.rows["seconds"].tolist() == log.rows["seconds"].tolist()
+    assert compare_logs([log, back]).contrasts[0].paired.n == 3
+    for row in plain(back)[:2]:  # of an empty reply no turn is kept
+        sent, kept = log.messages(row), back.messages(row)
+        assert [turn.role for turn in kept] == ["user", "assistant"]
+        assert [turn.text for turn in kept] == [turn.text for turn in sent]
+        (shown,), (drawn,) = kept[0].views, sent[0].views
+        assert shown.picture.payload.sha == drawn.picture.payload.sha
+    assert back.messages({"task": "", "sample": "none", "draw": 0}) == ()
+    with ZipFile(file) as archive:
+        name = next(name for name in archive.namelist() if name.startswith("samples/"))
+        sample = json.loads(archive.read(name))
+        assert "base64" not in archive.read("summaries.json").decode()
+        args = json.loads(archive.read("header.json"))["eval"]["task_args"]
+        assert (args["use"], args["kind"]) == ("eval.tasks.MarkedScenes", "color")
+    (address,) = sample["attachments"].values()
+    sha = hashlib.sha256(base64.b64decode(address.partition(",")[2])).hexdigest()
+    assert any(sha in path.name for path in (run / "blobs").rglob("*"))
+    assert [message["role"] for message in sample["messages"]] == ["user", "assistant"]
+    assert [part["type"] for part in sample["messages"][0]["content"]].count("image") == 1
+
+
+def test_the_page_of_a_comparison_shows_what_a_run_sent(run: Path, tmp_path: Path) -> None:
+    """The sample that flipped has its marked picture, and what the model said is text."""
+    (log,) = read_logs(run)
+    turned = Log("turned", log.rows.assign(value=1 - log.rows["value"], verdict="right"), "b")
+    data = compare_page(compare_logs([log, turned]))
+    turns = data.answers[0, 1][0].turns
+    pictures = [part for turn in turns for part in turn.parts if isinstance(part, PagePicture)]
+    assert len(pictures) == 1
+    assert data.thumbnails[pictures[0].name].startswith("data:image/")
+    assert turns[-1].parts == ("I cannot say <b>why</b>.",)
+    assert data.answers[1, 1][0].verdict == "right"
+    assert "<b>why</b>" not in render_page(data, left_out={})
+
+
+def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path: Path) -> None:
+    inspect_log = pytest.importorskip("inspect_ai.log")
+    file = exported(run, "inspect", tmp_path, ".eval")
+    held = inspect_log.read_eval_log(str(file), resolve_attachments=True)
+    (log,) = read_logs(run)
+    assert [sample.id for sample in held.samples] == log.rows["sample"].tolist()
+    assert held.samples[0].input[0].content[0].image.startswith("data:image/png;base64,")
+    assert len(inspect_log.read_eval_log_sample_summaries(str(file))) == 3
+    inspect_log.write_eval_log(held, str(tmp_path / "theirs.eval"))
+    (theirs,) = read_logs(tmp_path / "theirs.eval")
+    columns = ["sample", "value", "verdict", "answer", "reply", "key"]
+    assert plain(theirs, columns) == plain(log, columns)
+
+
+def test_every_eval_ever_comes_back_with_the_hashes_of_the_pictures(
+    run: Path, tmp_path: Path
+) -> None:
+    file = exported(run, "every-eval-ever", tmp_path, ".json")
+    details = json.loads(file.read_text())["detailed_evaluation_results"]
+    lines = (file.parent / details["file_path"]).read_bytes()
+    assert hashlib.sha256(lines).hexdigest() == details["checksum"]
+    (log,), (back,) = read_logs(run), read_logs(file)
+    assert all(len(sha) == 64 for sha in log.rows["pictures"])
+    assert plain(back) == plain(log)
+    instances = [json.loads(line) for line in lines.splitlines()]
+    assert [instance["evaluation"]["score"] for instance in instances][1:] == [0.0, 0.0]
+    assert all(isinstance(value, str) for one in instances for value in one["metadata"].values())
+
+
+@pytest.mark.parametrize(("form", "ending"), [("inspect", ".eval"), ("every-eval-ever", ".json")])
+def test_a_failed_draw_stays_failed(tmp_path: Path, form: str, ending: str) -> None:
+    (tmp_path / "a.csv").write_text("id,draw,correct\nq1,0,1\nq1,1,\n")
+    file = exported(tmp_path / "a.csv", form, tmp_path / "out", ending)
+    rows = read_logs(file)[0].rows
+    assert rows[["draw", "verdict"]].to_numpy().tolist() == [[0, "right"], [1, "failed"]]
+
+
+def test_results_for_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,task,correct\nq1,x,1\nq2,x,0\nq3,y,1\nq4,y,1\n")
+    args = ["export", str(tmp_path / "a.csv"), "--to", "eval-results", "--out", str(tmp_path)]
+    refused = CliRunner().invoke(app, args)
+    assert refused.exit_code == 2 and "--dataset" in refused.output
+    done = CliRunner().invoke(app, [*args, "--dataset", "org/bench"])
+    assert done.exit_code == 0, done.output
+    entries = yaml.safe_load((tmp_path / ".eval_results/looktwice_a.yaml").read_text())
+    assert {entry["dataset"]["id"] for entry in entries} == {"org/bench"}
+    values = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
+    assert values == {"x": 50.0, "y": 100.0}
+    for name, sentence in (
+        ("html", "html: no format of this name. There are inspect, .*, trajectories, run"),
+        ("trajectory", "did you mean 'trajectories'"),
+    ):
+        with pytest.raises(TaskError, match=sentence):
+            list(export_logs(read_logs(tmp_path / "a.csv"), name, tmp_path))
+
+
+def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path) -> None:
+    """Its scorer asserts that every index is one of its own table, where they are numbers."""
+    pytest.importorskip("openpyxl")
+    made = MadeRun(tmp_path / "run")
+    made.task("depth", ["A", "B"], meta=[{"category": "depth"}] * 2)
+    made.samples = [
+        type(row)(row.task, row.sha, row.answer, {**row.sample, "id": str(10 + number)})
+        for number, row in enumerate(made.samples)
+    ]
+    made.answers(made.point("one", "depth"), ["A", "A"])
+    made.write()
+    list(replies_lines([tmp_path / "run"], exports=[tmp_path / "one.xlsx"]))
+    table = pandas.read_excel(tmp_path / "one.xlsx")
+    assert table["index"].tolist() == [10, 11] and table["index"].dtype.kind == "i"
+    assert table[["category", "split", "answer"]].iloc[0].tolist() == ["depth", "none", "A"]

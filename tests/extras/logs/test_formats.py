@@ -1,0 +1,396 @@
+"""Logs of every program, made small here as these programs write them, and what is read in them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.tasks import TaskError
+from looktwice.extras.logs import read_logs
+from looktwice.extras.logs.log import Log, name_apart
+from looktwice.extras.logs.replies import replies_lines
+from tests.made_run import MadeRun
+
+PIXELS = b"\x89PNG any bytes"
+SHA = hashlib.sha256(PIXELS).hexdigest()
+ADDRESS = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
+HEADER = {
+    "version": 2,
+    "status": "success",
+    "eval": {"task": "depth", "model": "m/one", "dataset": {}, "config": {}},
+}
+
+
+def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
+    """A sample as inspect_ai writes it: a picture as an attachment, a long text too."""
+    picture = {"type": "image", "image": "attachment://p"}
+    parts = [picture, {"type": "text", "text": f"Which, {number}?"}]
+    return {
+        "id": f"s{number}",
+        "epoch": 1,
+        "input": [{"role": "user", "content": parts}],
+        "choices": ["near", "far"],
+        "target": "A",
+        "output": {"completion": "The answer is (B)."},
+        "attachments": {"p": ADDRESS},
+        "scores": {"choice": {"value": value, "answer": "B"}, "other": {"value": 0.25}},
+        "model_usage": {"m/one": {"total_tokens": 12}},
+        **more,
+    }
+
+
+def write_eval(
+    path: Path, samples: list[dict[str, Any]], summaries: bool = True, zstd: bool = False
+) -> Path:
+    """A `.eval` file; with `zstd` its members are packed as inspect_ai packs them, which zipfile
+    cannot do."""
+    members: dict[str, Any] = {f"samples/{s['id']}_epoch_{s['epoch']}.json": s for s in samples}
+    if summaries:
+        long = ("output", "attachments", "input")
+        members["summaries.json"] = [
+            {name: value for name, value in sample.items() if name not in long}
+            for sample in samples
+        ]
+    members["header.json"] = HEADER
+    texts = {name: json.dumps(value).encode() for name, value in members.items()}
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text)
+    return _with_zstd(path, texts) if zstd else path
+
+
+def _with_zstd(path: Path, texts: Mapping[str, bytes]) -> Path:
+    """The archive once more, each member packed by Zstandard (method 93) under its own checksum."""
+    import pyarrow
+
+    with ZipFile(path) as source:
+        sums = {entry.filename: entry.CRC for entry in source.infolist()}
+    body = index = b""
+    for name, text in texts.items():
+        packed = pyarrow.compress(text, codec="zstd", asbytes=True)
+        tail = struct.pack("<IIIHH", sums[name], len(packed), len(text), len(name), 0)
+        common = struct.pack("<HHHHH", 63, 0, 93, 0, 33) + tail
+        place = struct.pack("<HHHII", 0, 0, 0, 0, len(body))
+        index += b"PK\1\2" + struct.pack("<H", 63) + common + place + name.encode()
+        body += b"PK\3\4" + common + name.encode() + packed
+    end = struct.pack("<HHHHIIH", 0, 0, len(texts), len(texts), len(index), len(body), 0)
+    path.write_bytes(body + index + b"PK\5\6" + end)
+    return path
+
+
+def only(path: Path, **columns: str) -> Log:
+    (log,) = read_logs(path, columns)
+    return log
+
+
+def cells(log: Log, names: str, row: int | None = 0) -> list[Any]:
+    """The columns of a row; of `None` those of all rows, one after another."""
+    columns = log.whole.rows[names.split()]
+    return list(columns.iloc[row] if row is not None else columns.T.to_numpy().ravel())
+
+
+def write(path: Path, *lines: Any) -> Path:
+    """A file of lines: texts as they are, other values as JSON."""
+    path.parent.mkdir(exist_ok=True)
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    path.write_text("\n".join(texts) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("summaries", [True, False])
+@pytest.mark.parametrize("zstd", [True, False])
+def test_a_log_of_inspect(tmp_path: Path, summaries: bool, zstd: bool) -> None:
+    # with a score too, as inspect_ai has it with score_on_error
+    failed = inspect_sample(3, "C", error={"message": "broken"})
+    samples = [*(inspect_sample(number, value) for number, value in enumerate("CIN")), failed]
+    log = only(write_eval(tmp_path / "a.eval", samples, summaries, zstd))
+    assert (log.name, log.detail) == ("m/one", "depth")
+    assert cells(log, "verdict", None) == ["right", "wrong", "unreadable", "failed"]
+    assert log.rows["value"].fillna(-1).tolist() == [1, 0, 0, -1]
+    assert cells(log, "question pictures reply") == ["Which, 0?", SHA, "The answer is (B)."]
+    assert cells(log, "key answer tokens choices") == ["A", "B", 12, ("near", "far")]
+    other = only(tmp_path / "a.eval", value="other")
+    assert cells(other, "value", None)[:3] == [0.25] * 3
+
+
+def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
+    samples = [inspect_sample(0, "C"), inspect_sample(1, "P")]
+    path = write(tmp_path / "a.json", {**HEADER, "samples": samples})
+    zipped = only(write_eval(tmp_path / "a.eval", samples)).whole
+    assert only(path).rows.astype(str).equals(zipped.rows.astype(str))
+
+
+def test_a_reader_reads_the_replies_of_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inspect_ai called it right; the reply says (B) and the key is A. A link in the folder where
+    somebody works is no link of a run."""
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("elsewhere")
+    path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])
+    (log,) = read_logs(path, reader=Robust())
+    assert cells(log, "answer value verdict") == ["B", 0.0, "wrong"]
+
+
+def test_tables_of_vlmevalkit(tmp_path: Path) -> None:
+    header = "index\tquestion\tA\tB\tanswer\tcategory\tprediction"
+    rows = [f"{n}\tWhich?\tnear\tfar\t{key}\tdepth\tIt is (A)." for n, key in ((1, "A"), (2, "B"))]
+    rows.append("3\tW?\tn\tf\tB\tx\t")
+    read = only(write(tmp_path / "m_BLINK.tsv", header, *rows))
+    hits = [f"{row}\t{hit}" for row, hit in zip(rows, (0, 1, 0), strict=True)]
+    scored = only(write(tmp_path / "m_BLINK_result.tsv", f"{header}\thit", *hits))
+    assert read.name == "m_BLINK"
+    assert cells(read, "verdict", None) == ["right", "wrong", "unreadable"]
+    assert cells(read, "task key answer", 1) == ["depth", "B", "A"]
+    assert cells(scored, "value", None) == [0, 1, 0]
+    assert cells(scored, "choices", 2) == [("n", "f")]
+
+
+def test_an_excel_table_of_vlmevalkit(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    header = ["index", "answer", "A", "B", "prediction"]
+    for row in (header, [7, "A", "near", "far", "(A)"], [8, "B", "near", "far", "(A)"]):
+        book.active.append(row)
+    book.save(tmp_path / "model.xlsx")
+    assert cells(only(tmp_path / "model.xlsx"), "sample value", None) == ["7", "8", 1.0, 0.0]
+
+
+BLINK_ACC = {"id": "val_Jigsaw_1", "gt_content": "A", "pred_parsed": "A", "sub_task": "Jigsaw"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "sample", "value"),
+    [
+        ({"blink_acc": BLINK_ACC | {"is_correct": True}}, "val_Jigsaw_1", 1),
+        ({"acc": 0.0}, "4", 0),
+        ({"mmmu_acc": {"id": "q9", "parsed_pred": "(a)", "answer": "A"}}, "q9", 1),
+        ({"notes": {"id": "q9"}, "vqa": {"score": 0.6}}, "4", 0.6),
+    ],
+)
+def test_samples_of_lmms_eval(
+    tmp_path: Path, metrics: dict[str, Any], sample: str, value: float
+) -> None:
+    line = {"doc_id": 4, "target": "A", "input": "Which?", "filtered_resps": ["A"], "doc_hash": "h"}
+    folder = tmp_path / "some__model"
+    write(folder / "20260806_120000_samples_blink_jigsaw.jsonl", line | metrics)
+    log = only(folder)
+    task = "Jigsaw" if "blink_acc" in metrics else "blink_jigsaw"
+    assert log.name == "some__model"
+    assert cells(log, "sample value reply task") == [sample, value, "A", task]
+
+
+LMMS: dict[str, Any] = {"doc": {"answer": "B"}, "resps": [["(B)"]]}
+UNSCORED_ROWS: dict[str, list[Any]] = {  # the first is right by the log, the second by its reply
+    "lmms_samples_x.jsonl": [{"doc_id": 0, **LMMS, "acc": 1.0}, {"doc_id": 1, **LMMS}],
+    "vlmevalkit.tsv": [
+        "index\tanswer\tA\tB\tprediction\thit",
+        "0\tA\tx\ty\t(A)\t1",
+        "1\tB\tx\ty\tIt is (B).\t",
+    ],
+    "own.csv": ["id,key,reply,ok,correct", "q0,A,(A),,1", "q1,B,(B),,"],
+    "inspect.json": [
+        HEADER | {"samples": [inspect_sample(0, "C"), inspect_sample(1, "", scores={}, target="B")]}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", UNSCORED_ROWS)
+def test_rows_that_nobody_scored_are_read_where_others_have_a_value(
+    tmp_path: Path, name: str
+) -> None:
+    """They were dropped without a word: 20 of 50 samples were compared."""
+    log = only(write(tmp_path / name, *UNSCORED_ROWS[name]))
+    assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
+    assert log.read_by == "the log, for 1 of 2 rows by Robust"
+
+
+@pytest.mark.parametrize("name", UNSCORED_ROWS)
+def test_score_counts_what_a_file_records_and_reads_the_rest(tmp_path: Path, name: str) -> None:
+    """`hit` and the metrics of lmms-eval were ignored, and files without BLINK's ids refused."""
+    path = write(tmp_path / name, *UNSCORED_ROWS[name])
+    (line, _) = replies_lines([path])
+    assert "n=2, accuracy=100.00%, coverage=100.00%, " in line and "as_recorded=1" in line
+
+
+JSON_ROWS = [{"no": 0, "response": "(A)", "gold": "A"}, {"no": 1, "response": "(A)", "gold": "B"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns"),
+    [
+        ("m.jsonl", JSON_ROWS, {"sample": "no"}),
+        ("m.jsonl", [{"idx": n, "reply": "A", "answer": key} for n, key in enumerate("AB")], {}),
+        ("m.csv", ["no,ok", "0,yes", "1,no"], {"sample": "no", "value": "ok"}),
+        ("m.tsv", ["index\tanswer\tprediction", "0\tYes\tyes", "1\tNo\tYes"], {}),
+        (
+            "m.jsonl",
+            [
+                {"id": n, "options": ["a cat", "a dog"], "reply": "(A)", "key": key}
+                for n, key in enumerate(("A cat", "a dog"))
+            ],
+            {},
+        ),
+    ],
+)
+def test_compare_and_score_read_the_same_files(
+    tmp_path: Path, name: str, lines: list[Any], columns: dict[str, str]
+) -> None:
+    path = write(tmp_path / name, *lines)
+    assert cells(only(path, **columns), "value", None) == [1, 0]
+    (line, _) = replies_lines([path], columns=columns)
+    assert "n=2, accuracy=50.00%, coverage=100.00%, " in line
+
+
+def test_every_contestant_of_a_table_is_scored(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.csv", "id,model,ok,correct", "q0,a,,1", "q0,b,,0")
+    assert [line.partition(":")[0] for line in replies_lines([path])] == ["a", "b", "total"]
+
+
+def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
+    line = {
+        "schema_version": "0.3.0",
+        "evaluation_id": "e",
+        "model_id": "org/m",
+        "evaluation_name": "depth",
+        "sample_id": "s1",
+        "interaction_type": "single_turn",
+        "input": {"raw": "Which?", "reference": ["A"], "choices": ["near", "far"]},
+        "output": {"raw": ["(A)"]},
+        "answer_attribution": [{"extracted_value": "A", "is_terminal": True}],
+        "evaluation": {"score": 1.0, "is_correct": True},
+        "metadata": {"pictures_sha256": SHA},
+    }
+    wrong = {"score": 0.0, "is_correct": False}
+    failed = line | {"sample_id": "s2", "error": "timeout", "evaluation": wrong}
+    write(tmp_path / "u_samples.jsonl", line, failed)
+    about = {"schema_version": "0.3.0", "evaluation_results": []}
+    details = {"detailed_evaluation_results": {"file_path": "data/x/u_samples.jsonl"}}
+    log = only(write(tmp_path / "u.json", about | details))
+    assert (log.name, cells(log, "verdict", None)) == ("org/m", ["right", "failed"])
+    assert cells(log, "pictures answer reply key") == [SHA, "A", "(A)", "A"]
+    with pytest.raises(TaskError, match="scores alone"):
+        read_logs(write(tmp_path / "u.json", about))
+
+
+def test_a_table_with_named_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.csv", "number,who,ok,tokens", "q1,a,yes,3", "q2,a,,4", "q1,b,.5,5")
+    first, second = read_logs(path, {"sample": "number", "contestant": "who", "value": "ok"})
+    assert (first.name, second.name) == ("a", "b")
+    assert cells(first, "verdict", None) == ["right", "failed"]
+    assert cells(second, "value tokens") == [0.5, 5]
+
+
+def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("depth", ["A", "B", "A"])
+    for name, answers in (("one", ["A", "B", None]), ("two", ["B", "B", "A"])):
+        made.answers(made.point(name, "depth"), answers)
+    made.write()
+    first, second = read_logs(tmp_path / "run")
+    assert cells(first, "sample value task", None) == ["s0", "s1", 1, 1, "depth", "depth"]
+    assert cells(second, "value", None) == [0, 1, 1]
+
+
+def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.csv", "id,draw,correct", "q1,0,1", "q1,1,0", "q1,2,", "q2,0,1")
+    assert only(path).units[["sample", "value"]].to_numpy().tolist() == [["q1", 0.5], ["q2", 1.0]]
+
+
+def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--out before` and `--out after` made "plain (study) (1)" and "plain (study) (2)"."""
+    rows = only(write(tmp_path / "a.csv", "id,correct", "q1,1")).rows
+    logs = [Log("m", rows, "a.eval", "x"), Log("m", rows, "b.eval", "y"), *[Log("n", rows)] * 2]
+    assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
+    monkeypatch.chdir(tmp_path)
+    names = ("before/study.csv", "after/study.csv")
+    logs = [only(write(Path(name), "id,correct", "q1,1")) for name in names]
+    assert [log.name for log in name_apart(logs)] == [f"study ({name})" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.eval", b"nothing", "not a zip"),
+        ("a.eval", b"", "not a zip"),
+        ("a.json", b"{}", "expected a run folder, a log of inspect_ai"),
+        ("a.json", b"{", "not JSON"),
+        ("a.jsonl", b"", "holds no row"),
+        ("a.jsonl", b"[1]\n", "expected an object"),
+        ("a.jsonl", b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n', "says whether it is"),
+        ("a.csv", b"", "is empty; a CSV begins with the names"),
+        ("a.csv", b"id,correct\n", "holds no row"),
+        ("a.csv", b"name,points\nx,1\n", "which column"),
+        ("a.csv", b"id,correct\nq1,perhaps\n", "'perhaps' in row 0"),
+        ("a.csv", b"id,correct\nq1,7\n", r"lies in 0\.\.1"),
+        ("a.xlsx", b"nothing", "cannot be read as an Excel table"),
+        ("a.txt", b"nothing", "expected a run folder"),
+    ],
+)
+def test_a_file_of_the_wrong_kind_is_refused(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TaskError, match=said):
+        read_logs(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda data: data[:-30], lambda data: data.replace(b"PK\3\4", b"PK\3\5", 1)]
+)
+def test_a_damaged_log_is_refused(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")], summaries=False)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(TaskError, match=r"a\.eval"):
+        read_logs(path)
+
+
+def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,corect", "q1,1")
+    for named, said in ({"value": "correct"}, "corect"), ({"worth": "corect"}, "none of sample"):
+        with pytest.raises(TaskError, match=said):
+            read_logs(path, named)
+
+
+LMMS_ROW: dict[str, Any] = {
+    "doc_id": 1,
+    "doc": {"answer": "A", "own": {"id": "x7"}},
+    "target": "A",
+    "exact_match": 1,
+}
+REPLY_ROW: dict[str, Any] = {
+    "idx": "val_Counting_1",
+    "reply": "(A)",
+    "answer": "(A)",
+    "own": "val_Counting_7",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "name"),
+    [(LMMS_ROW | {"resps": [["A"]]}, "doc.own.id", "x7"), (REPLY_ROW, "own", "val_Counting_7")],
+)
+def test_a_column_may_be_named_in_every_format(
+    tmp_path: Path, line: dict[str, Any], field: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.jsonl").write_text(json.dumps(line) + "\n")
+    (log,) = read_logs(tmp_path / "log.jsonl", {"sample": field})
+    assert log.units["sample"].tolist() == [name]
+    with pytest.raises(TaskError, match=r"sample=nothing: there is no such|has no column"):
+        read_logs(tmp_path / "log.jsonl", {"sample": "nothing"})
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"], meta=[{"number": "x7"}])
+    made.answers(made.point("plain", "t"), ["A"])
+    made.write()
+    (log,) = read_logs(made.path, {"sample": "number"})
+    assert log.units["sample"].tolist() == ["x7"]

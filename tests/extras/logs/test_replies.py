@@ -1,0 +1,468 @@
+"""Recorded replies: the published figures of BLINK, files that cannot be used, and what is read in
+replies and runs, exported for others and imported again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.eval.tasks import TaskError
+from looktwice.extras.logs.format import export_file, read_logs
+from looktwice.extras.logs.log import Log, doubts, make_rows
+from looktwice.extras.logs.own import choices_in
+from looktwice.extras.logs.replies import load_replies, replies_lines
+from tests.made_run import MadeRun
+
+GOLDEN = {  # macro, micro of the official labels on val with the key of 2024
+    "GPT4V": ("51.14", "50.45"),
+    "GeminiProVision": ("45.16", "45.03"),
+    "OPUS": ("44.05", "43.40"),
+    "llava_v1.5_13b": ("42.66", "42.35"),
+    "cogvlm-chat": ("41.54", "41.24"),
+    "QwenVLMax": ("40.28", "39.51"),
+    "llava_v1.5_7b": ("37.13", "36.35"),
+    "MiniGPT-4-v2": ("34.23", "33.93"),
+}
+CONCATENATED = {"GPT4V": ("38.63", "38.27"), "GeminiProVision": ("36.31", "35.92")}
+
+
+def figures(line: str) -> tuple[str, dict[str, str]]:
+    name, _, rest = line.partition(": ")
+    return name, dict(part.split("=", 1) for part in rest.split(", "))
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    return path
+
+
+def row(idx: str, reply: str, label: str | None = None, answer: str = "(A)") -> dict[str, Any]:
+    return {"idx": idx, "answer": answer, "reply": reply, "official_label": label}
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(
+    ("folder", "golden"), [("blink_replies", GOLDEN), ("blink_replies_concatenated", CONCATENATED)]
+)
+def test_the_published_figures_of_blink(
+    shared_data: Path, folder: str, golden: dict[str, tuple[str, str]]
+) -> None:
+    files = sorted((shared_data / folder).glob("*.jsonl.gz"))
+    lines = list(replies_lines(files, key=shared_data / "blink_replies" / "val_answers.json"))
+    *models, (total, sums) = map(figures, lines)
+    assert {name: (got["macro"], got["micro"]) for name, got in models} == golden
+    assert dict(models)["GPT4V"]["n"] == ("1901" if folder == "blink_replies" else "1108")
+    assert (total, next(iter(sums))) == ("total", "files") and sums["files"] == str(len(golden))
+
+
+@pytest.mark.dear
+def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path) -> None:
+    """BLINK's own rule never contradicts a label: all that differs is what the official code asked
+    GPT-3.5."""
+    file = shared_data / "blink_replies" / "llava_v1.5_7b.jsonl.gz"
+    listing = tmp_path / "differ.txt"
+    key = shared_data / "blink_replies" / "val_answers.json"
+    lines = list(replies_lines([file], "blink_official", key, listing))
+    _, got = figures(lines[0])
+    assert (got["n"], got["scored"]) == ("3807", "1901")
+    assert float(got["agreement"].rstrip("%")) > 70 and float(got["coverage"].rstrip("%")) < 80
+    text = listing.read_text()
+    assert text.startswith("# the reader finds nothing (unread), the label a letter: ")
+    assert "two different letters" not in text
+
+
+def test_scoring_is_of_equal_strings_and_counts_what_is_missing(tmp_path: Path) -> None:
+    rows = [
+        row("val_Jigsaw_1", "(A)", "(A)"),
+        row("val_Jigsaw_2", "(A) the second image", "(A) the second image"),
+        row("val_Jigsaw_3", "who knows", "(Z)"),
+        row("val_Counting_1", "(C)", "(C)"),
+        row("test_Counting_1", "(C)", "(C)", "hidden"),
+    ]
+    key = tmp_path / "key.json"
+    ids = ["Jigsaw_1", "Jigsaw_2", "Jigsaw_3", "Counting_1", "Counting_2", "IQ_Test_1"]
+    key.write_text(json.dumps({f"val_{i}": "(C)" if "Count" in i else "(A)" for i in ids}))
+    line = next(replies_lines([write(tmp_path / "m.jsonl", rows)], key=key))
+    assert line == "m: n=5, macro=41.67, micro=40.00, coverage=60.00, subtasks=2/14, missing=1"
+
+
+def test_without_a_key_the_keys_of_the_file_count(tmp_path: Path) -> None:
+    rows = [row("val_Jigsaw_1", "B", "(B)", "(B)"), row("test_Jigsaw_1", "B", "(B)", "hidden")]
+    line = next(replies_lines([write(tmp_path / "m.jsonl.gz", rows)]))
+    assert line.startswith("m: n=1, macro=100.00")
+    hidden = [row("test_Jigsaw_1", "B", "(B)", "hidden")]
+    line = next(replies_lines([write(tmp_path / "h.jsonl", hidden)], "robust"))
+    assert line == "h: n=1, agreement=100.00%, coverage=100.00%, subtasks=1/14"
+
+
+def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Path) -> None:
+    rows = [
+        row("val_Visual_Correspondence_1", "It is Point C.", "(C) Point C", "(C)"),
+        row("val_Visual_Correspondence_2", "None of them.", "(Z)", "(A)"),
+        row("val_Visual_Correspondence_3", "The answer is (B).", "(D)", "(B)"),
+        row("test_Visual_Correspondence_1", "B", "(B)", "hidden"),
+    ]
+    file = write(tmp_path / "m.jsonl", rows)
+    listing = tmp_path / "differ.txt"
+    first, last, said = replies_lines([file], "robust", None, listing)
+    sentence = "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
+    assert (first, last) == (f"m: {sentence}, subtasks=1/14", f"total: {sentence}, files=1")
+    assert said == f"disagreements: 1 in {listing}"
+    assert listing.read_text() == (
+        "# the label is proved wrong (the reply names X alone): 1\n\nm val_Visual_Correspondence_3:"
+        " label (D), reader (B), key (B)\n    The answer is (B).\n"
+    )
+
+
+def test_a_file_may_bring_the_texts_of_its_choices(tmp_path: Path) -> None:
+    own = {"choices": ["4", "7"], "question": "How many birds are there?"}
+    rows = [row("val_Counting_1", "There are seven birds.", None, "(B)") | own]
+    line = next(replies_lines([write(tmp_path / "m.jsonl", rows)], "robust"))
+    assert line.startswith("m: n=1, accuracy=100.00%, ")
+
+
+EXPORTED = [
+    row("val_Jigsaw_1", "The missing part is the third image.", "(B)", "(B)"),
+    row("val_Jigsaw_2", 'I can\'t tell.\n"Sorry"\t=1', "(Z)", "(A)"),
+    row("test_Jigsaw_7", "=A", "(A)", "hidden"),
+]
+
+
+@pytest.mark.parametrize("ending", ["tsv", "xlsx", "jsonl"])
+def test_what_is_exported_can_be_read_again(tmp_path: Path, ending: str) -> None:
+    if ending == "xlsx":
+        pytest.importorskip("openpyxl")
+    file, out = write(tmp_path / "m.jsonl", EXPORTED), tmp_path / "out" / f"m.{ending}"
+    lines = list(replies_lines([file], "robust", exports=[out]))
+    assert lines[1] == f"exported: 3 in {out}"
+    again = load_replies(out)[0].rows
+    assert again["sample"].tolist() == [held["idx"] for held in EXPORTED]
+    assert again["reply"].tolist() == [held["reply"] for held in EXPORTED]
+    assert [key.strip("()") for key in again["key"]] == ["B", "A", ""]
+    assert again["choices"][0] == ("the second image", "the third image")
+    read_again = next(replies_lines([out], "robust"))
+    assert read_again.startswith("m: n=3, accuracy=50.00%, coverage=66.67%, ")
+
+
+def test_the_submission_to_evalai_holds_the_hidden_items(tmp_path: Path) -> None:
+    file, out = write(tmp_path / "m.jsonl", EXPORTED), tmp_path / "{name}.json"
+    list(replies_lines([file], "robust", exports=[out]))
+    assert json.loads((tmp_path / "m.json").read_text()) == {"test_Jigsaw_7": "(A)"}
+    val = write(tmp_path / "v.jsonl", EXPORTED[:2])
+    list(replies_lines([val, file], "robust", exports=[out]))
+    submission = json.loads((tmp_path / "v.json").read_text())
+    assert submission == {"val_Jigsaw_1": "(B)", "val_Jigsaw_2": "(Z)"}
+
+
+def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
+    """Whatever lmms-eval logs beside."""
+    table = tmp_path / "model_BLINK.tsv"
+    header = "index\tcategory\tquestion\tA\tB\tanswer\tprediction"
+    table.write_text(f"{header}\n12\tArt Style\tWhich?\tx\ty\tB\tIt is y\n")
+    columns = ["sample", "choices", "key", "reply"]
+    row = load_replies(table)[0].rows[columns].iloc[0]
+    assert row.tolist() == ["val_Art_Style_12", ("x", "y"), "B", "It is y"]
+    sample = {
+        "doc_id": 3,
+        "doc": {"idx": "val_Counting_1", "answer": "(D)", "choices": ["0", "3", "2", "1"]},
+        "target": "(D)",
+        "arguments": {"0": "..."},
+        "resps": [[" (D) 1"]],
+        "filtered_resps": [" (D) 1"],
+        **dict.fromkeys(("doc_hash", "prompt_hash", "target_hash", "input"), "x"),
+        "blink_acc": {"id": "val_Counting_1", "gt_content": "D", "pred_parsed": "D"},
+    }
+    path = write(tmp_path / "20260801_samples_blink_counting.jsonl", [sample])
+    row = load_replies(path)[0].rows[columns].iloc[0]
+    assert row.tolist() == ["val_Counting_1", ("0", "3", "2", "1"), "D", " (D) 1"]
+    assert "accuracy=100.00%" in next(replies_lines([path], "robust"))
+
+
+def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
+    file = write(tmp_path / "m.jsonl", EXPORTED)
+    long = write(tmp_path / "l.jsonl", [row("val_Jigsaw_1", "A" * 40_000, "(Z)")])
+    for files, out, sentence in (
+        ([file], "out.csv", r"the format follows from the ending: \.json for evalai; "),
+        ([file, file], "out.json", r"2 files need \{name\} in it"),
+        ([long], "out.xlsx", "1 rows, first val_Jigsaw_1, are longer than a cell of Excel holds"),
+    ):
+        if out.endswith("xlsx"):
+            pytest.importorskip("openpyxl")
+        with pytest.raises(TaskError, match=sentence):
+            list(replies_lines(files, "robust", exports=[tmp_path / out]))
+
+
+ONE = b'{"idx": "val_Jigsaw_1", "reply": "A"'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("m.tsv", b"a\tb\n1\t2\n", "which column is the sample's id"),
+        ("m.tsv", b"index\tprediction\n\xff\t2\n", "line 2: not UTF-8"),
+        ("m.xlsx", b"PK\x03\x04 cut", "cannot be read as an Excel table"),
+        ("m.jsonl", b'{"doc": {}, "resps": [["A"]]}', "'None' is not SPLIT_"),
+        ("m.jsonl", b"", "holds no row"),
+        ("m.jsonl", b"{bad\n", "line 1: not JSON"),
+        ("m.jsonl", b'{"idx": "val_Jigsaw_1"}\n', "which column is the sample's id and"),
+        ("m.jsonl", b'{"idx": "Jigsaw", "reply": "A"}\n', "is not SPLIT_SUBTASK_NUMBER"),
+        ("m.jsonl", 2 * (ONE + b"}\n"), "the idx 'val_Jigsaw_1' comes twice"),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    if name.endswith("xlsx"):
+        pytest.importorskip("openpyxl")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TaskError, match=re.escape(said)):
+        list(replies_lines([tmp_path / name]))
+
+
+def test_bare_letters_as_keys_and_labels_a_byte_order_mark_and_half_a_character(
+    tmp_path: Path,
+) -> None:
+    rows = [row("val_Jigsaw_1", "A", "A", "A"), row("val_Jigsaw_2", "A \ud83d", "(B)", "(A)")]
+    file = write(tmp_path / "m.jsonl", rows)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    lines = list(replies_lines([file], "robust", disagreements=tmp_path / "kinds.txt"))
+    assert "agreement=50.00%, accuracy=100.00%" in lines[0]
+    assert "A ?" in (tmp_path / "kinds.txt").read_text()
+
+
+def test_without_labels_the_robust_reader_reads_by_the_letters_of_the_keys(tmp_path: Path) -> None:
+    question = "Which is nearer?\n(A) the cat (B) the dog"
+    docs: list[dict[str, Any]] = [
+        {"doc": {"idx": "val_Unheard_1", "answer": "(B)"}, "resps": [["The answer is (B)."]]},
+        {"doc": {"idx": "val_Unheard_2", "answer": "(A)"}, "resps": [["(B)"]]},
+        {
+            "doc": {"idx": "val_Unheard_3", "answer": "(B)", "question": question},
+            "resps": [["It is the dog."]],
+        },
+    ]
+    file = write(tmp_path / "m_samples_unheard.jsonl", docs)
+    assert "accuracy=66.67%, coverage=100.00%" in next(iter(replies_lines([file])))
+    (log,) = read_logs(file)
+    assert list(log.rows["value"]) == [1, 0, 1] and log.read_by == "Robust"
+
+
+@pytest.mark.parametrize(
+    ("question", "choices"),
+    [
+        ("Which?\nA. one\nB. two\nC. three\nAnswer with the letter.", ("one", "two", "three")),
+        ("A. Smith said? (A) x (B) y", ("x", "y")),
+        ("Pick (A) first", ()),
+        ("(A) x (C) y", ()),
+    ],
+)
+def test_choices_in_the_words_of_a_question(question: str, choices: tuple[str, ...]) -> None:
+    assert choices_in(question) == choices
+
+
+def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
+    file = write(tmp_path / "m.jsonl", [row("val_Jigsaw_1", "A", "(A)")])
+    broken = tmp_path / "m.jsonl.gz"
+    broken.write_bytes(gzip.compress(b"x" * 1000)[:20])
+    key = tmp_path / "key.json"
+    key.write_text('{"val_Jigsaw_9": "(B)"}')
+    for files, options, sentence in (
+        ([tmp_path / "none.jsonl"], {}, "there is no file"),
+        ([broken], {}, "cannot be read"),
+        ([file], {"key": key}, "none of its 1 items is in the key"),
+        ([file], {"key": file}, "is no key"),
+    ):
+        with pytest.raises(TaskError, match=sentence):
+            list(replies_lines(files, **options))  # type: ignore[arg-type]
+    other = write(tmp_path / "o.jsonl", [row("val_Unheard_1", "A", answer="hidden")])
+    with pytest.raises(TaskError, match="'Unheard' is no subtask of BLINK"):
+        list(replies_lines([other], "robust"))
+
+
+# ---- exported and read again
+
+
+@pytest.fixture(scope="module")
+def some_replies(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every ninth recorded reply of one model, of all subtasks, with both splits."""
+    out = tmp_path_factory.mktemp("replies") / "model.jsonl"
+    with gzip.open(shared_data / "blink_replies/GPT4V.jsonl.gz", "rt", encoding="utf-8") as lines:
+        out.write_text("".join(list(lines)[::9]), encoding="utf-8")
+    return out
+
+
+DEAR = [pytest.param(ending, marks=pytest.mark.dear) for ending in (".tsv", ".xlsx")]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", *DEAR])
+def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, ending: str) -> None:
+    """And exported once more it is the same table; the tables hold no official labels."""
+    if ending == ".xlsx":
+        pytest.importorskip("openpyxl")
+    out, more = tmp_path / f"model{ending}", tmp_path / f"again{ending}"
+    first, *_ = replies_lines([some_replies], "robust", exports=[out])
+    again, *_ = replies_lines([out], "robust", exports=[more])
+    (_, before), (_, after) = figures(first), figures(again)
+    assert before.pop("agreement") and before == after and before["n"] == "423"
+    columns = ["sample", "key", "choices", "reply"]
+    source, once, twice = (
+        load_replies(path)[0].rows[columns] for path in (some_replies, out, more)
+    )
+    assert once.equals(source) and twice.equals(once)
+
+
+def test_an_empty_export_is_a_header(tmp_path: Path) -> None:
+    assert export_file(Log("m", make_rows([])), tmp_path / "none.tsv") == 0
+    assert (tmp_path / "none.tsv").read_text().split("\t")[0] == "index"
+
+
+# ---- runs
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    run = MadeRun(tmp_path / "run")
+    run.task("jigsaw", ["A", "B", None])
+    for number, row in enumerate(run.samples):
+        idx = f"{'val' if row.answer else 'test'}_Jigsaw_{number + 1}"
+        run.samples[number] = replace(row, sample={**row.sample, "id": idx})
+    return run
+
+
+def test_the_predictions_of_a_run_are_exported(made: MadeRun, tmp_path: Path) -> None:
+    """Hidden keys: predictions are written and no accuracy is claimed of them."""
+    point = made.point("plain", "jigsaw")
+    for name in ("val_Jigsaw_1", "val_Jigsaw_2"):
+        made.reply(point, name, "(A)")
+    made.reply(point, "test_Jigsaw_3", "The answer is (B).")
+    outs = [tmp_path / "evalai.json", tmp_path / "lmms.jsonl"]
+    first, *_ = replies_lines([made.write().path], exports=outs)
+    assert first.startswith("plain: n=3, accuracy=50.00%, coverage=100.00%, macro=50.00%, scored=2")
+    assert json.loads(outs[0].read_text()) == {"test_Jigsaw_3": "(B)"}
+    again, *_ = replies_lines([outs[1]], "robust")
+    assert again.partition(": ")[2] == first.partition(": ")[2]
+
+
+def test_letters_that_were_dealt_anew_are_the_tasks_own_again(
+    made: MadeRun, tmp_path: Path
+) -> None:
+    point = made.point("permuted", "jigsaw")
+    made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
+    out = tmp_path / "{name}.json"
+    first, *_ = replies_lines([made.write().path], exports=[out])
+    # this one's key is hidden
+    assert first == "permuted: n=1, coverage=100.00%, subtasks=1/14, missing=2"
+    assert json.loads((tmp_path / "permuted.json").read_text()) == {"test_Jigsaw_3": "(B)"}
+
+
+def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Path) -> None:
+    for name in ("plain", "mark [radius=5]"):
+        made.answers(made.point(name, "jigsaw"), ["A", "B", "A"])
+    folder = made.write().path
+    with pytest.raises(TaskError, match=r"2 contestants need \{name\} in it"):
+        list(replies_lines([folder], exports=[tmp_path / "out.json"]))
+    lines = list(replies_lines([folder], exports=[tmp_path / "{name}.json"]))
+    names = [line.partition(":")[0] for line in lines if "accuracy" in line]
+    assert names == ["plain", "mark_radius=5", "total"]
+    assert (tmp_path / "mark_radius=5.json").exists()
+
+
+OPEN_REPLY = '"target": "cat", "resps": [["It is a cat."]]'
+KEYS = ("hidden", "B", "")
+VLMEVALKIT = "index\tquestion\tA\tB\tanswer\tprediction\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("numbers.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\t0\tThe answer is A.\n", "the first is '0'"),
+        ("words.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tIt is x.\tA\n", "the first is 'It is x.'"),
+        ("letters.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tB\tThe answer is A.\n", ""),
+        ("small.tsv", VLMEVALKIT + "0\tWhich?\tx\ty\tb\tThe answer is A.\n", ""),
+        (
+            "some.tsv",
+            VLMEVALKIT + "".join(f"{n}\tW?\tx\ty\t{key}\tA\n" for n, key in enumerate(KEYS)),
+            "2 of 3 rows have no key, so that nothing there is right or wrong; the first is '0'",
+        ),
+        (
+            "none.jsonl",
+            '{"id": "1", "choices": ["x", "y"], "reply": "A"}\n',
+            "none of 1 rows has a key",
+        ),
+        (
+            "open.jsonl",
+            "".join(f'{{"doc_id": {n}, {OPEN_REPLY}}}\n' for n in range(5)),
+            "not one of 5 answers of open is right; the first has the key 'cat'",
+        ),
+    ],
+)
+def test_a_file_of_which_nothing_can_be_right_says_why(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    warnings = [line for line in replies_lines([tmp_path / name]) if line.startswith("warning")]
+    assert len(warnings) == bool(says) and says in "".join(warnings)
+    warned = "\n".join(doubts(read_logs(tmp_path / name)[0]))
+    assert says in warned and bool(says) == bool(warned), "compare says the same"
+
+
+COUNTED = {"idx": "val_Counting_1", "reply": "(A) 1"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "scored", "warned"),
+    [
+        ("hidden", False, ""),
+        ("", False, ""),
+        ("3", False, "not one of 1 keys is a choice"),
+        ("(A)", True, ""),
+        ("b", True, ""),
+    ],
+)
+def test_a_key_that_is_no_letter_is_never_a_choice_without_words(
+    tmp_path: Path, answer: str, scored: bool, warned: str
+) -> None:
+    """Counting's choices are empty texts, of which a hidden key was the first."""
+    file, out = write(tmp_path / "c.jsonl", [{**COUNTED, "answer": answer}]), tmp_path / "c.tsv"
+    lines = list(replies_lines([file], exports=[out]))
+    assert ("scored=1" in lines[0]) == scored
+    assert [line for line in lines if line.startswith("warning")] == [
+        line for line in lines if warned and warned in line
+    ]
+    assert read_logs(file)[0].rows["value"].notna().tolist() == [scored], "compare says the same"
+    assert out.read_text().splitlines()[1].split("\t")[-3] == ("AB"[answer == "b"] * scored)
+
+
+def test_recorded_replies_are_scored_by_their_own_keys(shared_data: Path) -> None:
+    """The published figures of val, without naming its key."""
+    first, _ = replies_lines([shared_data / "blink_replies" / "GPT4V.jsonl.gz"])
+    got = figures(first)[1]
+    assert (got["n"], got["macro"], got["micro"]) == ("1901", *GOLDEN["GPT4V"])
+
+
+def test_a_letter_in_lower_case_is_the_key_of_its_choice(tmp_path: Path) -> None:
+    """`score` left such rows out and said nothing, and `compare` scored them."""
+    texts = {"question": "Which?", "choices": ["b", "x", "y", "z"]}
+    keys = {"c": "C", "(d)": "D", "b": "A"}  # the last is the text of a choice
+    rows = [{"id": f"k{key}", **texts, "key": key, "reply": keys[key]} for key in keys]
+    file = write(tmp_path / "own.jsonl", [*rows, {**rows[0], "id": "wrong", "reply": "D"}])
+    scored, *_ = replies_lines([file])
+    assert figures(scored)[1]["n"] == "4" and "75.00%" in scored
+    compared = read_logs(file)[0].rows
+    assert compared["value"].tolist() == [1, 1, 1, 0]
+
+
+def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
+    """ "00" became the number 0, which `compare` found in no other log."""
+    pytest.importorskip("openpyxl")
+    ids, out = ["00", "7", "10"], tmp_path / "model.xlsx"
+    rows = [{"sample": idx, "choices": ("x", "y"), "key": "A", "reply": "A"} for idx in ids]
+    export_file(Log("m", make_rows(rows)), out)
+    assert load_replies(out)[0].rows["sample"].str.rpartition("_")[2].tolist() == ids

@@ -1,0 +1,255 @@
+"""What two programs sent for the same questions: planted differences are named and no others, and
+what has no partner says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from typer.testing import CliRunner
+
+from looktwice.eval import evaluate
+from looktwice.eval.cli import app
+from looktwice.eval.runs.requests import Forward
+from looktwice.eval.tasks import Facts, MarkedScenes
+from looktwice.extras.sent.factors import SentComparison, compare_sent
+from looktwice.extras.sent.requests import Pairing, Request, Requests, choose_sides, read_requests
+from looktwice.extras.sent.tell import sent_lines
+from looktwice.pipelines import (
+    CallOptions,
+    Item,
+    Message,
+    Picture,
+    Pipeline,
+    Sample,
+    Scripted,
+    Stage,
+    State,
+    View,
+)
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import Encode, FixedHeight
+from looktwice.prompting.views.resize import resize_view
+from looktwice.prompting.wording import MultipleChoice
+from tests.extras.integrations.served import plan_of, post, serving, tapping
+
+N = 60
+
+
+@cache
+def samples(kind: str = "symbol", seed: int = 0) -> tuple[Sample, ...]:
+    return tuple(item.sample for item in MarkedScenes(kind, n=N, seed=seed))
+
+
+@dataclass(frozen=True)
+class Program:
+    """How a harness asks: a setting for each factor."""
+
+    codec: Encode | None = None
+    height: int = 320
+    ring: int = 0
+    pictures: tuple[int, ...] = (0, 1)
+    system: str = ""
+    before: str = ""
+    label: str = "({})"
+    after: str = "Answer with the letter of one choice."
+    choices: tuple[int, ...] = (0, 1, 2, 3)
+    parts: str = "pictures words"
+    options: tuple[tuple[str, Any], ...] = (("temperature", 0),)
+
+    def request(self, sample: Sample, neighbour: Sample) -> Request:
+        size = FixedHeight(self.height).size
+        states = [State.start((sample, neighbour)[n]) for n in self.pictures]
+        if self.ring:
+            states = [Pipeline({"ring": Circles(radius=self.ring)})(state) for state in states]
+        images = [state.views[0] for state in states]
+        shown = [resize_view(view, size(*view.size)) for view in images]
+        if self.codec is not None:
+            shown = [self.codec.encode(view) for view in shown]
+        texts = [str(sample.choices[n]) for n in self.choices if n < len(sample.choices)]
+        labels = map(self.label.format, "ABCD"[: len(texts)])
+        listed = "\n".join(map(" ".join, zip(labels, texts, strict=True)))
+        words = "\n".join(filter(None, (self.before, sample.question, listed, self.after)))
+        parts: tuple[str | View, ...] = (
+            (*shown, words) if self.parts == "pictures words" else (words, *shown)
+        )
+        turns = [Message("system", (self.system,))] if self.system else []
+        return Request(sample.id, (*turns, Message("user", parts)), dict(self.options))
+
+    @cache  # noqa: B019  a few programs
+    def requests(self, name: str = "a", n: int = N, first: int = 0) -> Requests:
+        every = samples()
+        pairs = list(zip(every, (*every[1:], every[0]), strict=True))
+        return Requests(name, tuple(self.request(*pair) for pair in pairs[first:n]))
+
+
+def as_turn(message: Message) -> dict[str, Any]:
+    """A turn as clients of the OpenAI API write it."""
+    content = list[dict[str, Any]]()
+    for part in message.parts:
+        if isinstance(part, str):
+            content.append({"type": "text", "text": part})
+        else:
+            url = {"url": part.picture.payload.data_url}
+            content.append({"type": "image_url", "image_url": url})
+    return {"role": message.role, "content": content}
+
+
+FIRST = Program()
+JPEG = Encode("jpeg", 75, "4:2:0")
+PLANTED: Mapping[str, tuple[dict[str, Any], set[str]]] = {
+    "nothing": ({}, set()),
+    "a JPEG": ({"codec": JPEG}, {"codec"}),
+    "another size": ({"height": 240}, {"size"}),
+    "a system prompt": ({"system": "You are careful."}, {"system words"}),
+    "another form": ({"label": "{}."}, {"form of the choices"}),
+    "another order": ({"choices": (3, 2, 1, 0)}, {"order of the choices"}),
+    "fewer choices": ({"choices": (0, 1, 2)}, {"texts of the choices"}),
+    "a template": ({"after": "Please select the right one."}, {"template"}),
+    "a preface": ({"before": "Question:"}, {"template"}),
+    "pictures last": ({"parts": "words pictures"}, {"place of pictures"}),
+    "pictures turned": ({"pictures": (1, 0)}, {"order of pictures"}),
+    "a ring": ({"ring": 6}, {"what pictures show"}),
+    "a ring and the rest": (
+        {"ring": 12, "codec": JPEG, "height": 240},
+        {"what pictures show", "codec", "size"},
+    ),
+    "a third of the size": ({"height": 107}, {"size"}),
+    "one picture": ({"pictures": (0,)}, {"number of pictures"}),
+    "warmer": ({"options": (("temperature", 1), ("max_tokens", 9))}, {"temperature", "max_tokens"}),
+    "four at once": (
+        {"codec": JPEG, "height": 240, "label": "{}.", "system": "You are careful."},
+        {"codec", "size", "form of the choices", "system words"},
+    ),
+}
+
+
+def compare(rival: Requests, base: Requests | None = None) -> SentComparison:
+    return compare_sent(base or FIRST.requests(), rival)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_exactly_what_was_planted_is_named(name: str) -> None:
+    settings, factors = PLANTED[name]
+    n = N if name in ("nothing", "four at once") else 12
+    compared = compare(replace(FIRST, **settings).requests("b", n), FIRST.requests("a", n))
+    assert compared.pairing.pairs == [(number, number) for number in range(n)]
+    assert {difference.factor for difference in compared.differences} == factors
+    assert {len(difference.examples) for difference in compared.differences} <= {n, n - 1}
+    assert ("  nothing differs in any of 60 pairs" in list(sent_lines(compared))) == (not factors)
+
+
+def test_both_sides_are_told_as_they_are() -> None:
+    compared = compare(replace(FIRST, **PLANTED["four at once"][0]).requests("b"))
+    assert {d.factor: d.usual for d in compared.differences} == {
+        "codec": (("PNG", "JPEG 75 4:2:0"), N),
+        "size": (("320 x 320", "240 x 240"), N),
+        "form of the choices": (("(A) …⏎(B) …", "A. …⏎B. …"), N),
+        "system words": (("none", "You are careful."), N),
+    }
+    compared = compare(replace(FIRST, after="Answer in one word.").requests("b"))
+    assert compared.changed_words == [(("with the letter of", "in"), N), (("choice.", "word."), N)]
+
+
+def test_a_picture_that_cannot_be_read_is_said_to_be_so() -> None:
+    sides = []
+    for data in (samples()[0].images[0].payload.data, b"no picture"):
+        picture = Picture.encoded(data)
+        turns = (Message("user", (View(picture), samples()[0].question)),)
+        sides.append(Requests("side", (Request("s", turns),)))
+    compared = SentComparison(sides[0], sides[1], Pairing([(0, 0)], [], []))
+    assert compared.factors[0]["codec"] == ("PNG", "unreadable")
+    assert compare_sent(sides[1], sides[1]).factors == [{}]
+
+
+def test_what_has_no_partner_says_why() -> None:
+    """Other scenes; half of the same ones; the same picture with another question; and twice the
+    same request, of which either could be meant."""
+    scenes = [Message("user", (View.of(s.images[0]), s.question)) for s in samples("color", 7)]
+    alien = Requests("alien", tuple(Request(str(n), (m,)) for n, m in enumerate(scenes)))
+    compared = compare(alien)
+    assert not compared.pairing.pairs
+    assert {why for _, why in compared.pairing.left} == {"no request there shows and asks the same"}
+
+    half = compare(replace(FIRST, height=200).requests("half", 40, 10))
+    assert half.pairing.pairs == [(n + 10, n) for n in range(30)]
+    assert [place for place, _ in half.pairing.left] == [*range(10), *range(40, N)]
+
+    mine = FIRST.requests().requests
+    words = ["What is the time on the clock?", "How many birds are in the sky?"]
+    shown = [mine[0].pictures[0]] * 2
+    asked = [Message("user", (View.of(p), w)) for p, w in zip(shown, words, strict=True)]
+    requests = [Request(name, (turn,)) for name, turn in zip("ab", asked, strict=True)]
+    swapped = Requests("ab", tuple(requests)), Requests("ba", tuple(requests[::-1]))
+    assert compare_sent(*swapped).pairing.pairs == [(0, 1), (1, 0)]
+
+    twice = compare(Requests("twice", (*mine, mine[3])))
+    assert twice.pairing.left == [(3, "two of the other side are equally likely")]
+    assert [place for place, _ in twice.pairing.right] == [3, N]
+
+
+@dataclass(frozen=True)
+class Keyless:
+    """The questions without their keys, as a server gets them."""
+
+    facts = Facts("keyless", "made")
+
+    def __len__(self) -> int:
+        return N
+
+    def __iter__(self) -> Iterator[Item]:
+        return (Item(sample, None) for sample in samples())
+
+
+def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path) -> None:
+    plain: dict[str, Stage] = {
+        "choose": MultipleChoice(),
+        "ask": Ask(options=CallOptions(temperature=0)),
+    }
+    other: dict[str, Stage] = {
+        "codec": JPEG,
+        "choose": MultipleChoice("A."),
+        "ask": Ask(system="Look."),
+    }
+    evaluate(Keyless(), {"one": Pipeline(plain)}, Scripted("(A)"), out=tmp_path / "one")
+    evaluate(Keyless(), {"two": Pipeline(other)}, Scripted("(A)"), out=tmp_path / "two")
+    arguments = ["compare", *(str(tmp_path / name) for name in ("one", "two"))]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert not result.exception, result.output
+    assert "two against one: 60 pairs of 60 and 60 requests" in result.output
+    named = "codec (60), system words (60), form of the choices (60), temperature (60)"
+    assert f"differs: {named}" in result.output
+    rows = pandas.read_csv(tmp_path / "out" / "differences.csv").to_dict("records")
+    assert len(rows) == 4 * N
+    assert json.dumps(rows[0])
+
+
+def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
+    """Two clients behind a tap each: what one does otherwise is named, and what neither sends
+    again; a client's retry is looked at once."""
+    plan = plan_of({"m": {"ask": Forward()}}, Scripted("(A)"))
+    with serving(plan, tmp_path) as upstream:
+        other = replace(FIRST, **PLANTED["four at once"][0])
+        for name, program in (("one", FIRST), ("two", other)):
+            with tapping(upstream.url, tmp_path / name) as tap:
+                for request in program.requests(name).requests:
+                    turns = [as_turn(message) for message in request.messages]
+                    body = {"model": "m", "messages": turns, "temperature": 0}
+                    assert post(tap.url, body).status == 200
+                assert post(tap.url, body).status == 200
+    folders = [tmp_path / name / "tap" for name in ("one", "two")]
+    one, two = choose_sides([side for folder in folders for side in read_requests(folder)])
+    assert [one.name, two.name] == [f"{folder}: m" for folder in folders]
+    assert (one.repeated, two.repeated) == (1, 1)
+    compared = compare_sent(one, two)
+    assert len(compared.pairing.pairs) == N
+    planted = PLANTED["four at once"][1]
+    assert {(d.factor, len(d.examples)) for d in compared.differences} == {(f, N) for f in planted}
+    assert not compare_sent(one, one).differences

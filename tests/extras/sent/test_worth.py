@@ -1,0 +1,155 @@
+"""What differences are worth: to a model that some of them disturb, by swapping one at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from looktwice.eval import evaluate
+from looktwice.eval.cli import app
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.extras.sent.factors import compare_sent
+from looktwice.extras.sent.requests import Request, Requests
+from looktwice.extras.sent.swaps import Swap
+from looktwice.extras.sent.worth import TwoSides, measure_worth
+from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, View
+from looktwice.pipelines.model import CallOptions, Messages, Reply
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import FixedHeight
+from looktwice.prompting.wording import MultipleChoice
+from tests.extras.sent.test_sent import FIRST, JPEG, PLANTED, Keyless
+
+ALONE = sorted({*PLANTED} - {"nothing", "fewer choices", "warmer"})
+
+
+@pytest.mark.parametrize("name", [*ALONE, "back"])
+def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
+    """The request with one factor of the other differs from it in the others, and in nothing else;
+    also from the encoded side back to the lossless one."""
+    programs = FIRST, replace(FIRST, **PLANTED.get(name, PLANTED["four at once"])[0])
+    mine, theirs = (p.requests("b", 3) for p in (programs if name != "back" else programs[::-1]))
+    factors = {difference.factor for difference in compare_sent(mine, theirs).differences}
+    assert factors
+    for factor in factors:
+        swapped = list[object]()
+        for a, b in zip(mine.requests, theirs.requests, strict=True):
+            again = Swap(a, b)(factor)
+            swapped.append(replace(a, messages=again.messages, settings=again.options.given()))
+        left = compare_sent(Requests("c", tuple(swapped)), theirs)  # type: ignore[arg-type]
+        assert {difference.factor for difference in left.differences} == factors - {factor}
+
+
+def test_pixels_are_the_other_sides_own_where_they_can_be() -> None:
+    """Its bytes where the codec alone differs; at another size too, what a JPEG has lost comes from
+    the lossless side."""
+    whole = FIRST.requests("b", 1).requests[0]
+    small = replace(FIRST, codec=JPEG, height=240).requests("b", 1).requests[0]
+    file = BytesIO()  # other bytes than ours
+    Image.fromarray(whole.pictures[0].pixels).save(file, "JPEG", quality=75, optimize=True)
+    lossy = Message("user", (View.of(Picture.encoded(file.getvalue())), whole.asked.text))
+    bare = Message("user", (View.of(whole.pictures[0]), whole.asked.text))
+    for mine, theirs in ((bare, lossy), (lossy, bare)):
+        (turn,) = Swap(Request("a", (mine,)), Request("b", (theirs,)))("codec").messages
+        assert turn.views[0].picture.sha == theirs.views[0].picture.sha
+    (turn,) = Swap(small, whole)("codec").messages
+    wanted = replace(FIRST, height=240).requests("b", 1).requests[0]
+    for view, picture in zip(turn.views, wanted.pictures, strict=True):
+        assert (view.pixels == picture.pixels).all()
+
+
+def disturbed(messages: Messages) -> str:
+    """A for a lossless picture with choices in brackets, else B: sizes and the system's words
+    change nothing."""
+    text = messages[-1].text
+    (view,) = messages[-1].views
+    bare = "\nA. " in text
+    jpeg = view.picture.payload.media_type == "image/jpeg"
+    return "(B)" if bare or jpeg else "(A)"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sides")
+    plain: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask()}
+    other: dict[str, Stage] = {
+        "size": FixedHeight(240),
+        "codec": JPEG,
+        "choose": MultipleChoice("A."),
+        "ask": Ask(system="You are careful."),
+    }
+    for name, stages in (("one", plain), ("two", other)):
+        evaluate(Keyless(), {name: Pipeline(stages)}, Scripted(disturbed), out=folder / name)
+    keyed = MarkedScenes("symbol", n=60)
+    evaluate(keyed, {"keys": Pipeline({"ask": Ask()})}, Scripted("(A)"), out=folder / "keys")
+    return folder
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("with_labels", [True, False])
+def test_each_difference_is_worth_what_it_disturbs(
+    folders: Path, tmp_path: Path, with_labels: bool
+) -> None:
+    """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
+    labels = folders / "keys" if with_labels else None
+    sides = TwoSides(folders / "one", folders / "two", ("one", "two"), labels)
+    worth = measure_worth(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
+    assert (worth.keyed, worth.questions, worth.left_out) == (with_labels, 60, {})
+    keys = [item.answer for item in MarkedScenes("symbol", n=60)] if with_labels else ["A"] * 60
+    drop = (keys.count("B") - keys.count("A")) / 60
+    against = {c.contestant: c for c in worth.compared.contrasts if c.baseline == "as one"}
+    assert {name: round(c.paired.value, 9) for name, c in against.items()} == {
+        "with the codec": pytest.approx(drop),
+        "with the size": 0,
+        "with the system words": 0,
+        "with the form of the choices": pytest.approx(drop),
+        "as two": pytest.approx(drop),
+    }
+    assert {c.paired.n for c in against.values()} == {60}
+
+
+@dataclass
+class Warm:
+    """Keeps how warm it was asked."""
+
+    identity = "warm"
+
+    def __init__(self) -> None:
+        self.asked = set[float | None]()
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        self.asked.add(options.temperature)
+        return Reply("(A)")
+
+
+@pytest.mark.parametrize(("kind", "warmth"), [("color", 0.5), ("symbol", 0.7)])
+def test_sides_of_the_same_names_that_sent_something_else_are_asked_anew(
+    kind: Literal["color"], warmth: float, tmp_path: Path
+) -> None:
+    """The same folder of what was asked, for other taps: other questions, or another setting."""
+    for place, shown, heat in (("old", "symbol", 0.5), ("new", kind, warmth)):
+        taps = tmp_path / place / "a" / "tap", tmp_path / place / "b" / "tap"
+        for tap, options in zip(taps, (CallOptions(), CallOptions(heat)), strict=True):
+            ask: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask(options=options)}
+            scenes = MarkedScenes(shown, n=4)
+            evaluate(scenes, {"m": Pipeline(ask)}, Scripted("(A)"), out=tap)
+        model, sides = Warm(), TwoSides(*taps, ("m", "m"))
+        worth = measure_worth(sides, model, tmp_path / "asked", ("a: m", "b: m"))
+        assert (worth.questions, model.asked) == (4, {None, heat})
+
+
+@pytest.mark.dear
+def test_the_command_asks_a_model(folders: Path, tmp_path: Path) -> None:
+    sides = [str(folders / name) for name in ("one", "two")]
+    asked = ["--ask", "pipelines.models.Pocket", "--labels", str(folders / "keys")]
+    result = CliRunner().invoke(app, ["compare", *sides, *asked, "--out", str(tmp_path)])
+    assert not result.exception, result.output
+    assert "what each difference is worth" in result.output
+    assert "with the codec against as one" in result.output

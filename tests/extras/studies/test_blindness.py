@@ -1,0 +1,275 @@
+"""The audit: planted items that need no image are found, mirage scores and letters by hand, the
+cleaned set runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from looktwice.eval import evaluate, write_report
+from looktwice.eval.cli import app
+from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.records import RunFolder
+from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
+from looktwice.extras.studies.blindness import (
+    audit_page,
+    audits,
+    expected_by_luck,
+    letter_table,
+    needs_no_image,
+)
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.model import CallOptions, Messages, Reply
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel, Pipeline
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting import Ask, MultipleChoice
+from looktwice.prompting.controls import NoImage, PermuteChoices, ShufflePatches
+from tests.made_run import MadeRun
+from tests.paths import CONFIGS
+from tests.questions_in_memory import Questions
+
+N = 200
+KEYS = tuple("ABCD"[(7 * number) % 4] for number in range(N))
+# planted: the model knows these by their words
+LEAKY = {f"q{number:04}" for number in range(N) if number % 4 == 1}
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """Knows the leaky questions by heart, sees what has an image, and else guesses anew for every
+    wording."""
+
+    identity: ClassVar[str] = "text reader"
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        words = messages[0].text
+        number = int(re.findall(r"No. (\d+)\?", words)[0])
+        key = f"thing {number}.{'ABCD'.index(KEYS[number])}"
+        view = next(iter(messages[0].views), None)
+        sees = view is not None and bool(np.ptp(view.pixels))
+        if sees or f"q{number:04}" in LEAKY:
+            letters = re.findall(rf"\(([A-D])\) {re.escape(key)}$", words, re.M)
+            return Reply(f"({letters[0]})")
+        guess = hashlib.sha256(f"{draw}\n{words}".encode()).digest()[0] % 4
+        return Reply(f"({'ABCD'[guess]})")
+
+
+def ask_all(path: Path, draws: int = 6) -> Table:
+    plain: dict[str, Stage] = {"order": PermuteChoices(), "choose": MultipleChoice()}
+    arms = {
+        "seen": Pipeline({**plain, "ask": Ask()}),
+        "no-image": Pipeline({**plain, "image": NoImage(), "ask": Ask()}),
+    }
+    return evaluate(Questions(KEYS, 4), arms, TextReader(), out=path / "run", draws=draws)
+
+
+@pytest.mark.dear
+def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> None:
+    (run,) = ask_all(tmp_path).scores
+    audited = audits(run)
+    listed = {item.sample for item in needs_no_image(audited)}
+    precision, recall = len(listed & LEAKY) / len(listed), len(listed & LEAKY) / len(LEAKY)
+    assert precision >= 0.99 and recall >= 0.99
+    lucky = {item.sample for item in needs_no_image(audited, "any")}
+    assert lucky > LEAKY and len(lucky) == pytest.approx(expected_by_luck(audited, "any"), abs=30)
+    (audit,) = audited
+    assert audit.mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
+    assert audit.beyond_chance("no-image") == pytest.approx(0.25, abs=0.05)
+    page = audit_page(run, audited)
+    assert "items need no image" in page and "## Letters" in page
+    result = CliRunner().invoke(app, ["analyse", str(run.folder.path), "audit"])
+    assert result.exit_code == 0 and f"{len(listed)} of {N} items need no image" in result.output
+    kept = yaml.safe_load((run.folder.path / "clean.yaml").read_text())["tasks"]["task"]["subset"][
+        "ids"
+    ]
+    assert set(kept) == {row.id for row in run.folder.samples.values()} - listed
+    clean = score_table(run.folder.path, only=run.folder.path / "clean.yaml")
+    row = next(r for r in clean if r.contestant == "no-image" and r.metric == "accuracy")
+    assert (row.task, row.n) == ("task (clean)", N - len(listed))
+    assert row.value == pytest.approx(0.25, abs=0.04)
+
+
+def test_the_numbers_by_hand(tmp_path: Path) -> None:
+    """Seen 3 of 4, without image 2 of 4: mirage 2/3; chance 1/2, so nothing lies above it.
+
+    It says A to both questions whose key is B, so it will have said A to the others by taste too.
+    """
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A", "B", "A", "B"])
+    for name, given in (("seen", "ABAA"), ("no-image", "AAAA"), ("else", "AAAA")):
+        run.answers(run.point(name, "depth"), given)
+    run.write()
+    scored = score_run(RunFolder(tmp_path / "run"))
+    (audit,) = audits(scored)
+    assert list(audit.arms) == ["seen", "no-image"]
+    assert (
+        audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
+    )
+    assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
+    taste = audit.items[0].p
+    assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
+    assert needs_no_image([audit]) == [] and len(needs_no_image([audit], "any")) == 2
+    never = float(audit.tastes.tails(1)[1, 1])  # of B nothing was said where it is wrong
+    assert expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
+    seen, blind = letter_table(scored, [audit]).rows
+    assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
+
+
+def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
+    """All open questions failed without their image, so chance is one half; each of three models
+    adds false finds.
+
+    Of forty questions it knows thirty; between the choices of the others it draws lots.
+    """
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A", "B"] * 20)
+    run.task("depth", ["1"] * 10, choices=0)
+    open_ones = [
+        replace(row, sample={**row.sample, "id": f"open {row.id}"}) for row in run.samples[40:]
+    ]
+    run.samples[40:] = open_ones
+    run.answers(run.point("seen", "depth"), ["A", "B"] * 20 + ["1"] * 10)
+    blind = run.point("no-image", "depth", draws=12)
+    for draw in range(12):
+        lots = np.random.default_rng(draw).permutation(["A", "B"] * 5)
+        run.answers(blind, ["A", "B"] * 15 + [*lots], draw=draw)
+    for row in open_ones:
+        run.record(blind, row.id, error="the server was gone")
+    run.write()
+    (audit,) = audits(score_run(RunFolder(tmp_path / "run")))
+    assert audit.beyond_chance("no-image") == pytest.approx(0.75, abs=0.1)
+    assert len(needs_no_image([audit] * 3)) == 30 and expected_by_luck(
+        [audit] * 3, "chance"
+    ) == pytest.approx(0.9)
+
+
+def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
+    """A model that always says the first choice's words knows nothing: 45 of 90 questions are right
+    in every draw."""
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A", "B"] * 45)
+    for arm in (run.point("seen", "depth", draws=6), run.point("no-image", "depth", draws=6)):
+        for draw in range(6):
+            run.answers(arm, ["A"] * 90, draw=draw)
+    run.write()
+    scored = score_run(RunFolder(tmp_path / "run"))
+    audited = audits(scored)
+    assert needs_no_image(audited) == [] and audit_page(scored, audited).endswith("none\n")
+    result = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
+    words = " ".join(result.output.split())
+    assert "no question can be shown to need no image with 6 draws" in words
+    assert "in 100% of the others the model keeps to one wrong choice" in words
+
+
+def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Path) -> None:
+    """It says 3 to every count: right for twelve, and no find; the six keys of its own that it says
+    are finds."""
+    run = MadeRun(tmp_path / "run")
+    keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
+    run.task("count", keys, choices=0)
+    for arm in (run.point("seen", "count", draws=8), run.point("no-image", "count", draws=8)):
+        for draw in range(8):
+            run.answers(arm, ["3"] * 36 + keys[36:], draw=draw)
+    run.write()
+    assert {
+        item.sample for item in needs_no_image(audits(score_run(RunFolder(tmp_path / "run"))))
+    } == {f"s{number}" for number in range(36, 42)}
+
+
+def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:
+    """A model that always says A is a quarter right, and all of it where the key stands first."""
+    from looktwice.pipelines.models import Scripted
+
+    plain: dict[str, Stage] = {"order": PermuteChoices(), "choose": MultipleChoice()}
+    ask: dict[str, Stage] = {"ask": Ask()}
+    arms = {
+        "seen": Pipeline({**plain, **ask}),
+        "no-image": Pipeline({**plain, "image": NoImage(), **ask}),
+    }
+    table = evaluate(Questions(KEYS[:40], 4), arms, Scripted("(A)"), out=tmp_path / "run", draws=2)
+    rows = letter_table(table.scores[0], audits(table.scores[0])).rows
+    assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][
+        4
+    ] == "A 100 B 0 C 0 D 0"
+
+
+def test_patches_are_shuffled_and_nothing_is_lost() -> None:
+    pixels = np.arange(10 * 13 * 3, dtype=np.uint8).reshape(10, 13, 3)
+    state = State.start(Sample("s", "q", (Picture(pixels),)))
+    (view,) = ShufflePatches(2, 3)(state, NoModel()).views
+    assert view.size == (13, 10) and not np.array_equal(view.pixels, pixels)
+    assert sorted(view.pixels.reshape(-1, 3).tolist()) == sorted(pixels.reshape(-1, 3).tolist())
+    assert np.array_equal(view.pixels[:, 12], pixels[:, 12])
+    cut = {pixels[y : y + 5, x : x + 4].tobytes() for y in (0, 5) for x in (0, 4, 8)}
+    assert {view.pixels[y : y + 5, x : x + 4].tobytes() for y in (0, 5) for x in (0, 4, 8)} == cut
+    with pytest.raises(ValueError, match="no such patches"):
+        ShufflePatches(11, 2)(state, NoModel())
+    with pytest.raises(ValueError, match="at least two patches"):
+        ShufflePatches(1, 1)
+
+
+def test_a_subset_by_ids() -> None:
+    rows: list[tuple[str, dict[str, str]]] = [(name, {}) for name in "abcd"]
+    assert Subset(ids=("d", "a", "d")).choose(rows) == [0, 3]
+    assert Subset(n=1, ids=("d", "a")).choose(rows) in ([0], [3])
+    with pytest.raises(TaskError, match="no item 'x'; ids look like 'a'"):
+        Subset(ids=("x",)).choose(rows)
+    task = LettersAndShapes(n=6, subset=Subset(ids=("count_0003",)))
+    assert [item.sample.id for item in task] == ["count_0003"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no task"),
+        ("tasks: 5", "no subset"),
+        ("a: [", "no subset"),
+        ("tasks: {other: {subset: {ids: [s0]}}}", "none of the samples"),
+    ],
+)
+def test_a_file_that_is_no_subset(tmp_path: Path, text: str, said: str) -> None:
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A"])
+    run.answers(run.point("seen", "depth"), "A")
+    run.write()
+    (tmp_path / "clean.yaml").write_text(text)
+    with pytest.raises(RunError, match=said):
+        score_table(tmp_path / "run", only=tmp_path / "clean.yaml")
+    lacking = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
+    assert lacking.exit_code == 2 and "has seen; run blindness" in lacking.output
+
+
+def test_the_cleaned_set_goes_over_the_study(tmp_path: Path) -> None:
+    (tmp_path / "clean.yaml").write_text("task: {subset: {ids: [color_00003, color_00001]}}\n")
+    (tmp_path / "study.yaml").write_text((CONFIGS / "blindness.yaml").read_text())
+    (tmp_path / "both.yaml").write_text("include: [study.yaml, clean.yaml]\n")
+    task = load_plan(tmp_path / "both.yaml").points[0].task
+    assert [item.sample.id for item in task] == ["color_00001", "color_00003"]
+
+
+def test_the_report_of_a_subset_stands_beside_the_whole(tmp_path: Path) -> None:
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A", "B"])
+    run.answers(run.point("seen", "depth"), "AA")
+    run.write()
+    (tmp_path / "clean.yaml").write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
+    result = CliRunner().invoke(
+        app, ["score", str(tmp_path / "run"), "--report", "--only", str(tmp_path / "clean.yaml")]
+    )
+    assert result.exit_code == 0 and (tmp_path / "run" / "clean" / "report.csv").exists()
+    whole = write_report([tmp_path / "run"], tmp_path / "whole")
+    assert "depth (clean)" not in whole.read_text()

@@ -1,0 +1,363 @@
+"""Marker fragility: R and spreads by known vectors, planted flips, and the published table
+recomputed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import yaml
+
+from bench.bench_fragility import draw_study
+from looktwice.eval.analysis.finding import find
+from looktwice.eval.display.table import score_table
+from looktwice.eval.display.text_tables import table
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import Study
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.statistics.answers import reordering
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import holm, mcnemar_p
+from looktwice.extras.studies.fragility import (
+    FRAGILITIES,
+    Fragility,
+    fragilities,
+    fragility_table,
+    spread_by_chance,
+)
+from looktwice.extras.studies.fragility_key import expand_fragility
+from looktwice.extras.studies.ranks import rank_flips
+from looktwice.pipelines.config import ConfigError, load_plan
+from looktwice.pipelines.config.classes import Faults
+from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
+from tests.made_run import MadeRun, analysed, facts
+from tests.paths import CONFIGS, DATA
+
+METHODS = DATA / "methods"
+needs_vectors = pytest.mark.skipif(
+    not METHODS.exists(), reason="the published numbers are not here"
+)
+SETS = {
+    "BLINK Relative Depth": "BLINK depth",
+    "BLINK Semantic Correspondence": "BLINK correspondence",
+    "DA-2K Relative Depth": "DA-2K depth",
+    "SPair-71K Semantic Correspondence": "SPair correspondence",
+}
+STUDY = """
+tasks: {shape: {use: eval.tasks.MarkedScenes, kind: shape, n: 6}}
+models:
+  a: {use: pipelines.models.Scripted, answer: (A)}
+stages:
+  mark: {use: prompting.markers.Circles}
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+fragility: {styles: [default, radius 3], codecs: [png, jpeg70]}
+contestants:
+  plain: {}
+  chance: {replace: true, stages: {answer: {use: specialists.answers.Chance}}}
+"""
+
+
+def variants(
+    name: str, *rows: str | Sequence[float], clusters: Sequence[str] | None = None
+) -> Fragility:
+    names = clusters or [f"s{number}" for number in range(len(rows[0]))]
+    samples = {f"s{number}": cluster for number, cluster in enumerate(names)}
+    draws = {f"style {n}": [[float(bit)] for bit in row] for n, row in enumerate(rows)}
+    return Fragility.of_draws(name, "t", draws, samples)
+
+
+@pytest.mark.parametrize(
+    ("base", "others", "ratio"),
+    [
+        ("1101", ["1101"], 0.0),
+        ("1100", ["0011"], 4.0),
+        ("1100", ["1010"], 2.0),
+        ("1111", ["0111"], None),
+    ],
+)
+def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
+    fragility = (variants("a", base, *others)).ratio
+    assert (fragility and fragility.value) == ratio
+
+
+@needs_vectors
+def test_r_of_the_vectors() -> None:
+    for case in json.loads((METHODS / "vpbench_targets.json").read_text())["R_vectors"]:
+        fragility = (variants("a", case["base"], *case["variants"])).ratio
+        assert (fragility and fragility.value) == pytest.approx(case["R"], abs=1e-6)
+
+
+def test_differences_and_spread_by_hand() -> None:
+    fragility = variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4)
+    assert (fragility.means[0], *fragility.ends) == (0.75, "style 1", "style 2")
+    assert fragility.spread and fragility.spread.value == pytest.approx(0.4)
+    worse, better = fragility.shifts
+    assert facts(worse.delta, "better worse") == (0, 10)
+    assert facts(better.delta, "better worse") == (6, 0)
+    assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
+    assert (
+        worse.significant and better.significant and worse.delta.low < -0.25 < worse.delta.high < 0
+    )
+    same = variants("a", "1100", "1100")
+    assert not same.shifts[0].significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
+
+
+def test_resamples_are_paired_and_always_the_same() -> None:
+    spread = (variants("a", "10" * 20, "10" * 20)).spread
+    assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would make one
+    ratios = {variants("a", "10" * 20, "1100" * 10).ratio for _ in range(2)}
+    assert len(ratios) == 1
+
+
+def test_samples_that_share_a_picture_are_drawn_together() -> None:
+    """Every sample four times over, as one cluster: the intervals of the samples themselves, not
+    half as wide."""
+    table = np.random.default_rng(5).integers(0, 2, (3, 50))
+    fourfold, clusters = np.repeat(table, 4, axis=1), [f"picture {n // 4}" for n in range(200)]
+    one, four = variants("a", *table), variants("a", *fourfold, clusters=clusters)
+    for mine, theirs in ((one.ratio, four.ratio), (one.spread, four.spread)):
+        assert mine and theirs and theirs.clusters == mine.clusters
+        assert (theirs.value, theirs.low, theirs.high) == pytest.approx(
+            (mine.value, mine.low, mine.high)
+        )
+    for shift, copy in zip(one.shifts, four.shifts, strict=True):
+        assert (copy.delta.low, copy.delta.high) == pytest.approx(
+            (shift.delta.low, shift.delta.high), abs=0.02
+        )
+    (flip,) = rank_flips([one, variants("b", *(1 - table))])
+    flips = [*rank_flips([four, variants("b", *(1 - fourfold), clusters=clusters)])]
+    assert flips[0].chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
+
+
+def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
+    leader = variants("leader", "1" * 60 + "0" * 40, "1" * 30 + "0" * 70)
+    other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
+    (flip,) = rank_flips([other, leader])
+    assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
+    assert (
+        flip.lead == pytest.approx(0.2) and flip.chance == 0 and flip.flipped == pytest.approx(0.5)
+    )
+    assert not list(rank_flips([leader, leader]))  # tied: nobody leads
+
+
+@pytest.mark.parametrize("draws", [2, 8])
+def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
+    """R was that of means over draws and its floor that of single ones: a real effect sank below it
+    with 8 draws."""
+    noise, effect = (draw_study(np.random.default_rng(4), moved, draws) for moved in (0.0, 0.2))
+    alike, differing = noise, effect
+    assert alike.ratio and alike.floor and alike.above and differing.ratio and differing.above
+    assert alike.above.low < 0 < alike.above.high and alike.ratio.value == pytest.approx(
+        alike.floor, abs=0.2
+    )
+    assert differing.above.low > 0.1
+    single = draw_study(np.random.default_rng(5), 0.2, 1)
+    assert single.ratio and single.ratio.value == pytest.approx(differing.ratio.value, abs=0.3)
+    assert single.floor is None and single.above is None
+
+
+def test_draws_count_as_single_ones_written_out() -> None:
+    """By hand, over every pair of draws: default 1 1, 1 0, 0 0 against 1 0, 0 0, 0 1."""
+    drawn = {"default": [[1, 1], [1, 0], [0, 0]], "blue": [[1, 0], [0, 0], [0, 1]]}
+    fragility = Fragility.of_draws("a", "t", drawn, {name: name for name in "abc"})
+    squares = (0.5 + 0.5 + 0.5) / 3  # each pair of draws differs in half of the cases
+    assert fragility.ratio and fragility.ratio.value == pytest.approx(
+        (squares - (1 / 3 - 1 / 2) ** 2) / 0.25
+    )
+    # only the second sample's draws differ, and always
+    assert fragility.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)
+
+
+@pytest.mark.dear
+def test_sixteen_identical_styles_do_not_differ() -> None:
+    """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8
+    % do."""
+    plain, wrong, reached = 0, 0, []
+    for seed in range(200):
+        fragility = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
+        base, *styles = fragility.values.value
+        ps = [mcnemar_p(int((row > base).sum()), int((row < base).sum())) for row in styles]
+        plain, wrong = plain + (min(ps) < 0.05), wrong + (min(holm(ps)) < 0.05)
+        if seed < 30:
+            reached.append(fragility.chance.p < 0.05)
+    assert plain > 30 and wrong <= 16 and sum(reached) <= 5
+    study = draw_study(np.random.default_rng(0), 0.0, 1, styles=17, n=60)
+    assert [shift.p_holm for shift in study.shifts] == holm(
+        [shift.delta.p for shift in study.shifts]
+    )
+    moved = draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True)
+    assert all(shift.significant for shift in moved.shifts) and moved.chance.p < 0.01
+
+
+def test_the_spread_of_identical_styles_by_hand() -> None:
+    """Two samples that one of two styles answers: right for the same one half of the time, a spread
+    of 1, else 0."""
+    chance = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]))
+    assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
+    shared = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
+    assert shared == (1.0, 1.0)  # of one cluster both samples move together
+    assert spread_by_chance(np.ones((3, 5))) == (0.0, 1.0)
+
+
+@needs_vectors
+def test_the_published_numbers_are_recomputed_from_the_file() -> None:
+    """The file's 216 accuracies: ranks, spreads, and what each style changes; and those of the
+    shipped study."""
+    targets = json.loads((METHODS / "vpbench_targets.json").read_text())
+    table: Any = defaultdict(lambda: defaultdict(dict))
+    with (METHODS / "vpbench_marker_acc.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        table[row["dataset"]][row["marker_style"]][row["model"]] = float(row["accuracy"])
+    published = yaml.safe_load((CONFIGS / "marker_fragility.yaml").read_text())["published"]
+    shipped = {
+        (name, task): value
+        for name, row in published.items()
+        for task, value in row["accuracy"].items()
+        if not task.endswith(" rank")
+    }
+    assert len(rows) == len(shipped) == 216
+    for row in rows:
+        name = f"{row['model']} [{row['marker_style']}]"
+        assert shipped[name, SETS[row["dataset"]]] == pytest.approx(
+            float(row["accuracy"]), abs=0.005
+        )
+        mine = table[row["dataset"]][row["marker_style"]]
+        assert int(row["rank"]) == 1 + sum(
+            other > mine[row["model"]] + 1e-9 for other in mine.values()
+        )
+    for name, styles in table.items():
+        spreads = {
+            m: max(s[m] for s in styles.values()) - min(s[m] for s in styles.values())
+            for m in styles["default"]
+        }
+        wanted = targets["spread_6_styles_csv"][name]
+        assert np.mean([*spreads.values()]) == pytest.approx(wanted["mean"], abs=0.005)
+        assert spreads == pytest.approx(wanted["per_model"], abs=0.006)
+        for style, change in targets["flips_vs_default"][name].items():
+            fragility = reordering(styles["default"], styles[style])
+            expected = [
+                change[key]
+                for key in ("pairs_flipped", "pairs_tied", "models_moved", "max_move", "tau_b")
+            ]
+            assert list(fragility) == pytest.approx(expected, abs=0.0006), (name, style)
+
+
+@needs_vectors
+def test_the_published_ranks_under_jpeg() -> None:
+    targets = json.loads((METHODS / "vpbench_targets.json").read_text())["jpeg"]
+    table: Any = defaultdict(lambda: defaultdict(dict))
+    with (METHODS / "vpbench_jpeg_rank.csv").open() as file:
+        for row in csv.DictReader(file):
+            table[row["benchmark"]][row["jpeg_quality"]][row["model"]] = -float(row["rank"])
+    for name, qualities in table.items():
+        for quality in ("jpeg90", "jpeg80", "jpeg70"):
+            found, wanted = (
+                reordering(qualities["default"], qualities[quality]),
+                targets[name][quality],
+            )
+            got = (found.flipped, found.moved, found.furthest)
+            assert got == (wanted["pairs_flipped"], wanted["models_moved"], wanted["max_move"])
+
+
+def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
+    assert get_args(VPBenchName) == tuple(DRAWINGS)
+    whole = expand_fragility(
+        {"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, Faults()
+    )
+    styles, codecs = whole["sweep"].values()
+    assert [node["style"] for node in styles] == list(get_args(VPBenchName)[:17])
+    assert len(codecs) == 4
+    codec = {"codec": "jpeg", "quality": 90, "chroma": "4:2:0", "before": "ask"}
+    assert whole["sweep"]["stages.encode"][1] == {"use": "prompting.views.Encode", **codec}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("fragility: {slot: marks}", "fragility.slot: there is no slot 'marks'"),
+        ("fragility: {codecs: [gif]}", "fragility.codecs: expected png"),
+        ("fragility: {}\nsweep: {draws: [1, 2]}", "say `sweep: null`"),
+        ("fragility: {styles: [default, pink]}", "pink"),
+        ("fragility: {style: [default]}", "style"),
+    ],
+)
+def test_faults_are_said(tmp_path: Path, change: str, said: str) -> None:
+    kept = [line for line in STUDY.splitlines() if not line.startswith("fragility")]
+    (tmp_path / "f.yaml").write_text("\n".join([*kept, change]))
+    with pytest.raises(ConfigError, match=said):
+        load_plan(tmp_path / "f.yaml")
+
+
+def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
+    rows = {"Other [default]": 80, "Other [radius 3]": 71.5}
+    told = {name: {"source": "s", "accuracy": {"set": value}} for name, value in rows.items()}
+    published = f"published: {json.dumps(told)}"
+    (tmp_path / "f.yaml").write_text(f"{STUDY}\n{published}\n")
+    scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
+    (fragility,) = fragilities(scored.scores[0])
+    assert fragility.values.arms == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
+    table = fragility_table(scored)
+    assert "floor\nof R" not in table.header  # there is one draw
+    mine, theirs = table.rows
+    assert mine[:5] == ("plain", "shape", "6", mine[3], "0 of 3")
+    ends = ("8.5", "", "radius 3", "default")
+    assert theirs == ("Other, published", "set", "", "80.0", "", "", *ends)
+    assert len(fragility_table(scored, whole=False).rows) == 1
+    assert len(analysed("styles", *scored.scores).rows) == 3
+    assert not analysed("flips", *scored.scores).rows
+    assert not analysed("ranks", *scored.scores).rows
+    finding = find(scored)
+    assert finding.tasks[0].baseline == "plain (default, encode codec png)"
+    jpeg = "encode codec=jpeg, quality=70, chroma=4:2:0"
+    assert {row.label for row in finding.rows} == {"plain", "radius 3", jpeg}
+
+
+def test_a_default_that_never_varies_has_no_ratio_and_says_so() -> None:
+    (line,) = table(FRAGILITIES, [variants("m", "1111", "1011")]).rows
+    assert line[5] == "none, default\nalways 100.0"
+
+
+def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
+    """Of four samples right, right, wrong and wrong twice, a fifth failed its second draw: nothing
+    turned round."""
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A"] * 5)
+    for style in ("default", "radius 3"):
+        point = run.point("plain", "depth", draws=2, spec={"stages": {"mark": {"style": style}}})
+        run.answers(point, "AABBA")
+        run.answers(point, "AABB", draw=1)
+        run.record(point, "s4", draw=1, error="the server was gone")
+    (run.write().path / "run.yaml").write_text("config: {fragility: {}}\n")
+    (fragility,) = fragilities(score_run(RunFolder(tmp_path / "run")))
+    assert fragility.n == 5 and fragility.floor == 0.0
+
+
+def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
+    """BLINK depth: on average 7.7 points between the best and the worst of six styles, 15.3 at
+    most."""
+    published = yaml.safe_load((CONFIGS / "marker_fragility.yaml").read_text())["published"]
+    (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
+    scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
+    table = fragility_table(scored)
+    spread = table.header.index("best minus\nworst")
+    told = {row[1]: row[spread] for row in table.rows if row[0] == "9 models, published"}
+    assert told == {
+        "BLINK depth": "7.7\nlargest 15.3",
+        "BLINK correspondence": "10.7\nlargest 19.2",
+        "DA-2K depth": "3.5\nlargest 4.8",
+        "SPair correspondence": "6.9\nlargest 18.0",
+    }
+    shown = analysed("ranks", *scored.scores).rows
+    ranks = {row[1:3]: row[4:8] for row in shown if row[0] == "published"}
+    assert (
+        ranks["BLINK depth rank", "jpeg70"][::2] == ("5", "6")
+        and ranks["MME rank", "jpeg90"][0] == "0"
+    )

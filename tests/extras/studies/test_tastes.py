@@ -1,0 +1,79 @@
+"""Tastes of models that do not look: by hand, false finds bounded, planted leaks found, and the
+power that is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.bench_audit import BlindModel, audit, listed
+from looktwice.extras.studies.blindness import listed_by_taste
+from looktwice.extras.studies.tastes import BlindQuestion, find_tastes
+
+TASTED = (
+    BlindModel("words", word=0.3),
+    BlindModel("letters", letter=0.3),
+    BlindModel("letters, never permuted", letter=0.3, permuted=False),
+    BlindModel("both", word=0.5, letter=0.5),
+    BlindModel("by kind", word=0.3, types=3),
+    BlindModel("each question", item=1.0),
+)
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("draws", [6, 10, 20])
+def test_tastes_are_no_leaks(draws: int) -> None:
+    """24 blind models: a bound that 1 % of false finds passes with near certainty."""
+    any_find, false, _ = np.mean([audit(model, 60, 4, draws, 4) for model in TASTED], axis=0)
+    assert any_find <= 1 / 24 and false <= 0.02
+
+
+@pytest.mark.dear
+def test_planted_leaks_are_found_as_often_as_is_told() -> None:
+    """At the shipped number of draws, beside a model that guesses anew and one with mild tastes for
+    words."""
+    for model in (BlindModel("guesses"), BlindModel("words", word=5.0)):
+        _, false, power = audit(model, 100, 4, 16, 6)
+        told = find_tastes(model.answer(np.random.default_rng(50), 100, 4, 16, 0.1)[0]).power(16)
+        assert false <= 0.05 and power > 0.75 and told == pytest.approx(power, abs=0.2)
+
+
+def test_more_draws_do_not_help_against_a_model_that_keeps_to_its_guesses() -> None:
+    questions, _ = BlindModel("stubborn", item=0.05).answer(
+        np.random.default_rng(0), 80, 4, 20, 0.0
+    )
+    tastes = find_tastes(questions)
+    assert not listed(questions) and sum(question.right >= 16 for question in questions) > 10
+    assert tastes.power(20) == 0 and tastes.draws_needed() is None and tastes.firm > 0.7
+
+
+def said(key: str, word: str) -> BlindQuestion:
+    """A question of three colours, of which one was said in all ten draws."""
+    right, colors = 10 * (word == key), ("red", "blue", "green")
+    return BlindQuestion("", "What color?", colors, key, {word: 10}, 10, right)
+
+
+def test_a_favourite_word_is_told_from_one_that_is_known() -> None:
+    """Red is said to all questions but five whose key is blue; those are known."""
+    questions = [said("red", "red")] * 30 + [said("blue", "red")] * 15 + [said("green", "red")] * 15
+    questions += [said("blue", "blue")] * 5
+    tastes = find_tastes(questions)
+    assert set(tastes.ps[:30]) == {tastes.ps[0]} and tastes.ps[0] > 0.9
+    assert (tastes.ps[30:60] == 1).all() and tastes.grouping.by in ("letter", "word")
+    assert tastes.ps[60] == pytest.approx(tastes.tails(10)[60, 10]) and tastes.ps[60] < 0.001
+    assert len(listed_by_taste(tastes)) == 5
+
+
+def test_tails_are_those_of_every_draw_and_fall() -> None:
+    questions, _ = BlindModel("words", word=1.0).answer(np.random.default_rng(1), 40, 3, 7, 0.0)
+    tails = find_tastes(questions).tails(7)
+    assert (
+        tails.shape == (40, 8)
+        and np.allclose(tails[:, 0], 1)
+        and (np.diff(tails, axis=1) <= 0).all()
+    )
+    assert find_tastes(questions).expected == pytest.approx(tails[:, 1:].mean(), abs=1e-9)
+
+
+def test_without_any_wrong_choice_nothing_is_told() -> None:
+    assert not listed([said("red", "red")] * 9) and not listed([])

@@ -1,0 +1,245 @@
+"""What the studio renders and asks beneath its page: whom it may ask, what it refuses, what it
+keeps."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from looktwice.eval.records import RunFolder
+from looktwice.eval.tasks import Folder, TaskError
+from looktwice.extras.studio.desk import FAULTS, Desk
+from looktwice.extras.studio.draft import MODELS, Draft, Slot
+from looktwice.extras.studio.server import FIRST, StudioServer
+from looktwice.pipelines import Picture
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.marks import Mask
+from tests.chat_server import ChatServer, chat_server
+from tests.served_page import serve
+
+ELSEWHERE = {"use": "pipelines.models.ChatAPI", "model": "m", "url": "http://127.0.0.1:9/v1"}
+STRANGER = r"^model: the studio may ask \{ref: Pocket\} and no other"
+ZOOM = Slot("zoom", {"use": "prompting.views.ZoomOnMarks"})
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def draft_of(desk: Desk, **more: Any) -> Draft:
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
+    name = desk.take(Picture(pixels).payload.data)
+    marks = ({"label": "A", "x": 30, "y": 20},)
+    return Draft(**{"images": (name,), "marks": marks, "stages": FIRST, **more})
+
+
+def read(desk: Desk, text: str) -> Draft:
+    return draft_of(desk).reading(text, desk.folder / "pasted.yaml", desk.models)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    with chat_server() as started:
+        yield started
+
+
+def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatServer) -> None:
+    chat = {"use": "pipelines.models.ChatAPI", "model": "tiny", "url": server.url, "max_tokens": 9}
+    desk.models = {**MODELS, "tiny": chat}
+    draft = draft_of(desk, model="tiny", choices=("cat", "dog"), answer="B", draws=2)
+    assert "2 requests, 2 pictures" in desk.render(draft)["amount"]
+    rows = desk.ask(draft)
+    assert [row["draw"] for row in rows] == [0, 1] and rows[0]["reply"].startswith("(")
+    asked = server.stats["replies"]
+    assert desk.ask(draft) == rows and server.stats["replies"] == asked == 2
+    assert all(sha in desk.shown.kept for row in rows for sha in row["shas"])
+    elsewhere = {**chat, "url": "http://127.0.0.1:9/v1"}
+    caption = {"use": "prompting.turns.CaptionThenAnswer", "captioner": elsewhere}
+    with pytest.raises(ConfigError, match=r"stages.look: the studio may ask \{ref: Pocket\}"):
+        desk.ask(replace(draft, stages=(Slot("look", caption), *draft.stages)))
+    own = Slot("look", {**caption, "captioner": {"ref": "tiny"}})
+    named = replace(draft, stages=(FIRST[0], own), draws=1)
+    assert "ref: tiny" in (shown := desk.render(named))["yaml"] and "2 requests" in shown["amount"]
+    assert len(desk.ask(named)) == 1 and "models:" in shown["yaml"]
+    with pytest.raises(ConfigError, match="model: 'big' was not named; there are Pocket, tiny"):
+        desk.render(replace(draft, model="big"))
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"images": ()}, "there is no picture yet"),
+        ({"images": ("../../etc/passwd",)}, "is not here"),
+        ({"choices": ({"image": "../x.png"},)}, "is not here"),
+        ({"stages": (FIRST[0], FIRST[0])}, "stages.mark: each stage has a name of its own"),
+        ({"stages": (Slot("mark", {"use": "os.system"}),)}, r"stages\.mark\.use: 'os.system'"),
+        ({"marks": ({"label": "A", "x": 900, "y": 20},)}, "outside its"),
+        ({"question": " "}, "must be a text that is not empty"),
+        ({"stages": (Slot("f", {"use": "prompting.turns.FewShot", "path": "/etc"}),)}, "outside"),
+        ({"each": ({"model": ELSEWHERE},)}, STRANGER),
+        ({"sweep": {"stages.ask.x": [1, 2]}}, r"sweep\.stages\.ask\.x\[0\]: Ask has no setting"),
+        ({"sweep": {"stages.mark.radius": [-1]}}, r"sweep.*stages\.mark\.radius"),
+        ({"marks": (5,)}, r"marks\[0\] is 5, not a mapping"),
+        ({"marks": ({"lasso": 5},)}, r"marks\[0\]\.lasso is 5, not a list"),
+        ({"marks": ({"lasso": []},)}, r"marks\[0\]\.lasso is of type list"),
+        ({"marks": ({"lasso": [[3]]},)}, r"marks\[0\]\.lasso\[0\]"),
+        ({"marks": ({"lasso": [[3, "b"]]},)}, r"marks\[0\]\.lasso\[0\]\[1\] is 'b'"),
+        ({"marks": ({"lasso": [[3, -9e9]]},)}, r"marks\[0\]\.lasso\[0\]\[1\]"),
+        ({"marks": ({"lasso": [[3, 4]], "image": "x"},)}, r"marks\[0\]\.image is 'x'"),
+        ({"marks": ({"lasso": [[3, 4]], "image": 1},)}, "mark 'L'|index"),
+    ],
+)
+def test_what_is_refused(desk: Desk, changes: dict[str, Any], sentence: str) -> None:
+    draft = replace(draft_of(desk), **changes)
+    for what in ("render", "pack"):
+        with pytest.raises(FAULTS, match=sentence):
+            desk.answer(what, json.dumps({"draft": draft.to_dict()}).encode())
+
+
+def test_a_study_that_is_pasted_asks_no_server_of_its_own(desk: Desk, server: ChatServer) -> None:
+    model = {**ELSEWHERE, "url": server.url}
+    text = json.dumps({"stages": {"ask": FIRST[1].node}, "each": [{"model": model}]})
+    asked = server.stats["replies"]
+    with pytest.raises(ConfigError, match=STRANGER):
+        desk.ask(read(desk, text))
+    assert server.stats["replies"] == asked
+
+
+def test_what_asking_costs_is_told_as_it_is_counted(desk: Desk) -> None:
+    marks = ({"label": "A", "x": 30, "y": 20}, {"label": "B", "x": 60, "y": 40})
+    draft = draft_of(desk, marks=marks, stages=(FIRST[0], ZOOM, FIRST[1]))
+    amount = desk.render(draft)["amount"]
+    desk.ask(draft)
+    (run,) = (desk.folder / "runs").glob("asked-*")
+    (record,) = RunFolder(run).records().values()
+    assert len(record.pictures) == 2
+    tokens = sum(reply.usage.tokens_in for reply in record.replies)
+    assert f"about {tokens} tokens in" in amount and "as Pocket counts" in amount
+    first = desk.render(draft, 1)
+    assert len(first["views"]) == 1 and first["amount"] == amount
+    assert first["words"] == desk.render(draft)["words"]
+    chat = replace(draft, model="far")
+    desk.models = {**MODELS, "far": ELSEWHERE}
+    assert desk.render(chat)["amount"].endswith("by a rule of thumb")
+    assert desk.render(replace(draft, stages=FIRST[:1]))["amount"] == "no stage asks a model"
+
+
+def test_what_a_study_costs_is_told_for_all_its_arms(desk: Desk) -> None:
+    draft = draft_of(desk, sweep={"stages.mark.radius": [9, 10, 12]}, draws=2)
+    rows = desk.ask(draft)
+    assert len(rows) == 6
+    assert re.match(r"6 requests, 6 pictures, .* in 3 arms;", desk.render(draft)["amount"])
+
+
+@pytest.mark.parametrize(
+    "mark, stage, note",
+    [
+        ({"x0": 5, "y0": 5, "x1": 30, "y1": 30}, FIRST[0], "no stage draws the box L; add Rect"),
+        ({"x": 40, "y": 30}, None, "no stage draws the point L; add Circles"),
+        ({"lasso": [[3, 3], [20, 3], [9, 20]]}, FIRST[0], "no stage draws the region L; add Cont"),
+        ({"x0": 5, "y0": 5, "x1": 30, "y1": 30}, ZOOM, ""),
+        ({"x": 40, "y": 30}, FIRST[0], ""),
+    ],
+)
+def test_a_mark_that_nobody_draws_is_told(
+    desk: Desk, mark: dict[str, Any], stage: Slot | None, note: str
+) -> None:
+    stages = (FIRST[1],) if stage is None else (stage, FIRST[1])
+    notes = desk.render(draft_of(desk, marks=({"label": "L", **mark},), stages=stages))["notes"]
+    assert [text for text in notes if "draws" in text and text.startswith(note)] == (
+        [text for text in notes if "draws" in text]
+    )
+    assert bool(note) == any("draws" in text for text in notes)
+
+
+def test_a_drawing_that_a_crop_cuts_is_told(desk: Desk) -> None:
+    large = Slot("mark", {**FIRST[0].node, "radius": 12, "label": None})
+    zoom = Slot("zoom", {**ZOOM.node, "crop": {"min_px": 16, "padding": 0}})
+    cut = replace(draft_of(desk), stages=(large, zoom, FIRST[1]))
+    assert "view 1 ends within what stage 'mark' draws" in desk.render(cut)["notes"]
+    small = Slot("mark", {**FIRST[0].node, "radius": 5, "label": None})
+    assert desk.render(replace(cut, stages=(small, zoom, FIRST[1])))["notes"] == []
+    assert desk.render(replace(cut, stages=(large, FIRST[1])))["notes"] == []
+
+
+def test_what_there_is_before_a_stage_that_fails_is_shown(desk: Desk) -> None:
+    missing = Slot("zoom", {**ZOOM.node, "labels": ["Z"]})
+    draft = draft_of(desk, stages=(FIRST[0], missing, FIRST[1]))
+    with pytest.raises(ConfigError, match=r"stages\.zoom: .*Z"):
+        desk.render(draft)
+    shown = desk.render(draft, 1)
+    assert len(shown["views"]) == 1 and shown["faults"][0].startswith("stages.zoom: ")
+
+
+def test_a_lasso_becomes_the_pixels_inside(desk: Desk, tmp_path: Path) -> None:
+    lasso = {"label": "L", "lasso": [[10, 10], [29, 10], [29, 19], [10, 19]], "image": 0}
+    (tmp_path / "packed").mkdir()
+    with zipfile.ZipFile(BytesIO(desk.pack(draft_of(desk, marks=(lasso,))))) as archive:
+        archive.extractall(tmp_path / "packed")
+    (item,) = Folder(tmp_path / "packed" / "studio")
+    (mark,) = item.sample.marks
+    assert isinstance(mark, Mask) and mark.pixels.sum() == 20 * 10 and mark.pixels[10, 10]
+    again = Draft.of(item, {}, desk.keep)
+    assert len(again.marks[0]["outline"]) == 4
+    assert again.row([(80, 60)])["marks"] == [mark.to_dict()]
+
+
+def test_what_stages_gave_is_kept_and_another_setting_is_not_it(desk: Desk) -> None:
+    draft = draft_of(desk)
+    first = desk.render(draft)["views"]
+    assert len(desk.states.kept) == 1 and desk.render(draft)["views"] == first
+    larger = Slot("mark", {**FIRST[0].node, "radius": 20})
+    assert desk.render(replace(draft, stages=(larger, FIRST[1])))["views"] != first
+    assert desk.render(replace(draft, marks=({"label": "B", "x": 9, "y": 9},)))["views"] != first
+    assert len(desk.states.kept) == 3
+
+
+def test_whoever_asks_meanwhile_waits(desk: Desk) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(desk.ask, [draft_of(desk, choices=("cat", "dog"))] * 2)
+    assert first == second and len(first) == 1
+
+
+def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
+    with pytest.raises(TaskError) as fault:
+        desk.render(draft_of(desk, choices=("cat", "dog"), answer="Q"))
+    (sentence,) = desk.say_faults(fault.value)
+    assert sentence.startswith("the answer 'Q' is none of the letters A, B")
+
+
+def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
+    far = Slot("zoom", {"use": "prompting.views.LongestSide", "pixels": 0})
+    for stages, sentence in (((far, *FIRST), r"stages\.zoom"), (FIRST[:1], "no answer can come")):
+        with pytest.raises(ConfigError, match=sentence):
+            desk.pack(draft_of(desk, stages=stages))
+
+
+@pytest.mark.parametrize("text", ["", "stages:", "stages: {}", "stages: 3"])
+def test_a_text_without_stages_takes_none_away(desk: Desk, text: str) -> None:
+    with pytest.raises(ConfigError, match="stages: there are none"):
+        read(desk, text)
+
+
+def test_no_more_than_its_share_comes_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("looktwice.eval.page.serving.MOST_BYTES", 1000)
+    with serve(StudioServer(desk, lambda _: Draft(), token="known").application()) as address:
+        connection = http.client.HTTPConnection(urlsplit(address).netloc)
+        connection.putrequest("POST", "/known/upload")
+        for name, value in {"X-Looktwice": "studio", "Content-Length": str(2000)}.items():
+            connection.putheader(name, value)
+        connection.endheaders(b"0" * 2000)
+        assert connection.getresponse().status == 413
+        connection.close()

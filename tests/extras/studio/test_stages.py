@@ -1,0 +1,148 @@
+"""Every public stage in the studio: its form, and the picture of the gallery rendered from it; or
+why not."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.extras.studio.desk import Desk
+from looktwice.extras.studio.draft import Draft, Slot
+from looktwice.extras.studio.forms import Catalog
+from looktwice.pipelines.config.classes import ConfigError, load_plugin
+from looktwice.pipelines.sample import Item
+from tests.paths import DOCS
+
+gallery = importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
+PLUGIN = load_plugin(str(DOCS / "edge_strength.py"))
+ENTRIES = [entry for group in gallery.groups() for entry in group.entries]
+CATALOG = Catalog().to_dict()
+DEAR = {
+    "QuestionAttention",
+    *(f"rendered-{name}" for name in ("motion", "correspondence", "depth", "relation", "counting")),
+}
+STAGES = [path for paths in CATALOG["rooms"].values() for path in paths]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return Desk(tmp_path_factory.mktemp("desk"), plugins=(PLUGIN,))
+
+
+def render(desk: Desk, sample: Any, slots: tuple[Slot, ...], **more: Any) -> dict[str, Any]:
+    item = Item(sample, None)
+    draft = Draft.of(item, {}, desk.keep, **more)
+    return desk.render(Draft(**{**vars(draft), "stages": slots}))
+
+
+def dear(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.dear] if name.rpartition(".")[2] in DEAR else []
+
+
+@pytest.mark.parametrize(
+    "entry", [pytest.param(entry, id=entry.name, marks=dear(entry.name)) for entry in ENTRIES]
+)
+def test_it_renders_the_picture_of_the_gallery(desk: Desk, entry: Any) -> None:
+    slots = tuple(Slot(f"s{number}", node) for number, node in enumerate(entry.nodes))
+    shown = render(desk, gallery.SAMPLES[entry.sample](), slots)
+    if entry.model:  # where it looks, a model decides, for which a stand-in says "(A)" until asked
+        assert shown["views"]
+    else:
+        state = entry.run()
+        views = [view.picture.payload.sha for view in state.shown or state.views]
+        assert [view["sha"] for view in shown["views"]] == views
+    for node in entry.nodes:
+        names = [setting["name"] for setting in CATALOG["forms"][node["use"]]["settings"]]
+        assert set(node) - {"use"} <= set(names)
+
+
+ZOOM, SIFT = {"use": "prompting.views.ZoomOnMarks"}, {"use": "specialists.matching.SIFT"}
+HAZE = {"use": "specialists.maps.DepthCue", "kind": "haze"}
+PROMPT = {"prompt": "What is it?"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "prompting.agent.Agent": {
+        "tools": {"zoom": {"use": "prompting.agent.Zoom"}},
+        "protocol": {"use": "prompting.agent.PlainCalls"},
+    },
+    "prompting.telling.DepthWords": {"depth": HAZE},
+    "prompting.telling.MatchWords": {"matcher": SIFT},
+    "prompting.turns.Vote": {"n": 2, "read": {"use": "eval.readers.Robust"}},
+    "prompting.turns.When": {"below": 0.5, "stage": ZOOM},
+    "prompting.wording.System": {"text": "Look closely."},
+    "prompting.wording.Template": {"text": "{question}"},
+    "specialists.answers.CameraMotion": {"matcher": SIFT},
+    "specialists.answers.Guess": {"rule": {"use": "specialists.answers.ColorAtMark"}},
+    "prompting.views.Dimmed": {"scalar": HAZE},
+    "specialists.answers.NearerPoint": {"depth": HAZE},
+    "specialists.drawings.PatternMatcher": {"kind": "closure"},
+}
+"""What a stage needs beside its defaults."""
+OWN_PROMPT = {f"prompting.wording.{n}" for n in ("LmmsEvalPrompt", "OfficialPrompt", "Verbatim")}
+REASONS = {
+    "reads a file, and the studio's folder holds the pictures alone": {
+        "prompting.burnt_in.MarksFrom",
+        "prompting.turns.FewShot",
+    },
+    "needs what another stage draws or finds before it": {"prompting.markers.ChosenMark"},
+    "needs a network with weights": {
+        "prompting.telling.SimilarityWords",
+        "prompting.turns.ContrastAnswer",
+        "specialists.answers.Count",
+        "specialists.answers.CountIdentities",
+        "specialists.answers.DarkerPoint",
+        "specialists.answers.FittingBox",
+        "specialists.answers.GroupIdentities",
+        "specialists.answers.MatchedPoint",
+        "specialists.answers.MostReal",
+        "specialists.answers.MostSimilar",
+        "specialists.answers.NearestFeature",
+        "specialists.answers.ReadText",
+        "specialists.answers.SameIdentity",
+        "specialists.answers.SpatialRelation",
+        "specialists.features.AttentionShare",
+        "specialists.features.EditSalience",
+        "specialists.features.QuestionAttention",
+    },
+}
+IN_GALLERY = {node["use"] for entry in ENTRIES for node in entry.nodes}
+LEFT_OUT = set[str]().union(*REASONS.values())
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=dear(path)) for path in STAGES if path not in IN_GALLERY]
+)
+def test_what_has_no_picture_renders_or_is_named_with_the_reason(desk: Desk, path: str) -> None:
+    item = next(iter(MarkedScenes(kind="shape")))
+    meta = PROMPT if path in OWN_PROMPT else {}
+    images = (item.sample.images * 2) if "atch" in path or "Motion" in path else item.sample.images
+    sample = replace(item.sample, meta=meta, images=images)
+    slots = (Slot("stage", {"use": path, **SETTINGS.get(path, {})}),)
+    if path not in LEFT_OUT:
+        assert render(desk, sample, slots)["views"]
+        return
+    with pytest.raises((ConfigError, ValueError), match=r"^stages\.stage: "):
+        render(desk, sample, slots)
+
+
+def test_every_setting_of_every_class_has_a_form() -> None:
+    """Of a stage a slider, a list, a colour; what is typed as JSON is a list or mapping."""
+    kinds = {"number", "whole", "text", "words", "color", "flag", "choice", "part", "model", "json"}
+    typed = set[str]()
+    forms = CATALOG["forms"]
+    assert forms["specialists.maps.DepthAnything"]["weights"]
+    assert not forms["specialists.maps.DepthCue"]["weights"]
+    assert forms["specialists.answers.MostSimilar"]["weights"]
+    assert not forms["specialists.answers.MatchedPoint"]["weights"]
+    for form in forms.values():
+        assert form["says"]
+        assert {setting["kind"] for setting in form["settings"]} <= kinds
+        typed |= {setting["words"] for setting in form["settings"] if setting["kind"] == "json"}
+    parts = {words for words in typed if not re.search(r"list|mapping|^\[", words)}
+    # what says not of which class it gives
+    nodes = {"Iterable", "Grid or null", "ScalarMap", "IdentityEmbedder", "ReflectanceEstimator"}
+    assert parts == nodes
