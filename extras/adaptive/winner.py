@@ -4,6 +4,7 @@ study of its own, and told with what it costs."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -92,8 +93,10 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
-    study.plan.allow_as_this(path)
-    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins)
+    with suppress(OSError):  # it is asked for again
+        study.plan.allow_as_this(path)
+    reach = [*map(str, study.plan.reads), *study.plan.hosts]
+    plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, reach)
     options = study.options
     if options.budget is not None:
         spent = sum(spent_by(folder / SPENT) for folder in paid)

@@ -59,9 +59,10 @@ class Plan:
         return list({id(model): model for model in models}.values())
 
     def allow_as_this(self, source: Path) -> None:
-        """Let a run or a study that is made from this one reach what it reaches, beyond the folders
-        `source` and the working one. Raises OSError."""
-        near = Path.cwd().resolve(), source.resolve()
+        """Let the run or the study at `source`, which is made from this one, reach what it reaches
+        beyond its own folders. Raises OSError."""
+        real = source.resolve()
+        near = [real.parent] if real.is_file() else [real, Path.cwd().resolve()]
         far = [path for path in self.reads if not any(map(path.is_relative_to, near))]
         if far:
             remember(source, far, self.hosts)

@@ -17,6 +17,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.commands import options
 from looktwice.eval.commands.options import input_errors
 from looktwice.eval.records import RunFolder
+from looktwice.pipelines.config import ConfigError, load_plan
 from tests.first_day.studies import said
 
 STUDY = """
@@ -121,6 +122,20 @@ def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_word(la
     refused("check", "study.yaml")
     for words in (["score"], ["replay"], ["view", "--sample", "q1"]):
         assert "outside" not in said(words[0], "runs/study", *words[1:])
+
+
+def test_a_study_made_from_an_allowed_one_needs_no_word_either(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("../own/set")
+    monkeypatch.chdir(lab)
+    plan = load_plan(Path("study/study.yaml"), allow=["own"])
+    for name in ("winner", "copy"):
+        shutil.copy("study/study.yaml", f"study/{name}.yaml")
+    plan.allow_as_this(Path("study/winner.yaml"))
+    assert load_plan(Path("study/winner.yaml")).reads == {lab / "own" / "set"}
+    with pytest.raises(ConfigError, match="--allow own/set"):
+        load_plan(Path("study/copy.yaml"))
 
 
 SERVER = "{use: pipelines.models.ChatAPI, model: x, url: 'https://HOST/v1'}"

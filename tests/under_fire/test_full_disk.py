@@ -63,12 +63,12 @@ def test_a_run_names_the_file_and_goes_on_when_there_is_room(
 
 
 WRITTEN = {
-    "report runs/study": "runs/study/report.csv",
-    "show runs/study q1": "runs/study/show/q1.html",
-    "trajectories runs/study --out t.parquet": "t.parquet",
-    "trajectories runs/study --out t.jsonl": "t_images/",
-    "replies runs/study --export a.json": "a.json",
-    "replies runs/study --export a.tsv": "a.tsv",
+    "score runs/study --report": "runs/study/report.csv",
+    "view runs/study --sample q1": "runs/study/show/q1.html",
+    "export runs/study --to trajectories --out t.parquet": "t.parquet",
+    "export runs/study --to trajectories --out t.jsonl": "t_images/",
+    "score runs/study --export a.json": "a.json",
+    "score runs/study --export a.tsv": "a.tsv",
     "check study.yaml --out pages": "pages/q0.html",
 }
 

@@ -98,8 +98,8 @@ def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> Non
         said = [ends(0, "run", "study.yaml")]
     records = RunFolder(RUN).records().values()
     assert len(records) == 3 * len(SPELLINGS) and not any(record.error for record in records)
-    commands = ["score RUN", "report RUN", "show RUN q1", "show RUN q1 --out one.html"]
-    for command in (*commands, "trajectories RUN --out t.jsonl"):
+    commands = ["score RUN --report", "view RUN --sample q1", "view RUN --sample q1 --out one.html"]
+    for command in (*commands, "export RUN --to trajectories --out t.jsonl"):
         said.append(ends(0, *command.replace("RUN", str(RUN)).split()))
     Path("terminal").write_text("\n".join(said))
     for path in (path for path in Path().rglob("*") if path.is_file()):

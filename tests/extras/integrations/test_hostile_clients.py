@@ -268,7 +268,7 @@ def test_a_study_from_elsewhere_stays_fenced(tmp_path: Path) -> None:
         "stages: {ask: {use: prompting.turns.Ask}}\n"
     )
     result = looktwice("serve", study, "--out", tmp_path)
-    assert result.exit_code == 2 and "must not read your files" in result.output
+    assert result.exit_code == 2 and "lies outside" in result.output
 
 
 def test_an_address_that_is_taken_is_said(pocket: Served, tmp_path: Path) -> None:
