@@ -9,7 +9,7 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -51,12 +51,11 @@ class Payload:
     media_type: str
     sha: str
     note: str
-    _text: bytes | None = field(default=None, repr=False, compare=False)
 
     @property
     def text(self) -> bytes:
         """The bytes in base64, without a letter that JSON would escape."""
-        return self._text or b64encode(self.data)
+        return b64encode(self.data)
 
     @property
     def data_url(self) -> str:

@@ -224,14 +224,14 @@ class State:
         return state_html(self)
 
 
-def state_html(state: State, longest: int = 320) -> str:
+def state_html(state: State) -> str:
     """The views of a `State` side by side, then its prompt, every turn, and the answer."""
     views, turns = "", ""
     for number, view in enumerate(state.views, 1):
         caption = "view {}, {}x{}".format(number, *view.size)
         views += (
             '<figure style="margin:0"><img'
-            f' src="{thumbnail(view.picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+            f' src="{thumbnail(view.picture)}"><figcaption>{caption}</figcaption></figure>'
         )
     for message in state.messages:
         count = len(message.views)

@@ -175,9 +175,9 @@ def _letter_mask(letter: str, high: int) -> Image.Image:
     return image.crop(box)
 
 
-def _shapes_mask(shapes: Sequence[str], high: int, times: int = 4) -> Image.Image:
+def _shapes_mask(shapes: Sequence[str], high: int) -> Image.Image:
     """The same for shapes in rows, drawn larger and averaged."""
-    step = round(high * (1 + GAP))
+    times, step = 4, round(high * (1 + GAP))
     size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high
     image = Image.new("L", (size[0] * times, size[1] * times))
     draw = ImageDraw.Draw(image)

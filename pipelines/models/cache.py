@@ -99,7 +99,6 @@ class Store:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
-        self._expects_new = False
         self._claimed: set[str] = set()  # what this process is to ask and has not put yet
         self._life = self._life_of(self._owner)
 
@@ -141,14 +140,8 @@ class Store:
         The others wait. Raises Stopped where `stop` is set meanwhile, and CacheError.
         """
         with spend("wait for the same request"):
-            reply = None
-            # where the last one was new, this may be, too: one look less
-            while not (is_likely := self._expects_new) or not self._claim(key):
-                reply = self.get(key)
-                self._expects_new = reply is None
-                if reply is not None:
-                    break
-                if is_likely and stop.wait(LOOK_SECONDS):
+            while (reply := self.get(key)) is None and not self._claim(key):
+                if stop.wait(LOOK_SECONDS):
                     raise Stopped("stopped while the same request was on its way")
         try:
             yield reply

@@ -1,10 +1,8 @@
-"""What glibc's malloc and Python's collector are told."""
+"""What glibc's malloc is told."""
 
 from __future__ import annotations
 
-import atexit
 import ctypes
-import gc
 import os
 from contextlib import suppress
 
@@ -12,14 +10,6 @@ __all__: list[str] = []
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of malloc.h
 HEAPS, LARGEST = 4, 1 << 28  # heaps, and bytes of an array that is kept in them
-SELDOM = 50_000  # objects more, and not 700, between two looks for what cycles keep
-
-
-def collect_seldom() -> None:
-    """Look for what cycles keep a seventieth as often: it takes a tenth of a command's time, and
-    finds next to nothing. Not at the end either, where it takes another tenth of a second."""
-    gc.set_threshold(SELDOM, 20, 20)
-    atexit.register(gc.freeze)
 
 
 def share_heaps() -> None:
