@@ -27,7 +27,7 @@ from looktwice.eval.scoring.row import COLUMNS
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.official_layouts import joint
 from tests.paths import CONFIGS
-from tests.tables import check_all
+from tests.tables import check_all, table
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 6}
@@ -224,29 +224,7 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
         assert words in checked
 
 
-@pytest.mark.parametrize(
-    ("typed", "today"),
-    [
-        ("race s.yaml --level 0.1", "run s.yaml choose.level=0.1 choose.by=race"),
-        (
-            "staircase s.yaml --along=size --width 2 n=1",
-            "run s.yaml thresholds.along=size choose.width=2 n=1 choose.by=staircase",
-        ),
-        ("fragility s.yaml", "run s.yaml sweep=null each=null fragility.slot=mark"),
-        ("fragility s.yaml --slot dot", "run s.yaml fragility.slot=dot sweep=null each=null"),
-        ("thresholds r --along size --log", "analyse r along=size scale=log thresholds"),
-        ("certify r --role full=a --out o", "analyse r role.full=a --out o certify"),
-        ("audit r --any", "analyse r rule=any audit"),
-        ("probe r --held-out 0.5", "analyse r held_out=0.5 probe"),
-        ("paper r --out p", "report r --out p --paper"),
-        ("replies f.jsonl --key k", "score f.jsonl --key k"),
-        ("trajectories r --out t.jsonl", "export r --out t.jsonl --to trajectories"),
-        ("merge a b --out c", "export a b --out c --to run"),
-        ("run s.yaml --fresh --limit 3", "run s.yaml --again=all --limit 3"),
-        ("run s.yaml --keep-failed", "run s.yaml --again=nothing"),
-        ("score r --by size", "score r --by size"),
-    ],
-)
+@table
 def test_former_commands_are_those_of_today(typed: str, today: str) -> None:
     assert " ".join(renew(typed.split())) == today
 
