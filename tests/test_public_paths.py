@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_what_a_folder_names_is_public_in_a_room() -> None:
     assert faults == []
 
 
-def with_defaults(cls: Callable[[], Any]) -> Any:
+def with_defaults(cls: Any) -> Any:
     """An object with all its default settings, or None where one of them has no default."""
     try:
         return cls()
