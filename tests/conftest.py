@@ -7,6 +7,7 @@ import importlib.util
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ def commands_built_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(get_command))
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test imports from its own folder is gone for the next one, whose files may have the
+    same names."""
+    before, paths, own = set(sys.modules), list(sys.path), str(tmp_path_factory.getbasetemp())
+    yield
+    sys.path[:] = paths
+    for name in sys.modules.keys() - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if isinstance(file, str) and file.startswith(own):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

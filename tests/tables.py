@@ -55,5 +55,5 @@ def table(test: Callable[..., None]) -> Callable[..., None]:
             for number, row in enumerate(rows, 1)
         )
 
-    del all_rows.__wrapped__  # type: ignore[attr-defined]  # pytest would ask for its arguments
+    del all_rows.__wrapped__  # pytest would ask for its arguments
     return all_rows

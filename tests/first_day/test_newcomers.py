@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.first_day.studies import looktwice, said
+from tests.tables import check_all
 
 TYPED = [
     line.split("\t")
@@ -66,11 +68,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("kind", "typed", "written", "answer"), TYPED)
-def test_the_answer_says_what_to_type(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, typed: str, written: str, answer: str
-) -> None:
+def test_the_answer_says_what_to_type(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    check_all((row, partial(check_answer, folder, *row)) for row in TYPED)
+
+
+def check_answer(folder: Path, kind: str, typed: str, written: str, answer: str) -> None:
     text = written.replace(" | ", "\n").replace("~", "    ")
     if typed.startswith("{"):
         (folder / "j/samples.jsonl").write_text(typed)

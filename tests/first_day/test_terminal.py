@@ -18,6 +18,7 @@ from looktwice.eval.display.printable import printable
 from looktwice.eval.display.progress import Display, Spent
 from looktwice.specialists import Chance
 from tests.chat_server import chat_server
+from tests.tables import table
 
 MANY = Spent(12_345_678, 1_234_567, 123.456)
 
@@ -54,17 +55,7 @@ def test_on_a_terminal_it_is_one_line(terminal: str, monkeypatch: pytest.MonkeyP
     )
 
 
-@pytest.mark.parametrize(
-    ("width", "said"),
-    [
-        (200, "2/3 | right 1 failed 1 | tokens 12.3M in 1.2M out | cost 123.46 | "),
-        (75, "2/3  right 1 failed 1  12.3M+1.2M tok  cost 123.46  0.0/s  0:"),
-        (60, "2/3  r1 f1  12.3M+1.2M tok  cost 123.46  0.0/s  0:"),
-        (45, "2/3  r1 f1  cost 123.46  0.0/s  0:"),
-        (24, "2/3  r1 f1  0:"),
-        (5, "2/3  "),
-    ],
-)
+@table
 def test_what_is_less_urgent_is_shortened_first(width: int, said: str) -> None:
     display = Display(Console(quiet=True), 3, lambda: MANY)
     display.started -= 100
@@ -134,16 +125,7 @@ def test_no_command_obeys_what_a_file_or_server_says(study: Path, tmp_path: Path
     assert [name for name, result in printed.items() if "Traceback" in result.output] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\tb\nc", "a\tb\nc"),
-        ("\x1b[31m", "\\x1b[31m"),
-        ("\r", "\\r"),
-        ("\u202e", "\\u202e"),
-        ("é 中 😀", "é 中 😀"),
-    ],
-)
+@table
 def test_control_characters_are_shown(text: str, shown: str) -> None:
     assert printable(text) == shown
 

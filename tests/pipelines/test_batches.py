@@ -107,7 +107,8 @@ def test_many_threads_get_their_own_results_and_share_batches(batchers: Make) ->
     assert results_of(batchers(forward, 8), range(33)) == [item * item for item in range(33)]
     assert max(sizes) == 8 and sum(sizes) == 33
     sizes.clear()
-    alone = batchers(lambda items: sizes.append(len(items)) or [1], 64)
+    first.set()
+    alone = batchers(forward, 64)
     for number in range(50):
         alone(number)
     assert sizes == [1] * 50, "one caller never waits for a second"

@@ -20,19 +20,12 @@ from looktwice.pipelines.models.cluster import Desk, obey, share_out
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
 from looktwice.pipelines.models.offline import Scripted
 from tests.counted_work import FakeTime
+from tests.tables import table
 
 KEY = LimitKey("http://h/v1", 10, None)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "most", "shares"),
-    [
-        ({"a": 3, "b": 4}, 10, {"a": 3, "b": 4}),
-        ({"a": 3, "b": 40, "c": 40}, 11, {"a": 3, "b": 4, "c": 4}),
-        ({"a": 9, "b": 9, "c": 9}, 2, {"a": 0, "b": 1, "c": 1}),
-        ({}, 5, {}),
-    ],
-)
+@table
 def test_who_wants_little_gets_it_and_the_others_alike(
     wanted: dict[str, int], most: int, shares: object
 ) -> None:

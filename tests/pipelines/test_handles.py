@@ -13,7 +13,7 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.handles import spelt_out
 from looktwice.pipelines.config.load import load, read_config, resolve
 from tests.paths import CONFIGS
-from tests.tables import check_all
+from tests.tables import check_all, table
 
 HUB = {"path": None, "hub": "X/Y"}
 STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.startswith("as_")]
@@ -113,22 +113,7 @@ def test_what_an_override_stands_for(
     assert dict(spelt_out(node, *override)) == places
 
 
-@pytest.mark.parametrize(
-    ("node", "why"),
-    [
-        ({"model": {"use": "Pocket"}}, "model is Pocket, which has no `model`"),
-        ({"model": "Pocket"}, "model is Pocket, which has no `model`"),
-        (
-            {"models": {"a": {"use": "Pocket"}, "b": {"use": "Pocket"}}},
-            "models.a is Pocket, .* a, b",
-        ),
-        (
-            {"models": {"eyes": {"use": "Pocket"}, "judge": {"model": "y"}}, "model": "eyes"},
-            "models.eyes is Pocket",
-        ),
-        ({}, "names no model"),
-    ],
-)
+@table
 def test_a_name_makes_no_model_one_of_another_server(node: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=f"^model=qwen: .*{why}.*ChatAPI, model: qwen, url: URL"):
         dict(spelt_out(node, "model", "qwen"))

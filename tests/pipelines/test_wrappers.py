@@ -165,8 +165,13 @@ def test_in_flight_and_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waiting_for_a_place(stop: threading.Event) -> Model:
-    inside, inner = threading.Event(), Flaky(work=lambda: inside.set() or stop.wait(100))
-    model = Limited(inner, in_flight=1, stop=stop)
+    inside = threading.Event()
+
+    def hold() -> None:
+        inside.set()
+        stop.wait(100)
+
+    model = Limited(Flaky(work=hold), in_flight=1, stop=stop)
     threading.Thread(target=model, args=(HELLO,), daemon=True).start()
     assert inside.wait(100)
     return model

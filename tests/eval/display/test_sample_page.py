@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.display.sample_page import draw_look, numbered_images
@@ -15,6 +14,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import Agent, AgentTool, Magnify, Measure, Zoom
 from looktwice.prompting.agent.episode import Look
+from tests.tables import table
 
 GREY = View.of(Picture(np.full((100, 200, 3), 128, np.uint8)))
 TOOLS: dict[str, AgentTool] = {"zoom": Zoom(), "magnify": Magnify(), "measure": Measure()}
@@ -25,14 +25,7 @@ def drawn(look: Look, frame: Any = "pixels") -> np.ndarray[Any, Any] | None:
     return None if view is None else (view.pixels != 128).any(2)
 
 
-@pytest.mark.parametrize(
-    ("frame", "box"),
-    [
-        ("pixels", [50, 20, 150, 80]),
-        ("0-1", [0.25, 0.2, 0.75, 0.8]),
-        ("0-1000", [250, 200, 750, 800]),
-    ],
-)
+@table
 def test_a_box_that_was_asked_for_is_drawn_in_the_frame_of_the_agent(
     frame: Any, box: list[float]
 ) -> None:
@@ -51,17 +44,7 @@ def test_points_that_were_asked_for_are_drawn() -> None:
     assert marked[:, :100].any() and marked[:, 100:].any()
 
 
-@pytest.mark.parametrize(
-    ("tool", "outcome", "arguments"),
-    [
-        ("zoom", "refused", {"image": 1, "box": [0, 0, 50, 50]}),
-        ("zoom", "refused", "no JSON"),
-        ("zoom", "shown", {"image": 7, "box": [0, 0, 50, 50]}),
-        ("zoom", "shown", {"image": 1, "box": [900, 0, 950, 50]}),
-        ("other", "shown", {"image": 1, "box": [0, 0, 50, 50]}),
-        ("zoom", "shown", {"image": 1}),
-    ],
-)
+@table
 def test_nothing_is_drawn_where_no_place_on_an_image_was_asked_for(
     tool: str, outcome: Any, arguments: Any
 ) -> None:

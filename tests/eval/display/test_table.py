@@ -24,6 +24,7 @@ from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks.blink import NAMES
+from tests import tables
 from tests.made_run import MadeRun
 
 
@@ -176,17 +177,7 @@ def point(contestant: str, changes: dict[str, Any] | None = None, **more: Any) -
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "contestant", "task"),
-    [
-        ({}, "plain", "t"),
-        ({"stages.mark.radius": 15}, "plain [mark.radius=15]", "t"),
-        ({"stages.think": None, "model": "other"}, "plain [no think, model=other]", "t"),
-        ({"stages.mark": "Boxes(width=3)"}, "plain [mark=Boxes(width=3)]", "t"),
-        ({"tasks.t.strength": 0.5}, "plain", "t [strength=0.5]"),
-        ({"task.strength": 0.5, "tasks.other.strength": 1}, "plain", "t [strength=0.5]"),
-    ],
-)
+@tables.table
 def test_labels(changes: dict[str, Any], contestant: str, task: str) -> None:
     changed = point("plain", changes)
     assert (contestant_label(changed), task_label(changed)) == (contestant, task)

@@ -25,6 +25,7 @@ from looktwice.eval.tasks import Folder
 from looktwice.pipelines.encodings.png import to_png
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
+from tests import tables
 from tests.made_run import MadeRun
 
 WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
@@ -107,15 +108,7 @@ def test_samples_of_one_group_are_compared_as_clusters() -> None:
     assert pair.paired.test == FLIP
 
 
-@pytest.mark.parametrize(
-    ("answers", "said"),
-    [
-        ({"a": "1100", "b": "1111"}, "b has the highest accuracy, 100.0 %."),
-        ({"a": "1100", "b": "1111"}, "b against a: +50.0 points"),
-        ({"a": "h"}, "Nothing was scored"),
-        ({"a": "1f"}, "1 answer failed."),
-    ],
-)
+@tables.table
 def test_the_summary_is_made_of_the_numbers(answers: dict[str, str], said: str) -> None:
     assert said in " ".join(PageNumbers(logs(answers)).summary)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from looktwice.pipelines.config.classes import load_plugin
 from tests.browser import CHROMIUM, open_browser
 from tests.paths import DOCS
+from tests.tables import check_all
 
 report_pages = importlib.import_module(load_plugin(str(DOCS / "report_pages.py")))
 openings = importlib.import_module("docs.openings")
@@ -38,10 +40,12 @@ def test_the_page_of_the_docs_names_each_picture() -> None:
     assert kept == {f"{n}-{t}.webp" for n in report_pages.VIEWS for t in ("light", "dark")}
 
 
-@pytest.mark.parametrize(
-    "page", [*(DOCS / f"{name}.md" for name in OPENED), *sorted((DOCS / "howto").iterdir())]
-)
-def test_a_page_opens_with_a_sentence_and_a_picture(page: Path) -> None:
+def test_a_page_opens_with_a_sentence_and_a_picture() -> None:
+    pages = [*(DOCS / f"{name}.md" for name in OPENED), *sorted((DOCS / "howto").iterdir())]
+    check_all((page.name, partial(check_opening, page)) for page in pages)
+
+
+def check_opening(page: Path) -> None:
     title, sentence, picture = page.read_text(encoding="utf-8").split("\n\n")[:3]
     assert title.startswith("# ") and len(sentence) < 400 and sentence.endswith(".")
     ((told, shown),) = re.findall(r"\A!\[(.{20,})\]\((.+)\)\Z", picture)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.numerals import as_digits, value_of_words
 from tests.eval.readers.asked import COUNTING, reply_to
@@ -26,18 +24,7 @@ def test_a_number_of_a_list_is_no_answer_to_another_question_either() -> None:
     assert Robust().read(reply_to("1|2|3|4", reply, question)).answer == "C"
 
 
-@pytest.mark.parametrize(
-    ("choice", "digits"),
-    [
-        ("three", "3"),
-        ("Two hundred", "200"),
-        ("1,204", "1204"),
-        ("a dozen", "12"),
-        ("3 cups", ""),
-        ("1.5", ""),
-        ("", ""),
-    ],
-)
+@table
 def test_choices_that_are_numbers(choice: str, digits: str) -> None:
     assert as_digits(choice) == digits
 

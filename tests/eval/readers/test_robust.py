@@ -34,14 +34,7 @@ def test_a_thought_without_end_gives_no_answer(tag: str) -> None:
     assert read_choice(f"<{tag}>The answer is (A), or is it", POINTS).answer is None
 
 
-@pytest.mark.parametrize(
-    ("statement", "answer"),
-    [
-        ("The car is beneath the cat.", "A"),
-        ("The car is not beneath the cat.", "B"),
-        ("It is unclear whether the car is beneath the cat.", None),
-    ],
-)
+@table
 def test_a_statement_answers_a_question_that_it_repeats(statement: str, answer: str | None) -> None:
     asked = ("yes", "no"), "Spatial_Relation", "Is the car beneath the cat?"
     assert read_choice(statement, *asked).answer == answer

@@ -29,6 +29,7 @@ from looktwice.extras.adaptive.thresholds import (
     threshold_lines,
     threshold_table,
 )
+from tests import tables
 from tests.made_run import MadeRun
 
 LEVELS = tuple(float(level) for level in range(2, 41, 4))
@@ -113,15 +114,7 @@ def test_a_logarithmic_scale_and_what_lies_outside() -> None:
     assert (never.outside, always.outside) == ("above", "below")
 
 
-@pytest.mark.parametrize(
-    ("levels", "guess", "target", "log", "said"),
-    [
-        ([3.0], 0.25, 0.75, False, "two or more levels"),
-        ([0.0, 3.0], 0.25, 0.75, True, "scale: linear"),
-        ([1.0, 3.0], 0.75, 0.75, False, "above that of guessing"),
-        ([1.0, 3.0], 0.25, 0.99, False, "at most 0.86"),
-    ],
-)
+@tables.table
 def test_what_cannot_be_fitted_is_said(
     levels: list[float], guess: float, target: float, log: bool, said: str
 ) -> None:

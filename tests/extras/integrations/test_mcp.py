@@ -125,7 +125,8 @@ def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path
             cwd=folder,
         )
         async with mcp.Client(streams.stdio_client(server)) as client:
-            return await client.call_tool(name, arguments)
+            result: CallToolResult = await client.call_tool(name, arguments)
+            return result
 
     zoomed = asyncio.run(ask("zoom", {"image": "photo.png", "box": [60, 40, 120, 80]}))
     assert (pixels_of(zoomed)[0] == (200, 30, 30)).all()

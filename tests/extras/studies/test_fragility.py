@@ -36,6 +36,7 @@ from looktwice.extras.studies.ranks import rank_flips
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
 from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
+from tests import tables
 from tests.made_run import MadeRun, analysed, facts
 from tests.paths import CONFIGS, DATA
 
@@ -73,15 +74,7 @@ def variants(
     return Fragility.of_draws(name, "t", draws, samples)
 
 
-@pytest.mark.parametrize(
-    ("base", "others", "ratio"),
-    [
-        ("1101", ["1101"], 0.0),
-        ("1100", ["0011"], 4.0),
-        ("1100", ["1010"], 2.0),
-        ("1111", ["0111"], None),
-    ],
-)
+@tables.table
 def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
     fragility = (variants("a", base, *others)).ratio
     assert (fragility and fragility.value) == ratio

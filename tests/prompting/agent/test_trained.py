@@ -24,6 +24,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.agent import Agent, CodeCalls, Edit, ZoomIn
 from looktwice.prompting.agent.episode import read_looks
 from looktwice.prompting.views import LongestSide
+from tests import tables
 from tests.paths import CONFIGS
 from tests.prompting.scenes import table
 
@@ -106,21 +107,7 @@ def test_what_no_operation_is_is_refused(steps: list[str], why: str) -> None:
         Edit()(wide, Edit().arguments.model_validate({"image": 1, "steps": steps}))
 
 
-@pytest.mark.parametrize(
-    ("given", "image"),
-    [
-        ({}, 1),
-        ({"img_idx": 0}, 1),
-        ({"img_idx": 2.0}, 3),
-        ({"source": "original_image"}, 1),
-        ({"source": "observation_2"}, 3),
-        ({"image": 2}, 2),
-        ({"img_idx": -1}, "counts from 0"),
-        ({"img_idx": "first"}, "counts from 0"),
-        ({"img_idx": [1]}, "counts from 0"),
-        ({"source": "photo"}, "source is original_image or observation_1"),
-    ],
-)
+@tables.table
 def test_images_are_named_as_agents_know_them(given: dict[str, Any], image: int | str) -> None:
     whole = {"bbox_2d": [0, 0, 9, 9], "label": "a", **given}
     if isinstance(image, int):

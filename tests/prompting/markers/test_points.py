@@ -26,6 +26,7 @@ from tests.prompting.scenes import (
     plain,
     start,
 )
+from tests.tables import table
 
 
 def redness(pixels: Pixels) -> np.ndarray:
@@ -83,19 +84,7 @@ def test_every_part_of_every_view_is_marked() -> None:
     assert centroid(right) == pytest.approx((119 - 40.5, 30.25), abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "side"),
-    [
-        (60, 50, "above"),
-        (60, 12, "below"),
-        (60, 0, "below"),
-        (60, 99, "above"),
-        (2, 50, "above"),
-        (118, 12, "below"),
-        (0, 0, "below"),
-        (119, 99, "above"),
-    ],
-)
+@table
 def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: str) -> None:
     pixels = drawn(Circles(), Point("A", x, y))
     left, top, right, bottom = plate(pixels)

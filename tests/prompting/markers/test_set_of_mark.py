@@ -27,6 +27,7 @@ from looktwice.prompting.markers.chosen_mark import read_choice
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
+from tests import tables
 from tests.prompting.scenes import table
 
 CASES = table("markers/set_of_mark.yaml")
@@ -276,17 +277,7 @@ def said(state: State, reply: str) -> State:
     return state.replace(messages=(Message("user", ("?",)), Message("assistant", (reply,))))
 
 
-@pytest.mark.parametrize(
-    ("gives", "reply", "answer"),
-    [
-        ("label", "Region 2", "2"),
-        ("letter", "Region 1", "B"),
-        ("letter", "2", "A"),
-        ("box", "2", "120, 20, 180, 80"),
-        ("label", "Region 9", None),
-        ("letter", "no idea", None),
-    ],
-)
+@tables.table
 def test_a_reply_leads_back_to_the_region(gives: Any, reply: str, answer: str | None) -> None:
     own = Point("B", 30, 30), Box("A", 121, 20, 182, 79)
     state = marked(SetOfMark(segmenter=TWO), start(*own, choices=("left", "right")))

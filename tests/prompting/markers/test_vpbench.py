@@ -16,6 +16,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
 from looktwice.prompting.markers.styles import VPBenchName
+from tests import tables
 from tests.paths import DATA
 from tests.prompting.scenes import NONE, drawn, plain, start, table
 
@@ -69,14 +70,7 @@ def test_the_old_letters_are_opencv_4s() -> None:
         ] == glyph["rows"]
 
 
-@pytest.mark.parametrize(
-    ("style", "text", "high"),
-    [
-        ("no marker", "A", 12),
-        ("no marker text label", "1", 12),
-        ("no marker text size 0.2", "A", 5),
-    ],
-)
+@tables.table
 def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, high: int) -> None:
     ys, xs = np.nonzero((drawn(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
     # its upper edge at the point, and a rim of two

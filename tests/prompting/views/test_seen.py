@@ -24,6 +24,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import AsSeen, Crop, ZoomOnMarks
 from looktwice.prompting.views.seen import layout_of, say_losses, tiles_of
+from tests import tables
 from tests.prompting.scenes import table
 
 CASES = table("views/seen.yaml")
@@ -252,20 +253,7 @@ def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) ->
     assert len(set(read)) == 2
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "some-vlm",
-        "lmms-lab/LLaVA-OneVision-1.5-8B-Instruct",
-        "google/gemma-3n-E4B-it",
-        "deepseek-vl2-small",
-        "SmolVLM-Instruct",
-        "MiniCPM-V-2_6",
-        "Qwen3-8B",
-        "ariadne",
-        "gpt-5.4",
-    ],
-)
+@tables.table
 def test_a_model_of_no_known_rule_is_refused(model: str) -> None:
     with pytest.raises(ValueError, match=f"it is not known how '{model}' sees pictures"):
         AsSeen(model)

@@ -27,6 +27,7 @@ from looktwice.specialists.features import QuestionAttention
 from looktwice.specialists.features.question_attention import spread, token_places, words_among
 from tests.optional import optional
 from tests.planted_network import MORE, seeks_ink
+from tests.tables import table
 
 torch = optional("torch")
 optional("transformers")
@@ -165,18 +166,7 @@ def test_a_spread_keeps_what_a_token_has_and_drops_what_lies_in_padding() -> Non
     assert np.allclose(spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 1, 1), 4)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "without", "words"),
-    [
-        ("abXYZcd", "abcd", [2, 3, 4]),
-        ("abab", "ab", [2, 3]),
-        ("XY", "", [0, 1]),
-        ("abX", "ab", [2]),
-        ("Xab", "ab", [0]),
-        ("ab", "ab", []),
-        ("aXbYb", "ab", [1, 2, 3]),
-    ],
-)
+@table
 def test_words_are_what_the_same_prompt_lacks_without_them(
     prompt: str, without: str, words: list[int]
 ) -> None:

@@ -16,6 +16,7 @@ from looktwice.specialists.maps.depth_cues import Kind
 from looktwice.specialists.maps.reflectance import integrate_steps, to_linear
 from looktwice.specialists.protocols import DepthEstimator
 from looktwice.specialists.rules import NoEvidence
+from tests.tables import table
 
 Floats = NDArray[np.float64]
 HIGH, WIDE = 120, 240
@@ -101,18 +102,7 @@ def test_one_colour_tells_nothing(kind: Kind) -> None:
             DepthCue(kind)(np.full((*size, 3), 90, np.uint8))
 
 
-@pytest.mark.parametrize(
-    ("old", "kind"),
-    [
-        ("VerticalPosition", "vertical_position"),
-        ("Haze", "haze"),
-        ("LocalContrast", "local_contrast"),
-        ("Saturation", "saturation"),
-        ("Brightness", "brightness"),
-        ("Sharpness", "sharpness"),
-        ("TextureSize", "texture_size"),
-    ],
-)
+@table
 def test_a_cue_is_known_by_its_former_class(old: str, kind: Kind) -> None:
     node = {"use": f"specialists.maps.{old}"}
     assert build(node) == build(node | {"use": "specialists.maps.DepthCue", "kind": kind})
