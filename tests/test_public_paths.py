@@ -20,7 +20,7 @@ from tests.paths import CONFIGS, DOCS, ROOT
 from tests.source_tree import copy_source, nothing
 from tests.tables import read_yaml
 
-FOLDERS = ("pipelines", "specialists", "prompting", "eval", "extras")
+FOLDERS = ("pipelines", "specialists", "prompting", "eval")
 LIST = Path(__file__).with_name("public_paths.txt")
 
 
