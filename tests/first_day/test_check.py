@@ -3,14 +3,17 @@ opened."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from looktwice.eval.runs.dry_run import announce_requests
+from looktwice.eval.tasks.sample_faults import looks_cut
 from looktwice.pipelines.config import load_plan
 from tests.first_day.studies import said
 
@@ -194,11 +197,13 @@ def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:
     assert announce_requests(plan, samples, {first.id: done[first.id]})
 
 
+NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
+
+
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "gif"])
 @pytest.mark.parametrize("part", [0.5, 0.9, 1.0])
 def test_an_image_that_breaks_off_is_a_fault(study: Path, suffix: str, part: float) -> None:
-    noise = Image.effect_noise((64, 64), 90)
-    noise.save(f"own/1.{suffix}")
+    NOISE.save(f"own/1.{suffix}")
     path = Path(f"own/1.{suffix}")
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
     Path("own/samples.jsonl").write_text(json.dumps(ROW | {"id": "q", "image": path.name}) + "\n")
@@ -206,8 +211,15 @@ def test_an_image_that_breaks_off_is_a_fault(study: Path, suffix: str, part: flo
     assert ("no faults" in output) is (part == 1)
 
 
+def test_the_byte_that_ends_a_gif_ends_none_where_it_stands_before_the_last() -> None:
+    out = io.BytesIO()
+    NOISE.save(out, "gif")
+    whole = out.getvalue()
+    assert looks_cut(whole[:1000] + b";" + bytes([1] * 9)) and not looks_cut(whole + bytes(9))
+
+
 def test_an_image_that_lacks_its_last_bytes_alone_is_no_fault(study: Path) -> None:
-    Image.effect_noise((64, 64), 90).save("own/1.jpg")
+    NOISE.save("own/1.jpg")
     Path("own/1.jpg").write_bytes(Path("own/1.jpg").read_bytes()[:-2] + b"\0" * 100)
     Path("own/samples.jsonl").write_text(json.dumps(ROW | {"id": "q", "image": "1.jpg"}) + "\n")
     assert "no faults" in check()
