@@ -29,7 +29,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="looktwice-core-") as folder:
         target = Path(folder) / "core"
         copy_core(target)
-        return subprocess.run([sys.executable, "-m", "pytest", *sys.argv[1:]], cwd=target).returncode
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", *sys.argv[1:]], cwd=target
+        ).returncode
 
 
 if __name__ == "__main__":

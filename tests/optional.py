@@ -21,12 +21,6 @@ class Later:
             raise AttributeError(name)
         return getattr(import_module(self._name), name)
 
-    def __setattr__(self, name: str, value: Any) -> None:  # as `monkeypatch` does
-        if name.startswith("_"):
-            object.__setattr__(self, name, value)
-        else:
-            setattr(import_module(self._name), name, value)
-
 
 def optional(name: str) -> Any:
     """Give a package, or skip the tests of the module that asks where it is missing."""

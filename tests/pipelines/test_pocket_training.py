@@ -3,6 +3,7 @@ workers agree."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -45,7 +46,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Three parts of two steps each, on a dozen scenes."""
-    for module in (store, train):
+    for module in (store, import_module("bench.pocket.train")):
         monkeypatch.setattr(module, "SHARD", SCENES)
     copytree(drawn, tmp_path / "scenes")
     return train.Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
