@@ -25,6 +25,7 @@ HOW_TO = (
     "money",
     "data",
     "own",
+    "extend",
     "python",
     "models",
     "serve",

@@ -14,7 +14,7 @@ from string import ascii_uppercase
 from looktwice.eval.readers.gloss_tables import TABLES
 from looktwice.eval.readers.look_alikes import to_latin
 from looktwice.eval.readers.vocabulary import Match, Pattern, Texts, longest_word, may_hold, pattern
-from looktwice.pipelines.replies.thoughts import cut_at_turn_end, strip_thoughts
+from looktwice.pipelines.replies.thoughts import cut_at_turn_end, drop_beginning, strip_thoughts
 
 _TOKENS = pattern(
     r"</?s>|<\|[\w"
@@ -68,7 +68,7 @@ _PUNCTUATION = str.maketrans(
 def clean_text(reply: str) -> str:
     r"""The words of a reply up to the end of its turn: no thoughts, tokens, Markdown, TeX; ASCII
     punctuation; \boxed{B} as "Answer: B"."""
-    text = cut_at_turn_end(strip_thoughts(reply))
+    text = cut_at_turn_end(drop_beginning(strip_thoughts(reply)))
     if len(text) > _HEAD + _TAIL:  # the time that rules take may grow with the square of a length
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
     text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)

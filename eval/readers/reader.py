@@ -19,6 +19,7 @@ from looktwice.pipelines.replies.text_calls import LEFT_AS_TEXT, strip_text_call
 from looktwice.pipelines.replies.thoughts import (
     cut_at_new_turn,
     cut_at_turn_end,
+    drop_beginning,
     ends_in_thought,
     strip_thoughts,
 )
@@ -94,7 +95,8 @@ class Reader(WithoutModel, ABC):
         """What `read` gives for its part of the reply."""
         if self.part == "reply":
             return self.read(state)
-        words = cut_at_turn_end(strip_thoughts(state.reply))
+        words = strip_thoughts(state.reply)
+        words = cut_at_turn_end(words if self.part == "turn" else drop_beginning(words))
         beside_calls = strip_text_calls(words)
         if not beside_calls.strip():
             if words.strip():

@@ -6,7 +6,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-__all__ = ["cut_at_new_turn", "cut_at_turn_end", "ends_in_thought", "strip_thoughts"]
+__all__ = [
+    "cut_at_new_turn",
+    "cut_at_turn_end",
+    "drop_beginning",
+    "ends_in_thought",
+    "strip_thoughts",
+]
 
 THOUGHT_TAG = (
     "(?:[a-z]+:|longcat_|deep_?)?think(?:ing)?|thoughts?|(?:thought|thinking|reasoning)[_-]?process"
@@ -137,12 +143,17 @@ def ends_in_thought(text: str) -> bool:
     return OPENED.search(rest) is not None
 
 
-def cut_at_turn_end(text: str) -> str:
-    """Return a reply up to the first special token that ends the model's turn, without the prompt
-    that it repeats; tokens before its first word count as nothing."""
+def drop_beginning(text: str) -> str:
+    """Return a reply without the special tokens that begin a text, and without the prompt that it
+    repeats."""
     text = BEGIN.sub("", text)
     own = OWN_TURN.search(text) if ECHO.match(text.lstrip()) else None
-    text = text[own.end() :] if own else text
+    return text[own.end() :] if own else text
+
+
+def cut_at_turn_end(text: str) -> str:
+    """Return a reply up to the first special token that ends the model's turn; tokens before its
+    first word count as nothing."""
     for match in TURN_END.finditer(text):
         if re.search(r"\w", TURN_END.sub("", text[: match.start()])):
             return text[: match.start()].rstrip()

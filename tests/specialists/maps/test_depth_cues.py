@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from looktwice.pipelines.config import build
-from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.maps import ColorRetinex, ConstantShading, DepthCue
 from looktwice.specialists.maps.depth_cues import Kind
 from looktwice.specialists.maps.reflectance import integrate_steps, to_linear
 from looktwice.specialists.protocols import DepthEstimator
 from looktwice.specialists.rules import NoEvidence
-from tests.tables import table
 
 Floats = NDArray[np.float64]
 HIGH, WIDE = 120, 240
@@ -100,13 +97,6 @@ def test_one_colour_tells_nothing(kind: Kind) -> None:
     for size in ((1, 1), (40, 30)):
         with pytest.raises(NoEvidence, match="of one colour"):
             DepthCue(kind)(np.full((*size, 3), 90, np.uint8))
-
-
-@table
-def test_a_cue_is_known_by_its_former_class(old: str, kind: Kind) -> None:
-    node = {"use": f"specialists.maps.{old}"}
-    assert build(node) == build(node | {"use": "specialists.maps.DepthCue", "kind": kind})
-    assert spec(DepthCue(kind)) == identity(DepthCue(kind)) == node
 
 
 # Reflectance
