@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo docs test test-all check check-style check-types check-house format bench homes soak clean help
+.PHONY: demo docs test test-all test-core check check-style check-types check-house format bench homes soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -65,6 +65,9 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(TESTS) $(ARGS)
+
+test-core: $(VENV)/.dev
+	PYTHONPATH=typings OMP_NUM_THREADS=1 $(PY) -m tests.core_alone -q -n auto --dist worksteal $(ARGS)
 
 # Types take longest and use one core, so the others run beside them.
 check: $(VENV)/.dev
