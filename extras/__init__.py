@@ -17,7 +17,7 @@ def _at(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
 
 COMMANDS = {
     "compare": _at(
-        "logs.commands:compare", "Compare logs of any harness, sample by sample.", FENCED
+        "sent.commands:compare", "Compare logs of any harness, sample by sample.", FENCED
     ),
     "studio": _at(
         "studio.commands:studio", "Put marks and stages on your own picture in a browser.", FENCED
@@ -35,7 +35,7 @@ COMMANDS = {
         "Draw a sheet for people to fill in, and read it again.",
         FENCED,
     ),
-    "export": _at("logs.commands:export", "Write runs and logs in the formats of others.", FENCED),
+    "export": _at("sent.commands:export", "Write runs and logs in the formats of others.", FENCED),
     "serve": _at(
         "integrations.commands:serve",
         "Serve a study's contestants to any OpenAI-compatible client.",
@@ -92,6 +92,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
         "processes": _at("executors.processes:Processes"),
         "ray": _at("executors.on_ray:OnRay"),
     },
+    "classes": {"eval.homes.Requests": _at("integrations.recorded:Requests")},
     "parts": {
         "replies": _at("logs.replies:replies_lines"),
         "studio": _at("studio.server:studio_of_page"),

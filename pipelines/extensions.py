@@ -2,8 +2,9 @@
 
 An extension brings commands, keys of a study, analyses, executors, formats of logs, or parts of
 commands of the core, which do without them where they are not there; tasks, stages, models and
-specialists need no door, because their path is their name. Looktwice's own extensions stand in the
-table of `extras`. A package of anybody's declares an entry point of the group
+specialists need no door, because their path is their name. A class of ours that moved into an
+extension keeps its path by a line of `classes`. Looktwice's own extensions stand in the table of
+`extras`. A package of anybody's declares an entry point of the group
 `looktwice.extensions` whose value is such a table; docs/howto/extend.md shows one whole.
 """
 
@@ -15,12 +16,12 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 __all__ = ["Extension"]
 
-Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts"]
-GROUPS: tuple[Group, ...] = ("commands", "keys", "analyses", "executors", "logs", "parts")
+Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts", "classes"]
+GROUPS: tuple[Group, ...] = get_args(Group)
 ENTRY_POINTS = "looktwice.extensions"
 OWN = "looktwice.extras"
 
@@ -60,6 +61,19 @@ def list_extensions(group: Group) -> dict[str, Extension]:
     """All extensions of a group by name: looktwice's own, then those of installed packages."""
     own = dict(_own().get(group, {}))
     return own | {k: v for k, v in _installed().get(group, {}).items() if k not in own}
+
+
+def own_class(path: str) -> Extension | None:
+    """The class of our extensions that stands under this path in studies and records."""
+    return _own().get("classes", {}).get(path)
+
+
+def public_name(module: str, name: str) -> str:
+    """The path under which a class of our extensions stands in studies and records; empty for one
+    that has none."""
+    place = f"{module}:{name}"
+    own = _own().get("classes", {})
+    return next((path for path, extension in own.items() if extension.place == place), "")
 
 
 @cache

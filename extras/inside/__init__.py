@@ -2,7 +2,7 @@
 lost?
 
 Not here: the states of the layers (`pipelines.models`), and accuracy along control parameters
-(`psychometrics`).
+(`adaptive`).
 """
 
 __all__: list[str] = []

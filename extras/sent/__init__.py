@@ -2,7 +2,7 @@
 factor by factor (`factors`), told (`tell`), and what each difference is worth (`worth`).
 
 Not here: what the replies are worth, log against log (`logs`), and arms of a study that differ in
-one stage (`analysis`)."""
+one stage (`eval.analysis`)."""
 
 import lazy_loader
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from looktwice.pipelines.config.elsewhere import ELSEWHERE
+from looktwice.pipelines.extensions import own_class
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
@@ -70,6 +71,8 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
             f"{_meant(parts[-1])}; `looktwice list` names them"
         )
     ours, name = parts[0] in FOLDERS, parts[-1]
+    if ours and (extension := own_class(".".join(parts))):
+        return extension.open()  # type: ignore[no-any-return]
     room = _own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
     try:
         module = importlib.import_module(room)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from looktwice.pipelines.config.classes import default_of
+from looktwice.pipelines.extensions import public_name
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.pipeline import models_in
 from looktwice.pipelines.state import Stage
@@ -143,6 +144,10 @@ def public_path(thing: Any) -> str:
     """`folder.room.Name` of a class or function of ours, whichever file defines it; others keep
     their module."""
     parts = str(thing.__module__).split(".")
+    if parts[:2] == ["looktwice", "extras"] and (
+        name := public_name(thing.__module__, thing.__qualname__)
+    ):
+        return name
     own = parts[1:3] if parts[0] == "looktwice" else parts
     return ".".join([*own, thing.__qualname__])
 
