@@ -135,7 +135,8 @@ class TextTable:
         self, title: str, blocks: int = 0, caption: str = "", bold: Sequence[str] = ()
     ) -> ConsoleTable:
         """A table for a terminal; the first `blocks` columns become headings above their lines, and
-        the lines `bold` of the caption stand out."""
+        the lines `bold` of the caption stand out. Two columns at least stay columns."""
+        blocks = max(0, min(blocks, len(self.header) - 2))
         return ConsoleTable(self, title, blocks, caption, bold)
 
     def above(self, other: TextTable) -> TextTable:

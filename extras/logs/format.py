@@ -187,6 +187,7 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     _, _, _, write, write_one, endings = formats[form]
     named = name_apart([log.whole for log in logs])
     files = file_names([log.name for log in named])
+    out.mkdir(parents=True, exist_ok=True)
     for log in named:
         if write_one is not None:
             file = out / f"{files[log.name]}{endings[0]}"

@@ -103,17 +103,21 @@ class Store:
         self._life = self._life_of(self._owner)
 
     def get(self, key: str) -> Reply | None:
-        """Return the reply under a key, or None. A damaged row, and one whose blob is gone or
-        torn, count as none and are removed."""
+        """Return the reply under a key, or None. A damaged row, one whose blob is gone or torn, and
+        a blank reply count as none and are removed."""
         statement = "SELECT reply, blob, stored FROM replies WHERE key = ?"
         for text, sha, stored in self._run(statement, key):
             try:
                 data = self._blob(sha or "") if text is None else text
-                return Reply.from_dict(read_as(ReplyNode, data))
+                reply = Reply.from_dict(read_as(ReplyNode, data))
             except CacheError:
                 raise
-            except ValueError:  # not the row that another process has just put in its place
-                self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
+            except ValueError:
+                reply = None
+            if reply is not None and not reply.is_blank:
+                return reply
+            # not the row that another process has just put in its place
+            self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
         return None
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:

@@ -164,7 +164,7 @@ def fill_run_folder(path: Path, lines: bytes) -> None:
 @pytest.mark.parametrize(
     ("full", "most", "words", "kept"),
     [
-        (("looktwice.eval.runs.made_with.Store", Full), Full.room + 4, "free its disk", Full.room),
+        (("looktwice.eval.runs.run_models.Store", Full), Full.room + 4, "free its disk", Full.room),
         # the first answers, and what had left until they were written
         (("looktwice.eval.records.writer.append_file", fill_run_folder), 8, "No space left", 0),
     ],

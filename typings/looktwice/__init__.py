@@ -17,7 +17,7 @@ if Path(__file__).parent.parent.name == "typings":
 __version__: str
 
 
-ROOMS = ("eval", "extras", "pipelines", "prompting", "specialists")
+ROOMS = ("eval", "pipelines", "prompting", "specialists")
 
 
 def __getattr__(name: str) -> str:
