@@ -27,3 +27,22 @@ def optional(name: str) -> Any:
     if find_spec(name) is None:
         pytest.skip(f"needs {name}", allow_module_level=True)
     return Later(name)
+
+
+HAS_EXTRAS = find_spec("looktwice.extras") is not None
+needs_extras = pytest.mark.skipif(not HAS_EXTRAS, reason="needs the extensions of `extras`")
+"""Marks a test of the core together with an extension; `make test-core` leaves it out."""
+
+
+class Extension(Later):
+    """A module of `extras`; where the core is tested alone, the test that asks it is skipped."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and not HAS_EXTRAS:
+            pytest.skip("needs the extensions of `extras`")
+        return super().__getattr__(name)
+
+
+def extension(name: str) -> Any:
+    """Give a module of `extras`, imported when a test asks it."""
+    return Extension(f"looktwice.extras.{name}")

@@ -13,11 +13,13 @@ import yaml
 from bench.homes.clients import CLIENTS, Client
 from bench.homes.questions import STUDY, write_questions
 from looktwice.eval.readers import Robust
-from looktwice.extras.integrations.lens import name_contestants
 from looktwice.pipelines import Picture, Pipeline, Pocket, Sample, State
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.prompting import ReadChoices
+from tests.optional import extension
 from tests.paths import DOCS, ROOT
+
+lens = extension("integrations.lens")
 
 PAGE = (DOCS / "howto" / "homes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -53,7 +55,7 @@ def test_the_commands_of_the_page_are_what_is_typed(client: Client, tmp_path: Pa
 @pytest.mark.dear
 def test_a_zoom_is_worth_much_where_the_questions_are_small(tmp_path: Path) -> None:
     questions, model, read = write_questions(tmp_path, 8), Pocket(), Robust()
-    arms = name_contestants(load_plan(tmp_path / "study.yaml"))
+    arms = lens.name_contestants(load_plan(tmp_path / "study.yaml"))
     right = dict.fromkeys(arms, 0)
     for question in questions:
         image = Picture.open(Path(question.image))

@@ -13,9 +13,9 @@ from PIL import Image
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.marks import Point
-from tests.extras.studies.test_published import SEEDS
-from tests.paths import CONFIGS, DOCS
+from tests.paths import CONFIGS, DOCS, ROOT
 
+SEEDS = ROOT.parent / "shared" / "seeds"
 PAPERS = {"BLINK": "000", "VLM2-Bench": "002", "BLINK-Twice": "003", "Do You See Me": "004"}
 NAMED = re.compile(r"\b(Table|Figure)s?\s+(\d+(?:(?:–|, )\d+)*)")
 ABBREVIATIONS = (("Tab.", "Table"), ("Fig.", "Figure"))

@@ -8,19 +8,22 @@ import threading
 import time
 from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
-from looktwice.extras.executors.on_ray import Sent, Sink
 from looktwice.pipelines.models import cluster, limits
 from looktwice.pipelines.models.cluster import Desk, obey, share_out
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
 from looktwice.pipelines.models.offline import Scripted
 from tests.counted_work import FakeTime
+from tests.optional import extension
 from tests.tables import table
+
+on_ray = extension("executors.on_ray")
 
 KEY = LimitKey("http://h/v1", 10, None)
 
@@ -123,14 +126,14 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
 
 
 def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
-    found, reading = queue.Queue[Sent](), threading.Event()
+    found, reading = queue.Queue[Any](), threading.Event()
 
     def get(sha: str) -> bytes:
         reading.set()
         time.sleep(0.3)
         return b"pixels"
 
-    sink, row = Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})  # type: ignore[arg-type]
+    sink, row = on_ray.Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})
     first = threading.Thread(
         target=sink.send, args=(row, Record("p", "s", "sha", pictures=("one",)))
     )

@@ -23,7 +23,6 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
-from looktwice.extras.sent.trajectories import trajectories, write_trajectories
 from looktwice.pipelines.config import build, load_plan
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.model import Reply, ToolCall
@@ -35,7 +34,10 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
 from tests import made_run
 from tests.made_run import MadeRun, analysed
+from tests.optional import extension
 from tests.paths import CONFIGS, DOCS
+
+saved = extension("sent.trajectories")
 
 CONFIG = CONFIGS / "agent_near_sighted.yaml"
 SMALL = (
@@ -287,7 +289,7 @@ def test_a_call_of_a_tool_is_no_wrong_answer_in_the_table_of_turns(run: Path) ->
 
 def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "right.jsonl"
-    (said,) = write_trajectories(out, trajectories(run, ("right",), whole=True))
+    (said,) = saved.write_trajectories(out, saved.trajectories(run, ("right",), whole=True))
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert said.startswith(f"{len(lines)} conversations") and {
         line["verdict"] for line in lines
@@ -305,9 +307,9 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     assert json.loads(looked["tools"])[0]["function"]["name"] == "zoom"
     assert looked["messages"][-1]["content"][0]["text"].endswith(f"ANSWER: {looked['key']}")
     with pytest.raises(RunError, match="no such verdict"):
-        next(write_trajectories(out, trajectories(run, ("good",))))
+        next(saved.write_trajectories(out, saved.trajectories(run, ("good",))))
     with pytest.raises(RunError, match="no such conversation"):
-        next(write_trajectories(out, trajectories(run, ("failed",))))
+        next(saved.write_trajectories(out, saved.trajectories(run, ("failed",))))
 
 
 def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> None:
@@ -340,7 +342,7 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
 
 
 def test_trajectories_of_a_run_without_agents_are_plain_conversations(run: Path) -> None:
-    plain = [line for line in trajectories(run) if line["contestant"] == "glance"]
+    plain = [line for line in saved.trajectories(run) if line["contestant"] == "glance"]
     assert len(plain) == 12 and all(line["looks"] == 0 and line["tools"] == "[]" for line in plain)
 
 
@@ -357,7 +359,7 @@ def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_
     # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
     run.record(point, "s0", calls=calls, answer="A")
     run.record(point, "s1", calls=tuple({**call, "model": "reads"} for call in calls[:2]))
-    said = {line["sample"]: line for line in trajectories(run.write().path)}
+    said = {line["sample"]: line for line in saved.trajectories(run.write().path)}
     assert [said[name]["messages"][-1]["content"][0]["text"] for name in ("s0", "s1")] == [
         "(A)",
         "(A)",

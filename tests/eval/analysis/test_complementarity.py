@@ -18,10 +18,12 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
-from looktwice.extras.studies.gap import published_table
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.made_run import MadeRun, analysed
+from tests.optional import extension
 from tests.paths import CONFIGS
+
+gap = extension("studies.gap")
 
 SIFT: dict[str, Any] = {
     "model": None,
@@ -112,14 +114,14 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     made(folder, lot=(CHANCE, "AAAAA"))
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": plan.config}, sort_keys=False))
     run = score_run(RunFolder(folder))
-    grid = published_table(make_table([run]))
+    grid = gap.published_table(make_table([run]))
     assert grid.header == ("who", "source", "jigsaw", "other", "macro")
     assert grid.rows[:1] == [("human", "Table 1", "99.00", "50.00", "95.67")]
     flagged = replace(
         run.points[0],
         point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}),
     )
-    header = published_table(make_table([replace(run, points=(flagged,))])).header
+    header = gap.published_table(make_table([replace(run, points=(flagged,))])).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
     assert not analysed("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
 

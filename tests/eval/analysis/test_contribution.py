@@ -17,14 +17,16 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, NearSighted, NeverLooks, TaskError
-from looktwice.extras.studies.blindness import arm_table, audits
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Message, Tool
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import BlackImages, NoResult, ToolResult
 from tests.made_run import MadeRun
+from tests.optional import extension
 from tests.paths import CONFIGS
+
+blindness = extension("studies.blindness")
 
 SMALL = (
     "task.width=640",
@@ -139,11 +141,11 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
             run.answers(run.point(arm, "depth"), given)
         run.write()
         scored = score_run(RunFolder(run.path))
-        (certificate,), (audit,) = certificates(scored), audits(scored)
+        (certificate,), (audit,) = certificates(scored), blindness.audits(scored)
         widths.append(certificate.gain.high - certificate.gain.low)
         back = certificate.difference("without", "full")
         told = with_interval(back.value, back.low, back.high, sign=True)
-        assert [row[5] for row in arm_table([audit], []).rows] == ["", told]
+        assert [row[5] for row in blindness.arm_table([audit], []).rows] == ["", told]
     assert certificate.gain.clusters == 8 and certificate.gain.p == 2 / 2**4
     assert widths[1] > 1.8 * widths[0]
 

@@ -26,13 +26,15 @@ from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import ScoredRecord
-from looktwice.extras.annotation.ratings import agreement_lines, read_ratings, with_judges
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, canonical
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
 from tests.made_run import MadeRun
+from tests.optional import extension
 from tests.tables import table
+
+people = extension("annotation.ratings")
 
 QUIET = Console(quiet=True)
 
@@ -173,8 +175,8 @@ def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_p
     sheet = read_key(tmp_path / "sheet")
     filled += [f"{item['item']},{TRUTH[item['reply']].replace('Z', 'none')}" for item in sheet]
     (tmp_path / "sheet" / "anna.csv").write_text("\n".join(filled), "utf-8")
-    ratings = with_judges(read_ratings([tmp_path / "sheet" / "anna.csv"]), run)
-    kappas = {line.partition(":")[0]: line for line in agreement_lines(ratings)}
+    ratings = people.with_judges(people.read_ratings([tmp_path / "sheet" / "anna.csv"]), run)
+    kappas = {line.partition(":")[0]: line for line in people.agreement_lines(ratings)}
     assert "kappa 1.00" in kappas["anna and honest"]
     assert "0.0 % alike on 5 items" in kappas["anna and liar"]
     assert "50.0 % alike on 6 items" in kappas["anna and reader"]

@@ -11,12 +11,14 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.readers.open_answers import kind_of
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.replies import CHOICES
-from looktwice.extras.logs.replies import disprove_label, replies_lines
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from tests.optional import extension
 from tests.tables import table
+
+extras_replies = extension("logs.replies")
 
 POINTS = CHOICES["Visual_Correspondence"]
 HELD_OUT = {"OPUS": 96.5, "GeminiProVision": 99.5, "cogvlm-chat": 99.5, "llava_v1.5_13b": 98.5}
@@ -77,7 +79,7 @@ def test_labels_that_the_reply_proves_wrong(
 ) -> None:
     subtask = "Visual_Similarity"
     row = {"reply": reply, "task": subtask, "choices": CHOICES[subtask]}
-    assert disprove_label(row, label, answer) == proof
+    assert extras_replies.disprove_label(row, label, answer) == proof
 
 
 def every(step: int, source: Path, folder: Path) -> Path:
@@ -101,7 +103,7 @@ def test_agreement_with_the_recorded_official_labels(
         for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
     ]
     listing = tmp_path / "differ.txt"
-    lines = replies_lines(files, "robust", disagreements=listing)
+    lines = extras_replies.replies_lines(files, "robust", disagreements=listing)
     figures = dict(line.split(": ", 1) for line in lines)
     disagreements = int(figures.pop("disagreements").split()[0])
     total = int(figures["total"].split(",")[0].removeprefix("n="))

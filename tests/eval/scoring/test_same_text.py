@@ -6,16 +6,17 @@ import pytest
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.scoring.same_text import is_same_text
-from looktwice.extras.logs.own import row_reader
+from tests.optional import extension
 from tests.tables import table
 
-READ = row_reader(Robust())
+own = extension("logs.own")
 
 
 @table
 def test_a_reply_is_compared_with_its_key(key: str, reply: str, is_right: bool) -> None:
     row = {"sample": "s1", "question": "What is shown?", "key": key, "choices": (), "label": ""}
-    assert (READ({**row, "reply": reply, "task": "own"})["verdict"] == "right") == is_right
+    read = own.row_reader(Robust())
+    assert (read({**row, "reply": reply, "task": "own"})["verdict"] == "right") == is_right
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from looktwice.eval.replies import OfficialLabel, RecordedQuestions
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, build_scorer
 from looktwice.eval.tasks import TaskError
-from looktwice.extras.logs.replies import replies_lines
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.config.spec import Arm, spec
@@ -33,8 +32,11 @@ from looktwice.pipelines.models import Replay
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from tests.optional import extension
 from tests.paths import CONFIGS
 from tests.tables import table
+
+extras_replies = extension("logs.replies")
 
 OF_LLAVA_7B = {"LLaVA-7B": 1210, "LLaVA-13B": 898, "QwenVLMax": 804, "GPT4V": 656}
 CONCATENATED = {"GPT4V": (38.63, 38.27), "GeminiProVision": (36.31, 35.92)}
@@ -193,7 +195,7 @@ def test_a_letter_beyond_the_choices_and_no_reply_at_all_are_not_right(
     is an exception."""
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"idx": "val_Jigsaw_1", "reply": reply, "answer": "(A)"}) + "\n")
-    line = next(replies_lines([file], "blink_official"))
+    line = next(extras_replies.replies_lines([file], "blink_official"))
     assert line.startswith(f"m: n=1, accuracy=0.00%, coverage={coverage}%")
 
 

@@ -18,7 +18,6 @@ from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics import compare_paired
-from looktwice.extras.studies.gap import factor_effects, factor_table
 from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.model import Message
@@ -28,8 +27,11 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import wording
 from looktwice.prompting.wording import LmmsEvalPrompt, OfficialPrompt, VlmevalkitPrompt
 from tests.made_run import MadeRun
+from tests.optional import extension
 from tests.paths import CONFIGS
 from tests.prompting.scenes import table
+
+gaps = extension("studies.gap")
 
 CASES = table("wording/toolkits.yaml")
 
@@ -212,7 +214,8 @@ def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) 
     assert (len(plan.points), len(plan.readings)) == (1, 1)
     run = Run(plan, tmp_path / "runs" / "read")()
     assert run.written == 12
-    assert factor_effects(score_run(RunFolder(run.folder))) == []  # without a gap, no shares
+    # without a gap, no shares
+    assert gaps.factor_effects(score_run(RunFolder(run.folder))) == []
     rows = {
         row.reader: row
         for row in score_table(run.folder).where(metric="accuracy", task="jigsaw", slice="").rows
@@ -231,7 +234,7 @@ def gap_run(tmp_path: Path) -> Path:
 def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
     lines = {
         line.factor: line
-        for line in factor_effects(score_run(RunFolder(gap_run)))
+        for line in gaps.factor_effects(score_run(RunFolder(gap_run)))
         if line.task == "jigsaw"
     }
     factors = ["choose", "size", "encode", "ask.images", "ask.options", "read", "interaction"]
@@ -252,7 +255,7 @@ def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> No
     assert "## Why the numbers differ" in text
     assert "| jigsaw | accuracy | encode: none | 0.0 | 0.0 | +0.0<br>" in text
     assert "Why the numbers differ" in page
-    assert factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
+    assert gaps.factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
 
 
 def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
@@ -261,7 +264,7 @@ def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
         for name, n in (("a", 6), ("b", 9))
     }
     run = Run(planned(tmp_path, task=None, tasks=tasks, **GAP), tmp_path / "runs" / "two")().folder
-    lines = factor_effects(score_run(RunFolder(run)))
+    lines = gaps.factor_effects(score_run(RunFolder(run)))
     value = {line.task: line.effect.value for line in lines if line.factor == "read: Robust"}
     assert value["macro"] == pytest.approx((value["a"] + value["b"]) / 2)
     assert value["micro"] == pytest.approx((6 * value["a"] + 9 * value["b"]) / 15)
@@ -280,7 +283,7 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
     (made.path / "run.yaml").write_text(
         yaml.safe_dump({"config": {"gap": {"from": "one", "to": "other"}}})
     )
-    lines = {line.task: line for line in factor_effects(score_run(RunFolder(made.path)))}
+    lines = {line.task: line for line in gaps.factor_effects(score_run(RunFolder(made.path)))}
     values, groups = [1.0] * 10 + [0.0] * 10, [number // 5 for number in range(20)]
     for task, times in (("t", 1), ("micro", 2)):
         clusters = [(copy, group) for copy in range(times) for group in groups]
