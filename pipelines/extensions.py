@@ -26,6 +26,10 @@ ENTRY_POINTS = "looktwice.extensions"
 OWN = "looktwice.extras"
 
 
+class ExtensionError(Exception):
+    """An extension that was named and cannot be opened; the message says which, and why."""
+
+
 class Extension(NamedTuple):
     """One thing that an extension brings: where it is, as "package.module:attribute", and a line of
     help.
@@ -39,9 +43,15 @@ class Extension(NamedTuple):
     needs: tuple[str, ...] = ()
 
     def open(self) -> Any:
-        """Import it. Raises ImportError, AttributeError."""
+        """Import it. Raises ExtensionError."""
         module, _, name = self.place.partition(":")
-        return getattr(import_module(module), name)
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError) as exc:
+            raise ExtensionError(
+                f"the extension {self.place} cannot be opened ({exc}); install what it needs, or"
+                " uninstall its package"
+            ) from exc
 
     def is_of_use(self, is_there: Callable[[str], bool]) -> bool:
         """Whether all is there that it needs."""

@@ -372,11 +372,14 @@ def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
     from looktwice.eval.records.records import RunError
     from looktwice.eval.tasks.base import TaskError
     from looktwice.pipelines.config.classes import ConfigError, place_in_plugins
+    from looktwice.pipelines.extensions import ExtensionError
     from looktwice.pipelines.models.cache import CacheError
     from looktwice.pipelines.picture import PictureError
     from looktwice.pipelines.pipeline import describe
 
-    if isinstance(exc, ConfigError | RunError | TaskError | CacheError | PictureError):
+    if isinstance(
+        exc, ConfigError | RunError | TaskError | CacheError | PictureError | ExtensionError
+    ):
         return str(exc)
     if place := place_in_plugins(exc):
         return f"{place} raised {describe(exc)}"

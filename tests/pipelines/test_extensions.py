@@ -84,6 +84,18 @@ def test_a_package_that_cannot_be_opened_is_warned_of(tmp_path: Path) -> None:
     assert "the extension not_there:TABLE cannot be opened" in listed.stderr
 
 
+def test_a_key_that_cannot_be_opened_ends_in_a_sentence(tmp_path: Path) -> None:
+    about = tmp_path / "broken-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[looktwice.extensions]\nbroken = broken:TABLE\n")
+    (tmp_path / "broken.py").write_text('TABLE = {"keys": {"letters": ("not_there:Key",)}}\n')
+    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
+    run = looktwice("check", "study.yaml", folder=tmp_path, path=tmp_path)
+    assert run.returncode == 2 and "Traceback" not in run.stderr
+    assert "the extension not_there:Key cannot be opened" in run.stderr
+
+
 def test_each_of_our_own_can_be_opened() -> None:
     for group in GROUPS:
         for name, extension in list_extensions(group).items():
