@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.optional import needs_extras
 from tests.paths import ROOT
 from tests.source_tree import (
     FOLDERS,
@@ -96,6 +97,7 @@ def test_a_tree_without_links_is_imported(tmp_path: Path, link: Callable[[Path],
     assert done.stdout.split() == [str(copy / "pipelines" / "__init__.py"), "Circles"], done.stderr
 
 
+@needs_extras
 def test_the_list_of_packages_names_every_room() -> None:
     named = SETTINGS["tool"]["setuptools"]
     assert named["package-dir"] == {
@@ -111,6 +113,7 @@ def test_the_list_of_packages_names_every_room() -> None:
     ]
 
 
+@needs_extras
 def test_a_folder_is_a_typed_package_with_a_link_for_type_checkers() -> None:
     needed = [f"{folder}/{name}" for folder in FOLDERS for name in ("__init__.py", "py.typed")]
     assert [name for name in needed if not (ROOT / name).is_file()] == []

@@ -23,6 +23,7 @@ from looktwice.pipelines.config.expand import Expansion
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.config.paths import Scope
 from looktwice.specialists import protocols
+from tests.optional import needs_extras
 from tests.paths import DOCS, ROOT
 
 README = ROOT / "README.md"
@@ -134,11 +135,13 @@ def test_what_the_demo_finds_is_what_it_finds_now(tmp_path: Path) -> None:
     assert pocket.demo(tmp_path / "quickstart") in README.read_text()
 
 
+@needs_extras
 def test_the_map_lists_every_room_in_the_words_of_the_room() -> None:
     rooms = import_module(load_plugin(str(DOCS / "rooms.py")))
     assert (DOCS / "map.md").read_text(encoding="utf-8") == rooms.page(), "run `make format`"
 
 
+@needs_extras
 def test_contributing_names_files_that_are_there() -> None:
     named = re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 12

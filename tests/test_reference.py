@@ -23,6 +23,7 @@ from looktwice.pipelines.config.classes import dataclass_in, kind_of, load_plugi
 from looktwice.pipelines.config.load import shape_faults
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.state import State
+from tests.optional import needs_extras
 from tests.paths import DOCS, ROOT
 
 python_page = import_module(load_plugin(str(DOCS / "python_page.py")))  # the next one imports it
@@ -42,6 +43,7 @@ NOT_NAMED = {  # they make or wrap what a run needs, and no configuration has a 
 }
 
 
+@needs_extras
 def test_the_pages_are_current() -> None:
     written = {
         "reference.md",
@@ -206,6 +208,7 @@ WRAPPED: dict[str, Callable[[Any], Any]] = {
 """A study that holds an entry of a mapping at its place, by the title of the mapping."""
 
 
+@needs_extras
 def test_every_key_has_a_description_and_an_example_that_fits() -> None:
     assert {title for title, _, _ in reference.study_mappings()} == set(WRAPPED)
     for title, mapping, _ in reference.study_mappings():

@@ -16,6 +16,7 @@ from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting.agent import Agent
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, run_study, said, write_study
+from tests.optional import needs_extras
 
 MINE = """
 from collections.abc import Mapping
@@ -148,6 +149,7 @@ def test_a_question_whose_key_is_wrong_is_not_paid(own: Own) -> None:
     assert failed[0].error == "the key 'E' is none of A, B, so nothing was asked; mend the task"
 
 
+@needs_extras
 @pytest.mark.parametrize("command", ["check", "run", "make"])
 def test_a_task_that_raises_is_a_sentence_with_its_place(own: Own, command: str) -> None:
     output = own(command, "task.broken=0", code=2)

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.first_day.studies import looktwice, said
+from tests.optional import needs_extras
 from tests.tables import check_all
 
 TYPED = [
@@ -68,6 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@needs_extras
 def test_the_answer_says_what_to_type(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     check_all((row, partial(check_answer, folder, *row)) for row in TYPED)

@@ -19,6 +19,7 @@ from looktwice.eval.commands.options import input_errors
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.first_day.studies import said
+from tests.optional import needs_extras
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: PATH}
@@ -295,6 +296,7 @@ discover study.yaml --allow ../own --out taken
 """
 
 
+@needs_extras
 def test_a_place_that_cannot_be_written_is_blamed_on_its_option(lab: Path) -> None:
     write("../own/set")
     said("run", "study.yaml", "--allow", "../own")

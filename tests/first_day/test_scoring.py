@@ -30,6 +30,7 @@ from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
 from looktwice.prompting import Ask, MultipleChoice
 from tests.chat_server import chat_server
+from tests.optional import needs_extras
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
     assert "changed since" not in looktwice(*RUN)
 
 
+@needs_extras
 @pytest.mark.parametrize("command", ["score", "score --report", "export"])
 def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_without(
     folder: Path, command: str

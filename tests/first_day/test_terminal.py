@@ -18,6 +18,7 @@ from looktwice.eval.display.printable import printable
 from looktwice.eval.display.progress import Display, Spent
 from looktwice.specialists import Chance
 from tests.chat_server import chat_server
+from tests.optional import needs_extras
 from tests.tables import table
 
 MANY = Spent(12_345_678, 1_234_567, 123.456)
@@ -130,6 +131,7 @@ def test_control_characters_are_shown(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
+@needs_extras
 @pytest.mark.parametrize(
     "words",
     [

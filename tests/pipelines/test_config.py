@@ -18,6 +18,7 @@ from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
+from tests.optional import needs_extras
 from tests.paths import rows
 from tests.test_public_paths import CLASSES, named
 
@@ -320,6 +321,7 @@ BY_SECOND = (
 OWN = "contestants.chat.needs={env: LOOKTWICE_OWN}"
 
 
+@needs_extras
 @pytest.mark.parametrize(
     ("overrides", "key", "contestants", "left_out"),
     [

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines.extensions import GROUPS, Extension, find_extension, list_extensions
+from tests.optional import needs_extras
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "howto" / "extend.md").read_text(encoding="utf-8")
@@ -49,6 +50,7 @@ def looktwice(*words: str, folder: Path, path: Path) -> subprocess.CompletedProc
     )
 
 
+@needs_extras
 def test_the_package_of_the_page_adds_one_of_each(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
     where = {"folder": tmp_path, "path": installed}
@@ -67,6 +69,7 @@ def test_the_package_of_the_page_adds_one_of_each(installed: Path, tmp_path: Pat
     assert [path.read_text() for path in (tmp_path / "out").glob("*.letters")] == ["AAAAAA"]
 
 
+@needs_extras
 def test_a_key_that_nobody_brings_is_a_fault_that_names_the_keys(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
     run = looktwice("check", "study.yaml", folder=tmp_path, path=tmp_path)

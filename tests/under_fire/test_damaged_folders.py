@@ -20,6 +20,7 @@ from looktwice.eval.records.judgements import judgements
 from looktwice.pipelines.runtime.stores import Blobs
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import write_study
+from tests.optional import needs_extras
 from tests.under_fire.scenes import ends
 
 SAMPLE = "jigsaw_0000"
@@ -88,6 +89,7 @@ def test_a_line_that_is_none_is_named_by_its_number(run: Path, name: str) -> Non
             READ[name](run)
 
 
+@needs_extras
 @pytest.mark.parametrize(
     ("name", "damage", "words"),
     [

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.records.records import RunFolder
+from tests.optional import needs_extras
 from tests.under_fire.scenes import RUN, STUDY, ends, write_questions
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no limit to set")
@@ -73,6 +74,7 @@ WRITTEN = {
 }
 
 
+@needs_extras
 def test_what_is_written_from_a_run_is_whole_or_not_there(folder: Path) -> None:
     ends(0, "run", "study.yaml")
     for report in RUN.glob("report.*"):

@@ -11,6 +11,7 @@ import pytest
 
 from looktwice.eval.records import RunFolder
 from tests.first_day.studies import looktwice
+from tests.optional import needs_extras
 from tests.under_fire.scenes import RUN, STUDY, ends, records, write_questions
 
 MODEL = """
@@ -89,6 +90,7 @@ MIXED = "nel\x85x bell\x07\x1b[31m \U0001f600 'q\" new\nline a: #b \u2028"
 ODD_NAMES = [os.fsdecode(b"caf\xe9"), MIXED]
 
 
+@needs_extras
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
 def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.optional import needs_extras
 from tests.under_fire.scenes import RUN, STUDY, records, write_questions
 
 pytestmark = pytest.mark.skipif(
@@ -76,6 +77,7 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
     assert said.startswith("stopped; what is written stays")
 
 
+@needs_extras
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

@@ -16,6 +16,7 @@ from looktwice.eval.display.text_tables import Column, TextTable, change_cell, n
 from looktwice.eval.records import RunError
 from looktwice.eval.statistics.intervals import Estimate
 from tests.made_run import MadeRun
+from tests.optional import needs_extras
 
 
 @dataclass
@@ -87,6 +88,7 @@ ASKED = {
 }
 
 
+@needs_extras
 @pytest.mark.parametrize("key", ["", *TITLES])
 def test_a_terminal_shows_what_the_study_asks_for(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

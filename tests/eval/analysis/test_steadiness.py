@@ -13,6 +13,7 @@ from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.pipelines.config import load_plan
 from tests.made_run import MadeRun, analysed, lines_of
+from tests.optional import needs_extras
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
     assert line["majority %"].startswith("50.0\n")  # of s2 the two answers are as frequent
 
 
+@needs_extras
 def test_one_draw_has_no_table(made: MadeRun) -> None:
     made.task("t", ["A", "B"])
     made.answers(made.point("plain", "t"), ["A", "B"])
@@ -68,6 +70,7 @@ def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
     assert line["bars\n(key)"] == "▆▃\n█▁"
 
 
+@needs_extras
 def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:
     """The ring leads with radius 5 and trails with radius 9; of two draws of the first setting it
     leads in one."""

@@ -27,7 +27,7 @@ from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.runtime import close_networks
 from tests import planted_network
-from tests.optional import optional
+from tests.optional import needs_extras, optional
 from tests.paths import DOCS
 from tests.tiny import tiny
 
@@ -77,6 +77,7 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@needs_extras
 def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
     folder: Callable[[str], str], tmp_path: Path
 ) -> None:

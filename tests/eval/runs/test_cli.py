@@ -30,6 +30,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.scoring.row import COLUMNS
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.official_layouts import joint
+from tests.optional import needs_extras
 from tests.paths import CONFIGS, ROOT
 from tests.tables import check_all
 
@@ -61,6 +62,7 @@ def looktwice(*words: object, code: int = 0) -> str:
     return result.output
 
 
+@needs_extras
 def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     output = looktwice("run", study)
     assert "18 new, 0 were there, 0 failed" in output
@@ -106,6 +108,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert (folder / "records.jsonl").read_bytes() == before
 
 
+@needs_extras
 def test_shards_are_merged_and_one_that_is_missing_is_said(study: Path) -> None:
     whole = "--to", "run", "--out", "whole"
     looktwice("run", study, "--shard", "1/2", "--out", "one")
@@ -137,6 +140,7 @@ def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
     assert not (study.parent / "runs").exists()
 
 
+@needs_extras
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -228,6 +232,7 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
         assert words in checked
 
 
+@needs_extras
 def test_help_lists_every_command_by_the_first_sentence_of_its_function() -> None:
     listed = looktwice("--help")
     assert (*commands()["Commands"],) == FIRST

@@ -18,6 +18,7 @@ from looktwice.eval.records.judgements import Judgement, append
 from looktwice.eval.scoring.score import score_run
 from looktwice.pipelines.encodings.png import to_png
 from tests.made_run import MadeRun
+from tests.optional import needs_extras
 from tests.under_fire.scenes import STUDY, ends, write_questions
 
 READ = {"use": "eval.readers.BlinkOfficial"}
@@ -280,6 +281,7 @@ def run_shard(number: int) -> Path:
     return Path(f"{number}/study")
 
 
+@needs_extras
 @pytest.mark.parametrize(
     ("part", "change"),
     {
