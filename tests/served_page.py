@@ -15,7 +15,7 @@ from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer
 from looktwice.eval.recorded.show import sample_page
 from looktwice.eval.report import Report, html_page
-from looktwice.extras.studio.server import studio_of_page
+from looktwice.pipelines.extensions import find_extension
 
 
 @contextmanager
@@ -24,7 +24,8 @@ def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
     table = score_table(run)
     page = RunPage(table.scores)
     html = "".join(html_page(Report(table), page, served=True))
-    guest = studio_of_page(studio, page) if studio else None
+    part = find_extension("parts", "studio")
+    guest = part.open()(studio, page) if studio and part else None
     server = PageServer(page, html, sample_page, token="known")
     with serve(server.application(guest)) as address:
         yield address

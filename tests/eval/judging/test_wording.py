@@ -31,7 +31,7 @@ from looktwice.pipelines.model import Messages, canonical
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
 from tests.made_run import MadeRun
-from tests.optional import extension
+from tests.optional import extension, needs_extras
 from tests.tables import table
 
 people = extension("annotation.ratings")
@@ -162,6 +162,7 @@ def test_the_command_takes_a_prompt(run: Path, tmp_path: Path) -> None:
 # ---- a sheet that people filled in
 
 
+@needs_extras
 def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_path: Path) -> None:
     lies = {text: "B" if label == "A" else "A" for text, label in TRUTH.items()}
     lies["(B)"] = "well"

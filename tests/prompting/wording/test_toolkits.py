@@ -27,7 +27,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import wording
 from looktwice.prompting.wording import LmmsEvalPrompt, OfficialPrompt, VlmevalkitPrompt
 from tests.made_run import MadeRun
-from tests.optional import extension
+from tests.optional import extension, needs_extras
 from tests.paths import CONFIGS
 from tests.prompting.scenes import table
 
@@ -172,6 +172,7 @@ SECOND = {
 GAP = {"contestants": {"first": FIRST, "second": SECOND}, "gap": {"from": "first", "to": "second"}}
 
 
+@needs_extras
 def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     plan = planned(tmp_path, **GAP)
     changed = {
@@ -193,12 +194,14 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     assert (reading.changes, reading.replies_of) == ({"read": "Robust"}, plain.id)
 
 
+@needs_extras
 @pytest.mark.parametrize(("entries", "words"), CASES["faults_of_a_gap"])
 def test_faults_of_a_gap(tmp_path: Path, entries: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         planned(tmp_path, **{**GAP, **entries})
 
 
+@needs_extras
 def test_stages_in_another_order_are_a_fault(tmp_path: Path) -> None:
     stages = dict(reversed(FIRST["stages"].items()))
     both = {"first": FIRST, "second": {**FIRST, "stages": stages}}
@@ -206,6 +209,7 @@ def test_stages_in_another_order_are_a_fault(tmp_path: Path) -> None:
         planned(tmp_path, contestants=both, gap={"from": "first", "to": "second"})
 
 
+@needs_extras
 def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) -> None:
     readers = [{"use": "eval.readers.Strict"}, {"use": "eval.readers.Robust"}]
     plan = planned(
@@ -231,6 +235,7 @@ def gap_run(tmp_path: Path) -> Path:
     return Run(planned(tmp_path, **GAP), tmp_path / "runs" / "gap")().folder
 
 
+@needs_extras
 def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
     lines = {
         line.factor: line
@@ -248,6 +253,7 @@ def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
     assert not any(values[name] for name in values if not name.startswith(("read", "inter")))
 
 
+@needs_extras
 @pytest.mark.dear
 def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> None:
     page = write_report([gap_run], tmp_path / "out").read_text(encoding="utf-8")
@@ -258,6 +264,7 @@ def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> No
     assert gaps.factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
 
 
+@needs_extras
 def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
     tasks = {
         name: {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": n}
@@ -272,6 +279,7 @@ def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
     assert macro.effect.low < macro.effect.value < macro.effect.high
 
 
+@needs_extras
 def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
     """Twenty samples of four groups on each of two tasks, whose groups are not the same ones."""
     made = MadeRun(tmp_path / "run")
@@ -295,6 +303,7 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
         assert wanted.clusters == 4 * times
 
 
+@needs_extras
 @pytest.mark.dear
 def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Path) -> None:
     """Two of the eight models on two tasks: the same words are worth anything between nothing and
@@ -318,6 +327,7 @@ def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Pa
     assert ranked == sorted(ranked, reverse=True) and len(set(ranked)) == 3
 
 
+@needs_extras
 def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) -> None:
     given = [
         f"tasks.depth.path={shared_data / 'blink'}",

@@ -9,7 +9,6 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +18,9 @@ from looktwice.pipelines.model import CallOptions
 from looktwice.prompting import Circles, MultipleChoice
 from tests.first_day.studies import looktwice
 from tests.optional import optional
+from tests.paths import ROOT
 
 openai = optional("openai")
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
