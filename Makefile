@@ -15,6 +15,7 @@ help:
 	@echo 'make docs    build the site into build/site, offline once its tools are there, with the report of the demo'
 	@echo 'make test    install the tools and run the quick tests (make test ARGS="-k name")'
 	@echo 'make test-all  the dear tests too, as continuous integration does'
+	@echo 'make test-core  the core alone, without extras/'
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
 	@echo 'make bench   measurements, printed, and the slow tests'
@@ -67,7 +68,7 @@ test-all: $(VENV)/.dev
 	$(TESTS) $(ARGS)
 
 test-core: $(VENV)/.dev
-	PYTHONPATH=typings OMP_NUM_THREADS=1 $(PY) -m tests.core_alone -q -n auto --dist worksteal $(ARGS)
+	PYTHONPATH=typings OMP_NUM_THREADS=1 $(PY) -m tests.core_alone -q -n auto --dist worksteal -m 'not slow and not dear' $(ARGS)
 
 # Types take longest and use one core, so the others run beside them.
 check: $(VENV)/.dev

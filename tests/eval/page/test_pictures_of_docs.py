@@ -12,11 +12,12 @@ import pytest
 
 from looktwice.pipelines.config.classes import load_plugin
 from tests.browser import CHROMIUM, open_browser
+from tests.optional import Later, needs_extras
 from tests.paths import DOCS
 from tests.tables import check_all
 
 report_pages = importlib.import_module(load_plugin(str(DOCS / "report_pages.py")))
-openings = importlib.import_module("docs.openings")
+openings = Later("docs.openings")
 OPENED = (
     "annotate",
     "trust",
@@ -60,6 +61,7 @@ def test_every_opening_picture_is_shown() -> None:
     assert shown == {picture.stem for picture in (DOCS / "openings").iterdir()}
 
 
+@needs_extras
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
