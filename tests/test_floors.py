@@ -286,7 +286,7 @@ def test_continuous_integration_runs_the_dear_tests_that_make_test_leaves_out() 
     everything = commands("test-all")
     assert "-m pytest" in everything and "dear" not in everything
     typed = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
-    assert typed == ["check", "test-all"]
+    assert typed == ["check", "test-core", "test-all"]
 
 
 def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> None:
