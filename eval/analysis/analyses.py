@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from looktwice.eval.analysis.asked import ASKED, Asked
-from looktwice.eval.display.table import Table
+from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
@@ -173,16 +173,19 @@ def all_analyses() -> dict[str, Extension]:
 def find_traits(scored: Table) -> set[str]:
     """What is there to analyse: "key:K" for each key of the studies, "class:C" and "room:R" for
     each class of a task or stage and its room, "turns", "measured", "draws", "judges" and "by"."""
-    traits = {"by"} if scored.by else set[str]()
-    for run in scored.scores:
-        traits |= {f"key:{key}" for key, value in run.config.items() if value is not None}
-        traits |= {"judges"} if run.judged.lines else set()
-        for arm in run.points:
-            traits |= {"draws"} if arm.point.draws > 1 else set()
-            traits |= {"turns"} if any(entry.calls > 1 for entry in arm.all) else set()
-            traits |= {MEASURED} if any(entry.measured for entry in arm.all) else set()
-            for use in _classes(arm.point.spec):
-                traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
+    return set[str]({"by"} if scored.by else ()).union(*map(_traits_of, scored.scores))
+
+
+@once
+def _traits_of(run: RunScores) -> set[str]:
+    traits = {f"key:{key}" for key, value in run.config.items() if value is not None}
+    traits |= {"judges"} if run.judged.lines else set()
+    for arm in run.points:
+        traits |= {"draws"} if arm.point.draws > 1 else set()
+        traits |= {"turns"} if any(entry.calls > 1 for entry in arm.all) else set()
+        traits |= {MEASURED} if any(entry.measured for entry in arm.all) else set()
+        for use in _classes(arm.point.spec):
+            traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
     return traits
 
 

@@ -124,12 +124,11 @@ class Run:
         """The companion that chooses what is asked, if one does."""
         return next((companion for companion in self.companions if companion.chooses), None)
 
-    def begin(self) -> int:
-        """Let companions and executor begin; how many records the run may take. Raises RunError."""
+    def begin(self) -> None:
+        """Let companions and executor begin. Raises RunError."""
         for companion in self.companions:
             companion.begin(self)
         self.executor.start(self)
-        return self.most
 
     @property
     def most(self) -> int:
