@@ -373,7 +373,7 @@ def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
     from looktwice.eval.tasks.base import TaskError
     from looktwice.pipelines.config.classes import ConfigError, place_in_plugins
     from looktwice.pipelines.extensions import ExtensionError
-    from looktwice.pipelines.models.cache import CacheError
+    from looktwice.pipelines.models.stops import CacheError
     from looktwice.pipelines.picture import PictureError
     from looktwice.pipelines.pipeline import describe
 

@@ -37,6 +37,11 @@ from looktwice.eval.readers.vocabulary import (
 
 TAG = "\u27e6([A-Z])\u27e7"
 """The pattern of a tag, with the letter of the choice as its group."""
+ONLY_CHOICES = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
+LISTED = pattern(
+    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+"
+)
+"""A tagged text that is a choice and nothing more, and one that is several of them."""
 _ORDINAL = "|".join(ORDINALS)
 _STARTS_ORDINAL = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0

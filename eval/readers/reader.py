@@ -46,6 +46,16 @@ class Reading:
         return cls(answer or None, "" if answer else "unread")
 
     @classmethod
+    def of_letter(cls, letter: str, letters: str) -> Reading:
+        """A reading of the letter that a reply names, empty where it names several; only one of
+        `letters` is an answer."""
+        if not letter:
+            return cls(None, "unread: it names several choices, or none of them")
+        if letter not in letters:
+            return cls(None, f"unread: it names {letter}, which is not among {', '.join(letters)}")
+        return cls(letter)
+
+    @classmethod
     def without_words(cls, reply: str) -> Reading:
         """For a reply of which cleaning leaves no words: it was empty, or held only thoughts."""
         if not reply.strip():

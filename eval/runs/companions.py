@@ -7,10 +7,12 @@ threads, in other processes or on other machines. A subclass writes the methods 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Key, Record, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
@@ -19,21 +21,57 @@ from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.model import close_model
 from looktwice.pipelines.sample import Item
 
 
-class Models(Protocol):
-    """What puts cache, limits and retries around the models of a run."""
+@dataclass(eq=False)
+class Models:
+    """The models of a run, asked as they are and closed at its end.
 
-    def wrap(self, model: Any) -> Any:
-        """The model that the stages ask. Raises RunError."""
+    A subclass puts cache, limits and retries around those that are asked over a network: `cache` is
+    the folder of the reply store, of which `only_cached` sends nothing that it does not hold.
+    `say` tells the user, and `parts` is what other processes of the run have used.
+    """
 
-    def collect(self) -> None:
-        """Wait for the batches that samples wait for. Raises Stopped."""
+    progress: Progress
+    cache: Path
+    only_cached: bool = False
+    say: Callable[[str], None] = lambda sentence: None
+
+    def __post_init__(self) -> None:
+        self.models, self.parts = list[Any](), dict[int, Any]()
+
+    @property
+    def cached(self) -> int:
+        """How many replies the store held before the run."""
+        return 0
 
     @property
     def waits(self) -> bool:
         """Whether samples may wait for a batch."""
+        return False
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask. Raises RunError."""
+        self.models.append(model)
+        return model
+
+    def collect(self) -> None:
+        """Wait for the batches that samples wait for. Raises Stopped."""
+
+    def spent(self) -> Spent:
+        """What was asked for so far in this run."""
+        return Spent(0, 0, None)
+
+    def remarks(self) -> Iterator[str]:
+        """What has to be said at the end."""
+        return iter(())
+
+    def close(self) -> None:
+        """Close every model."""
+        for model in self.models:
+            close_model(model)
 
 
 class Work(NamedTuple):
@@ -116,6 +154,9 @@ class Companion:
     def end(self, study: Any, summary: RunSummary) -> Iterable[str]:
         """After the run, before its report: what is told of it. `study` is the `Study` that ran."""
         return ()
+
+    def close(self) -> None:
+        """At the end, however it ends."""
 
 
 class Executor:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.ranges import Ranged
 
 WORKERS = 16
@@ -39,7 +38,11 @@ class RunOptions(Ranged):
 def default_workers(models: Iterable[Any]) -> int:
     """How many threads a run has where nobody says: 16, and as many more as the largest `in_flight`
     that a model sets, so that stages go on while as many requests are under way."""
-    limits = [getattr(model, "in_flight", IN_FLIGHT) for model in models]
+    limits = [model.in_flight for model in models if hasattr(model, "in_flight")]
+    if not limits:
+        return WORKERS
+    from looktwice.pipelines.models.limits import IN_FLIGHT
+
     return WORKERS + max((limit for limit in limits if limit != IN_FLIGHT), default=0)
 
 

@@ -33,7 +33,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
-from looktwice.pipelines.models.wrappers import Stoppable
+from looktwice.pipelines.models.stops import Stoppable
 from looktwice.pipelines.sample import Item, Sample, sha_of
 
 

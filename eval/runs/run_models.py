@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Record, RunError, SampleRow
-from looktwice.eval.runs.companions import Companion
-from looktwice.eval.runs.walk import Progress
+from looktwice.eval.runs.companions import Companion, Models
+from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.scoring.score import price_of
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError, Usage, close_model, place_of
+from looktwice.pipelines.model import ModelError, Usage, name_of, place_of
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Ration
 from looktwice.pipelines.models.wrappers import (
@@ -64,24 +64,19 @@ class Tally(NamedTuple):
 
 
 @dataclass(eq=False)
-class RunModels:
-    """Wraps every model of a run that is asked over a network; `cache` is the folder of the reply
-    store.
+class RunModels(Models):
+    """Wraps every model of a run that is asked over a network.
 
-    `cached` is how many replies the store held before the run; `say` is told how far batches are;
-    `parts` are the tallies of other processes, which wrapped the models in the same order.
+    `say` is told how far batches are; `parts` are the tallies of other processes, which wrapped the
+    models in the same order.
     """
 
-    progress: Progress
-    cache: Path
-    only_cached: bool
     ration: Ration = field(default_factory=Ration)
-    say: Callable[[str], None] = lambda sentence: None
 
     def __post_init__(self) -> None:
-        self.queues, self.models = list[Any](), list[Any]()
-        self.meters, self.cached = list[tuple[Any, Metered]](), 0
-        self.parts: dict[int, Tally] = {}
+        super().__post_init__()
+        self.queues, self.held = list[Any](), 0
+        self.meters = list[tuple[Any, Metered]]()
         watch = partial(EndpointWatch, self.progress.give_up)
         self.watches = defaultdict[str, EndpointWatch](watch)
 
@@ -89,14 +84,13 @@ class RunModels:
         """The model that the stages ask. Raises RunError for a bad URL or a missing key,
         CacheError."""
         if not getattr(model, "remote", False):
-            self.models.append(model)
-            return model
+            return super().wrap(model)
         try:
             model.check()
         except ModelError as exc:
             raise RunError(str(exc)) from exc
         store, drain = Store(self.cache, "--cache"), self.progress.drain
-        self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
+        self.held = len(store)  # fails here, with one sentence, if the store cannot be read
         if is_batched(model):
             queue = model.open_queue(store, drain, self.say, self.progress.give_up)
             self.queues.append(queue)
@@ -114,6 +108,11 @@ class RunModels:
         """Wait for the batches that samples wait for. Raises Stopped."""
         for queue in self.queues:
             queue.collect()
+
+    @property
+    def cached(self) -> int:
+        """How many replies the store held before the run."""
+        return self.held
 
     @property
     def waits(self) -> bool:
@@ -217,11 +216,6 @@ class RunModels:
                     " answered"
                 )
 
-    def close(self) -> None:
-        """Close every model and its cache."""
-        for model in self.models:
-            close_model(model)
-
 
 @dataclass(eq=False)
 class Ledger(Companion):
@@ -256,6 +250,36 @@ class Ledger(Companion):
             with suppress(OSError):
                 dearest = json.dumps(self.models.dearest())
                 write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")
+
+    def close(self) -> None:
+        """Write at the end, however it ends."""
+        self.write()
+
+
+def bound(models: RunModels, ledger: Ledger, asked: Sequence[Any], options: RunOptions) -> None:
+    """Let a run ask no more than its options allow. Raises RunError for a budget where a model has
+    no prices."""
+    budget, most = (None if models.only_cached else options.budget), options.max_requests
+    if not models.only_cached and (budget, most) != (None, None) and any(map(is_batched, asked)):
+        raise RunError(
+            "--budget and --max-requests cannot bound what is asked in batches; bound it with"
+            " --limit"
+        )
+    for model in asked if budget is not None else ():
+        if getattr(model, "remote", False) and not getattr(model, "prices", None):
+            raise RunError(
+                f"--budget: {name_of(model)} has no prices; give it `prices: {{in: 0.15, out:"
+                " 0.6}`, per million"
+            )
+    models.ration = Ration(
+        most,
+        budget,
+        price,
+        uncounted=lambda: next(models.uncounted(), ""),
+        give_up=models.progress.give_up,
+        spent=ledger.before,
+        dearest=ledger.dearest,
+    )
 
 
 def spent_by(path: Path) -> float:

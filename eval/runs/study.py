@@ -16,14 +16,13 @@ from typing import Any
 
 from rich.console import Console
 
-from looktwice.eval.records.records import RunError, RunFolder
+from looktwice.eval.records.records import RunFolder
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.companions import Companion, Executor
+from looktwice.eval.runs.companions import Companion, Executor, Models
 from looktwice.eval.runs.display import Announcement, ProgressDisplay, Voice
 from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.predict import Run
-from looktwice.eval.runs.run_models import Ledger, RunModels, is_batched, price
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks.base import at_task
@@ -31,8 +30,6 @@ from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.model import name_of
-from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.runtime.signals import ENDING, exit_code, free_opened, give_up_waiting
 from looktwice.pipelines.runtime.stores import use_result_store
 
@@ -84,13 +81,11 @@ class Study:
         for arm in self.plan.points:
             with at_task(arm.task_name):
                 arm.task.facts  # noqa: B018  reads the table
-        cache, progress = self.cache or self.out / ".cache", Progress()
-        models = RunModels(progress, cache, self.only_cached, say=self.say)
-        ledger = Ledger(self.folder / SPENT, models)
-        models.ration = self._ration(models, ledger)
+        progress = Progress()
+        models, ledgers = self._open_models(progress)
         display = ProgressDisplay(self.say, models.spent)
         chosen = companions_of(self.plan) if self.companions is None else self.companions
-        companions = [*chosen, ledger, display]
+        companions = [*chosen, *ledgers, display]
         if not self.only_cached:
             companions.append(Announcement(self.say, lambda: models.cached))
         run = Run(self.plan, self.folder, self.options, models, companions, progress=progress)
@@ -100,7 +95,7 @@ class Study:
             self.say(sentence)
         try:
             run.begin()
-            results = use_result_store(cache / "findings")
+            results = use_result_store(models.cache / "findings")
             with run_clock() as clock, results, display.shown, _handle_interrupts(run, self.say):
                 summary = run()
             for sentence in models.remarks():
@@ -108,7 +103,8 @@ class Study:
             display.tell_times(clock)
         finally:
             run.executor.close()
-            ledger.write()
+            for companion in companions:
+                companion.close()
             models.close()
             free_opened()
             self._allow_folder()
@@ -144,31 +140,18 @@ class Study:
             with suppress(OSError):  # it is asked for again
                 self.plan.allow_as_this(self.folder)
 
-    def _ration(self, models: RunModels, ledger: Ledger) -> Ration:
-        """What may be asked. Raises RunError for a budget where a model has no prices."""
-        budget, most = None if self.only_cached else self.options.budget, self.options.max_requests
-        bounded = not self.only_cached and (budget, most) != (None, None)
-        if bounded and any(map(is_batched, self.plan.models)):
-            raise RunError(
-                "--budget and --max-requests cannot bound what is asked in batches; bound it with"
-                " --limit"
-            )
-        for model in self.plan.models if budget is not None else ():
-            if getattr(model, "remote", False) and not getattr(model, "prices", None):
-                raise RunError(
-                    f"--budget: {name_of(model)} has no prices; give it `prices: {{in: 0.15, out:"
-                    " 0.6}`, per million"
-                )
+    def _open_models(self, progress: Progress) -> tuple[Models, list[Companion]]:
+        """What asks the models, and the ledger of what they cost where they are asked over a
+        network. Raises RunError."""
+        cache, asked = self.cache or self.out / ".cache", self.plan.models
+        if not any(getattr(model, "remote", False) for model in asked):
+            return Models(progress, cache, self.only_cached, self.say), []
+        from looktwice.eval.runs.run_models import Ledger, RunModels, bound
 
-        return Ration(
-            most,
-            budget,
-            price,
-            uncounted=lambda: next(models.uncounted(), ""),
-            give_up=models.progress.give_up,
-            spent=ledger.before,
-            dearest=ledger.dearest,
-        )
+        models = RunModels(progress, cache, self.only_cached, self.say)
+        ledger = Ledger(self.folder / SPENT, models)
+        bound(models, ledger, asked, self.options)
+        return models, [ledger]
 
 
 def companions_of(plan: Plan) -> list[Companion]:

@@ -16,9 +16,7 @@ from looktwice.eval.runs.crew import Crew
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import Arm, asks_model, identity, say_no_answer
 from looktwice.pipelines.model import Deferred, Stopped, canonical
-from looktwice.pipelines.models.cache import CacheError
-from looktwice.pipelines.models.limits import TURN
-from looktwice.pipelines.models.wrappers import EndpointError, FailureRow
+from looktwice.pipelines.models.stops import TURN, CacheError, EndpointError, FailureRow
 from looktwice.pipelines.pipeline import (
     NoModel,
     RecordingModel,

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
-from looktwice.eval.scoring.same_text import is_same_text
 from looktwice.pipelines.config.build import Binder
 
 UNJUDGED = "unjudged"
@@ -423,6 +422,8 @@ def compare_with_key(
             return Score(Verdict.UNREADABLE, 0.0, group)
         right = answer.strip() == row.answer
     else:
+        from looktwice.eval.scoring.same_text import is_same_text
+
         right = is_same_text(answer, row.answer)
     return Score.of(right, group)
 

@@ -153,7 +153,7 @@ def work_through(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
         progress = Progress()
         ration = Ration(price=price)
         models = SharedModels(
-            progress, setup.cache, setup.only_cached, ration, sharers=setup.processes
+            progress, setup.cache, setup.only_cached, ration=ration, sharers=setup.processes
         )
         outbox = Outbox(answers, models, clock)
         run = ChildRun(

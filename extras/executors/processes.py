@@ -27,7 +27,7 @@ import numpy as np
 
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Executor, RunContext, Work
-from looktwice.eval.runs.run_models import RunModels, Tally, is_batched
+from looktwice.eval.runs.run_models import Tally, is_batched
 from looktwice.eval.runs.walk import Walk
 from looktwice.extras.executors.messages import (
     DRAIN,
@@ -131,8 +131,8 @@ class Processes(Executor):
     def start(self, run: RunContext) -> None:
         """Begin them before the first question, unless an earlier run may have left nothing to
         ask."""
-        if not isinstance(run.models, RunModels):
-            raise TypeError("processes share the cache of RunModels; give the run such models")
+        if run.models is None:
+            raise TypeError("processes share the cache of the models of a run; give it `Models`")
         self.run, self.models = run, run.models
         self.arms = {arm.id: arm for arm in run.plan.points}
         if not (run.folder / "records.jsonl").exists():

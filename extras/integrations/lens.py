@@ -25,8 +25,9 @@ from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
 from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model
 from looktwice.pipelines.models.batched.model import Batched
-from looktwice.pipelines.models.cache import CacheError, Store
-from looktwice.pipelines.models.wrappers import Stoppable, wrap
+from looktwice.pipelines.models.cache import Store
+from looktwice.pipelines.models.stops import CacheError, Stoppable
+from looktwice.pipelines.models.wrappers import wrap
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent

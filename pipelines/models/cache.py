@@ -30,6 +30,7 @@ from looktwice.pipelines.model import (
     Stopped,
     request_key,
 )
+from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
@@ -59,11 +60,6 @@ INSERT OR IGNORE INTO asking SELECT ?, ?
 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?)
 """
 TABLES = ("replies", "asking")
-
-
-class CacheError(ValueError):
-    """A cache folder that cannot be used; the message says what was found and what to set
-    instead."""
 
 
 class StoredReply(NamedTuple):

@@ -9,14 +9,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import STOPPING, Around, Model, ModelError, Reply, Stopped, Usage
+from looktwice.pipelines.models.stops import stop_if
 from looktwice.pipelines.ranges import Ranged
 
 Answer = TypeVar("Answer")
@@ -34,39 +34,6 @@ SLOW_WINDOW = 10.0
 TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own request alone
 LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
 FASTER = 1.1  # times as many a second after a window without too many refusals
-
-
-class Turn(Protocol):
-    """What a thread holds while it works, of as many as may work at a time."""
-
-    def release(self) -> None:
-        """Give it to another."""
-
-    def acquire(self) -> object:
-        """Wait for one."""
-
-
-TURN: ContextVar[Turn | None] = ContextVar("TURN", default=None)
-"""That of this thread."""
-
-
-@contextmanager
-def others_work() -> Iterator[None]:
-    """Inside, another thread may work in place of this one, which sleeps."""
-    turn = TURN.get()
-    if turn is not None:
-        turn.release()
-    try:
-        yield
-    finally:
-        if turn is not None:
-            turn.acquire()
-
-
-def stop_if(stopped: bool) -> None:
-    """Raises Stopped."""
-    if stopped:
-        raise Stopped("stopped while waiting for the endpoint")
 
 
 @dataclass(eq=False)

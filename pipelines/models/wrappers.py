@@ -18,7 +18,8 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration, others_work, stop_if
+from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration
+from looktwice.pipelines.models.stops import EndpointError, FailureRow, others_work
 
 UNREACHED, SECONDS = 3, 5.0
 """So many attempts in a row, over at least so many seconds, that found nobody there: one worker
@@ -81,35 +82,6 @@ class Retried(Around):
                 stopped = self.stop.wait(backoff * random.uniform(1.0, 1.25))
             if stopped:
                 raise Stopped("stopped while waiting to ask again")
-
-
-@dataclass(eq=False)
-class FailureRow:
-    """Calls that failed alike, one after the other, for a reason of the endpoint.
-
-    `first` says that the model had answered nothing before, `over` that something else came of a
-    later call: then they are failures like others. Until then nobody knows whether their samples
-    can be blamed.
-    """
-
-    reason: str
-    said: str
-    first: bool
-    count: int = 0
-    over: bool = False
-
-
-class EndpointError(ModelError):
-    """A call that failed for a reason of the endpoint; `row` says what became of the calls before
-    and after it."""
-
-    def __init__(self, exc: ModelError, row: FailureRow) -> None:
-        super().__init__(str(exc), status=exc.status, retryable=exc.retryable)
-        self.row = row
-
-
-# whom a failure is blamed on is no other kind of failure in records and tables
-EndpointError.__name__ = ModelError.__name__
 
 
 @dataclass(eq=False)
@@ -254,23 +226,6 @@ class Watched(Around):
             raise self.watch.note_failure(self.identity, exc) from exc
         self.watch.note_reply(self.identity)
         return reply
-
-
-@dataclass(frozen=True)
-class Stoppable(Around):
-    """A model of this process, of which no call starts once `stop` is set."""
-
-    stop: threading.Event = field(repr=False)
-
-    def of(self, sample: str) -> Stoppable:
-        """The same around the model of one sample, where the wrapped model has one for each."""
-        return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
-
-    def around(self, ask: Callable[[], Reply]) -> Reply:
-        """Ask. Raises what the model raises; Stopped."""
-        stop_if(self.stop.is_set())
-        with spend("model"):
-            return ask()
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.models import Scripted
-from looktwice.pipelines.models.cache import INLINE, Cached, CacheError, Store, refuse_network
+from looktwice.pipelines.models.cache import INLINE, Cached, Store, refuse_network
+from looktwice.pipelines.models.stops import CacheError
 
 HELLO = (Message("user", ("hello",)),)
 

@@ -24,14 +24,8 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.limits import Pace, Servers
-from looktwice.pipelines.models.wrappers import (
-    ALIKE,
-    EndpointError,
-    EndpointWatch,
-    Watched,
-    is_of_endpoint,
-    wrap,
-)
+from looktwice.pipelines.models.stops import EndpointError
+from looktwice.pipelines.models.wrappers import ALIKE, EndpointWatch, Watched, is_of_endpoint, wrap
 from looktwice.pipelines.pipeline import describe
 from tests.counted_work import FakeTime
 

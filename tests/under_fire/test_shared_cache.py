@@ -31,7 +31,8 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.models import Scripted
-from looktwice.pipelines.models.cache import Cached, CacheError, Store
+from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from tests.chat_server import chat_server
 from tests.first_day.studies import write_study

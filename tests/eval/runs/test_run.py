@@ -30,7 +30,7 @@ from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm, asks_model
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
 from looktwice.pipelines.models import ChatAPI, Scripted
-from looktwice.pipelines.models.cache import CacheError
+from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State

@@ -1,0 +1,255 @@
+"""The rules of the reader `Robust` over a whole reply in prose: openings, lists, ticks, lines of
+their own, and which of the claims decides.
+
+It is opened for the first reply that is more than a choice and nothing else. How a reply is read,
+and where a rule goes, stands in `robust`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from looktwice.eval.readers.asides import (
+    correction,
+    mark_wrong_answers,
+    second_thoughts,
+    without_rivals,
+)
+from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, split_sentences
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.mentions import LISTED, ONLY_CHOICES, TAG, tagged_letters
+from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
+from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED
+from looktwice.eval.readers.reader import Reading
+from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold, pattern
+
+_TICKED = pattern(
+    rf"(?m)(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
+    r"(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])"
+)
+_OPENS = pattern(
+    rf"^[\W_]*?(?:option\s+|choice\s+)?{TAG}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
+    r"|,\s+(?!which|that|who|is|and|or|(?:on|in|at|near|behind)\b"
+    r"|(?:\w+ )?(?:located|circled|marked|labell?ed|placed|positioned|situated|lying)\b)"
+    r"|\s+(?:because|since|as)\b)"
+)
+_LIST_ITEM = pattern(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)")
+_SECOND_ITEM = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
+_LIST_HEADING = re.compile(rf"\W*(?:\d+\W+)?{TAG}\s*:")
+_AGREES, _DENIES = ("yes", "correct", "true"), ("no", "incorrect", "wrong", "false")
+_ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
+    rf"(?:^[^\w\n\u27e6]*(?:option |choice )?{TAG}[^\n\u27e6]{{0,60}}?[:\u2013\u2014-] ?({{0}})\b"
+    rf"|{TAG} ({{0}})(?=[\s,;.]*(?:\u27e6|\Z)))".replace("{0}", "|".join((*_AGREES, *_DENIES))),
+    re.I | re.M,
+)
+# "B. The roof", of which tagging takes the full stop, or "the labels: B"
+_ALONE_IN_FRONT = re.compile(rf"\A{TAG} (?=[A-Z])|:\s*{TAG}\W*\Z")
+_TOTAL = pattern(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=")
+_FIRST_TAG = re.compile(rf"^\W*?{TAG}")
+# "A, B and C are ..."
+_SERIES = pattern(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}")
+_OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
+_CONTRAST = pattern(
+    r"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in"
+    rf" )*{TAG}\s*[,;]?"
+)
+_COMPARED = pattern(rf"\bthan {NEAR}{{0,40}}?{TAG}")
+_CUT_OFF = re.compile(r"\n\s*[A-Z]\Z")
+_DENIED = pattern(
+    r"\b(?:is|are|was|were)(?: not|n't)\b"
+    r"(?! (?:\w+ )?(?:visible|shown|present|pictured|clear|possible|enough|sure|applicable))"
+    r"|\b(?:does|do) not (?:appear|seem) to be\b(?=[^.]*\b(?:behind|in front|under|beneath|above|on"
+    r" top|next to|beside"
+    r"|inside|touching|to the (?:left|right))\b)(?![^.]*\b(?:visible|present|shown)\b)"
+)
+_ABSENT = pattern(r"\bno \w+|(?:\bnot|n't) (?:see|find)\b")
+_UNSURE = pattern(
+    r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no"
+    r" (?:way|information))\b|\?"
+)
+_IDLE_WORD = re.compile(
+    r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image"
+    r"|there|it"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a reply answers; the question only where it has a say.
+
+    `wrong_is_asked` says that the question asks which choice is wrong.
+    """
+
+    letters: str
+    choices: Texts
+    subtask: str
+    question: str | None
+    wrong_is_asked: bool
+
+
+def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> Reading:
+    """What a reply to an open question gives; of yes or no, a statement may answer as well."""
+    kind = kind_of(question, subtask) if kind == "auto" else kind
+    reading = read_open(reply, kind, question)
+    if reading.answer is not None or kind != "yes_no":
+        return reading
+    statement = _read_statement(clean_text(reply), question)
+    if statement is None:
+        return reading
+    return Reading("yes" if statement.answer == "A" else "no")
+
+
+def read_prose(text: str, tagged: str, asked: Asked) -> Reading:
+    """The letter that a cleaned reply claims, of which `tagged` has the choices tagged."""
+    tagged = tagged if asked.wrong_is_asked else mark_wrong_answers(tagged)
+    reading = _read_claims(text, tagged, asked)
+    if reading.answer is None and asked.question is not None and "yes" in asked.choices:
+        return _read_statement(text, asked.question) or reading
+    return reading
+
+
+def _read_claims(text: str, tagged: str, asked: Asked) -> Reading:
+    """What is claimed behind a correction, else by the whole reply, where second choices settle
+    what its plain claims leave open."""
+    if (tail := correction(tagged)) and (corrected := _read_declared(tail, asked)):
+        return corrected
+    if tail := second_thoughts(tagged):
+        reading = _decide(_collect_claims(tail, tail, asked), tail, asked.letters)
+        if reading.answer is not None:
+            return reading
+    claims = tuple(_collect_claims(text, tagged, asked))
+    if len({*tagged_letters(tagged)}) > 1 and (left := without_rivals(tagged)) != tagged:
+        first = _read_declared(left, asked)
+        if first is not None and first.answer is not None:
+            return first
+    return _decide(claims, tagged, asked.letters)
+
+
+def _read_declared(tagged: str, asked: Asked) -> Reading | None:
+    """What a part of a reply says plainly, without hints and descriptions; None if nothing."""
+    first = next(iter(split_sentences(tagged)), "")
+    if len({*tagged_letters(first)}) > 1 and LISTED.fullmatch(first):
+        return Reading.of_letter("", asked.letters)
+    if alone := ONLY_CHOICES.fullmatch(first) or _ALONE_IN_FRONT.search(first):
+        return Reading.of_letter(alone[alone.lastindex or 1], asked.letters)
+    plain = _plain(_collect_claims(tagged, tagged, asked))
+    return _decide(plain, tagged, asked.letters) if plain else None
+
+
+def _plain(claims: Iterable[Claim]) -> list[Claim]:
+    return [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
+
+
+def _collect_claims(text: str, tagged: str, asked: Asked) -> Claims:
+    letters, question = asked.letters, asked.question
+    for sentence in split_sentences(tagged):
+        yield from find_claims(sentence, letters, asked.subtask)
+    # the number that the reply gives of what the question asks to count
+    if question and not _TOTAL.search(text):
+        texts = dict(zip(letters, asked.choices, strict=True))
+        words = re.sub(TAG, lambda named: texts.get(named[1], ""), text)
+        number = number_of_asked(words, question)
+        if number is not None and number in asked.choices:
+            yield Claim(Weight.STATED, letters[asked.choices.index(number)])
+    yield from _claim_of_opening(text, tagged)
+    yield from _claim_of_own_line(text, tagged)
+    ticked = set(_TICKED.findall(tagged))
+    if len(ticked) == 1 and set(tagged_letters(tagged)) > ticked:
+        yield Claim(Weight.DECLARED, ticked.pop())
+    verdicts = list(_ITEM_VERDICT.finditer(tagged))
+    agreed = [item for item in verdicts if (item[2] or item[4]).lower() in _AGREES]
+    if len(agreed) == 1 and len(verdicts) > 1:
+        yield Claim(Weight.DECLARED, agreed[0][1] or agreed[0][3])
+    yield from _claim_of_only_mention(tagged, letters)
+
+
+def _claim_of_opening(text: str, tagged: str) -> Claims:
+    """The choice at the beginning, but not of a text that goes through the choices line by line."""
+    opening = _OPENS.match(tagged)
+    items = set()
+    for begins, lines in ((_LIST_ITEM, text), (_LIST_HEADING, tagged)):
+        items |= {item[1] for item in map(begins.match, lines.splitlines()) if item}
+    if opening is None and _LIST_ITEM.match(text) and not _SECOND_ITEM.search(text):
+        opening = _FIRST_TAG.match(tagged)
+    if opening and len(items) < 2 and not _SERIES.match(tagged[opening.end(1) + 1 :]):
+        yield Claim(Weight.OPENED, opening[1])
+
+
+def _claim_of_own_line(text: str, tagged: str) -> Claims:
+    """A line, or the last sentence, that is a choice and nothing more, where no other line is
+    another one."""
+    lines = [line.strip() for line in tagged.splitlines() if line.strip()]
+    sentences = split_sentences(tagged)
+    last = ONLY_CHOICES.fullmatch(sentences[-1]) if len(sentences) > 1 else None
+    if last and "\n" not in tagged:
+        yield Claim(Weight.DECLARED, last[1])
+    alone = {choice[1] for choice in map(_OWN_LINE.fullmatch, lines) if choice}
+    if len(alone) == 1 and len(lines) > 1:
+        cut = _CUT_OFF.search(text)  # a last letter may begin a word that was cut off
+        yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
+
+
+def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
+    """The only choice that the reply names, where the last sentence that names it neither negates
+    nor asks."""
+    if any(may_hold(tagged, word) for word in ("not", "than", "instead")):
+        tagged = _CONTRAST.sub("", tagged)
+    mentioned, last = set[str](), ""
+    for sentence in split_sentences(tagged):
+        if named := {*tagged_letters(sentence)} & {*letters}:
+            mentioned, last = mentioned | named, sentence
+    doubts = (NEGATED, NOT_YET, ILLUSION, _COMPARED)
+    if len(mentioned) == 1 and not any(doubt.search(last) for doubt in doubts):
+        yield Claim(Weight.NAMED, mentioned.pop())
+
+
+def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
+    """The last of the weightiest claims; weak ones must agree, and count for nothing where the
+    reply cannot tell."""
+    favoured, against = list[Claim](), set[str]()
+    for claim in claims:
+        if claim.weight >= Weight.DECLARED or claim.letter in letters:
+            if claim.against:
+                against.add(claim.letter)
+            else:
+                favoured.append(claim)
+    stated = {claim.letter for claim in favoured if claim.weight is Weight.STATED}
+    # plain sentences that differ count no more than others
+    alike = len(stated) > 1 or HANDED_BACK.search(tagged) is not None
+    by_weight = defaultdict[Weight, list[str]](list)
+    for claim in favoured:
+        lowered = alike and claim.weight is Weight.STATED
+        by_weight[Weight.PREFERRED if lowered else claim.weight].append(claim.letter)
+    for weight, named in sorted(by_weight.items(), reverse=True):
+        doubted = len({*named}) > 1 or UNDECIDED.search(tagged)
+        ruled_out = weight is Weight.NAMED and named[-1] in against
+        if ruled_out or (weight <= Weight.DESCRIBED and doubted):
+            continue
+        if len({*named}) > 2 and named.count(named[-1]) < 2:
+            return Reading.of_letter("", letters)
+        return Reading.of_letter(named[-1], letters)
+    if UNDECIDED.search(tagged):
+        return Reading(None, "refused: it says that it cannot tell")
+    left = set(letters) - against
+    if len(left) == 1:
+        return Reading(left.pop())
+    return Reading(None, "refused" if REFUSED.search(tagged) else "unread: no choice is declared")
+
+
+def _read_statement(text: str, question: str) -> Reading | None:
+    """A statement in place of yes or no: a negated one says no, one with all the words of the
+    question yes."""
+    if REFUSED.search(text) or UNDECIDED.search(text) or _UNSURE.search(text):
+        return None
+    words = re.findall(r"\w+", question.casefold())
+    asked = {word for word in words if not _IDLE_WORD.fullmatch(word)}
+    for sentence in reversed(split_sentences(text)):
+        if asked <= set(re.findall(r"\w+", sentence.casefold())):
+            if _DENIED.search(sentence) or (asked and _ABSENT.search(sentence)):
+                return Reading("B")
+            if asked:
+                return Reading("A")
+    return None
