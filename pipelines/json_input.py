@@ -276,3 +276,25 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(ast.Name("OrderedDict"), [first]):
             return dict(_value(first))
     return ast.literal_eval(node)
+
+
+def json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers, less the empty ones."""
+    lines = enumerate(data.split(b"\n"), 1)
+    return ((number, line) for number, line in lines if line.strip())
+
+
+def json_object(line: str | bytes, **settings: Any) -> dict[str, Any]:
+    """The object of a line of JSON; `settings` are those of `json.loads`. Raises ValueError for any
+    other line."""
+    try:
+        text = line if isinstance(line, str) else line.decode("utf-8-sig")
+        row = read_json(text, **settings)
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"not UTF-8 ({exc.reason} at byte {exc.start})") from exc
+    except json.JSONDecodeError as exc:
+        why = f"{exc.msg.removesuffix(' at')} at column {exc.colno}"
+        raise ValueError(f"no JSON object ({why}); write one a line") from exc
+    if not isinstance(row, Mapping):
+        raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
+    return dict(row)

@@ -7,7 +7,8 @@ from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
 from .letters_and_shapes import LettersAndShapes as LettersAndShapes
 from .marked_scenes.mark_questions import MarkQuestions as MarkQuestions
 from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
-from .own_questions import Columns as Columns, Folder as Folder, Tsv as Tsv
+from .own_questions import Folder as Folder
+from .own_tables import Columns as Columns, Tsv as Tsv
 from .photos.task import Photos as Photos
 from .puzzles import Puzzles as Puzzles
 from .rendered_scenes import RenderedScenes as RenderedScenes

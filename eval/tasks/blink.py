@@ -12,9 +12,11 @@ from string import ascii_uppercase
 
 from looktwice.eval.scoring.verdict import Scorer, Total
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among, suggest_name
-from looktwice.eval.tasks.cells import Row, broken_picture
+from looktwice.eval.tasks.cells import Row
+from looktwice.eval.tasks.image_cells import broken_picture
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
-from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
+from looktwice.eval.tasks.table_task import TableTask
 from looktwice.pipelines.picture import Picture
 
 NAMES = (
@@ -177,9 +179,9 @@ class Blink(TableTask):
             )
         meta = {"subtask": cells["sub_task"], "prompt": cells["prompt"], "row": number}
         question, key = cells["question"], keys.get(answer)
-        return [TableQuestion(number, identifier, question, tuple(choices), key, meta)]
+        return [RowQuestion(number, identifier, question, tuple(choices), key, meta)]
 
-    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
+    def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         """The columns up to the last image, at least the first: one that is missing before another
         must fail."""
         end = max((end for end, name in enumerate(IMAGES, 1) if cells[name] is not None), default=1)

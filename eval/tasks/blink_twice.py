@@ -16,17 +16,12 @@ from typing import Any
 
 from looktwice.eval.scoring.metrics import group_by, group_metric
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
+from looktwice.eval.tasks.answer_cells import HIDDEN
 from looktwice.eval.tasks.base import Subset
-from looktwice.eval.tasks.cells import (
-    HIDDEN,
-    Row,
-    as_list,
-    as_text,
-    image_cells,
-    is_path,
-    picture_from_cell,
-)
-from looktwice.eval.tasks.table_task import MappedTask, TableQuestion
+from looktwice.eval.tasks.cells import Row, as_list, as_text
+from looktwice.eval.tasks.image_cells import image_cells, is_path, picture_from_cell
+from looktwice.eval.tasks.row_task import RowQuestion
+from looktwice.eval.tasks.table_task import MappedTask
 from looktwice.pipelines.picture import PictureError
 
 CRITERIA = ("clues", "truth")
@@ -211,7 +206,7 @@ class BlinkTwice(MappedTask):
         _, first = next(iter(self.table.rows_at([0], [column])), (0, {column: None}))
         return next(iter(self._map["image_id"]), column if is_path(first[column]) else None)
 
-    def _questions(self, number: int, cells: Row) -> Iterator[TableQuestion]:
+    def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
         """The one question of a row, or all of a row that lists several with as many answers."""
         row = self._row(cells)
         questions, answers = as_list(row["question"]), as_list(row["answer"])
@@ -230,7 +225,7 @@ class BlinkTwice(MappedTask):
             meta: dict[str, Any] = {name: text for name, text in texts.items() if text}
             meta |= {"row": number, "slot": slot, "image": image}
             identifier = base if len(questions) == 1 else f"{base}_q{place}"
-            yield TableQuestion(number, identifier, words, CHOICES, _key(answer), meta)
+            yield RowQuestion(number, identifier, words, CHOICES, _key(answer), meta)
 
     def _pixel_hash(self, cells: Row) -> str:
         """The sha256 of the decoded images of a row; empty where one cannot be read, which then

@@ -1,27 +1,19 @@
-"""The cells of a table as images, choices and answers."""
+"""The cells of a table: what is empty, texts, lists, choices with their labels, and the letter that
+is meant by an answer."""
 
 from __future__ import annotations
 
-import base64
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
-from pathlib import PurePosixPath
+from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from looktwice.eval.tasks.files import Files, open_picture
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.json_input import read_literal
-from looktwice.pipelines.picture import Picture, PictureError
 
 Row = Mapping[str, Any]
 """The cells of a row of a table, by column."""
-
-LONGEST_PATH = 1024  # characters; a longer text is an image itself
-HIDDEN = ("hidden", "nan", "none", "")
-"""The contents of an answer cell whose key is hidden."""
 
 
 def is_empty(cell: Any) -> bool:
@@ -146,185 +138,6 @@ def _in_order(labelled: Mapping[Any, Any]) -> list[Any]:
     if len(by_label) < len(labelled) or not _are_labels([*by_label]):
         raise ValueError(f"the labels of choices are A, B ..., found {', '.join(by_label)}")
     return [by_label[label] for label in sorted(by_label, key=lambda name: (len(name), name))]
-
-
-def numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The columns that are one of the stems, parted by spaces, with a number (`image_2`,
-    `images.0`, `image_2_path`), in the order of their numbers.
-
-    A column of the stem alone comes before a number 2, and before the `image.1` that pandas makes
-    of a second `image`.
-    """
-    available = [*names]
-    for stem, ending in ((s, e) for e in ("", "[ _]?(?:path|file)") for s in stems.split()):
-        pattern = re.compile(rf"{stem}([ _./#\[-]{{,2}})(\d{{1,4}})\]?{ending}", re.I)
-        matches = [match for match in map(pattern.fullmatch, available) if match]
-        by_number = {int(match[2]): match[0] for match in matches}
-        plain = [name for name in available if name.casefold() == stem]
-        first = min(by_number, default=0)
-        if plain and (first == 2 or (first == 1 and matches[0][1] == ".")):
-            by_number[first - 1] = plain[0]
-        if by_number:
-            return tuple(by_number[number] for number in sorted(by_number))
-    return ()
-
-
-def lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """The columns of choices with a letter each: A, B ..., or `choice_a`, `Option B` and their
-    like, up to the first letter that has none."""
-    available = [*names]
-    for stem in ("", "choices?", "options?"):
-        pattern = re.compile(rf"{stem}[ _./-]?([a-z])", re.I)
-        matches = [match for match in map(pattern.fullmatch, available) if match]
-        by_letter = {match[1].upper(): match[0] for match in matches if stem or match[0].isupper()}
-        found = tuple(takewhile(bool, map(by_letter.get, ascii_uppercase)))
-        if len(found) > 1:
-            return tuple(filter(None, found))
-    return ()
-
-
-SEPARATORS = re.compile(r"\s*[;,|\n]\s*")
-FILE_NAME = re.compile(r"[^'\"{}]*\.[A-Za-z]\w{1,4}")
-
-
-def image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
-    """Every image of a row, column by column."""
-    return [image for name in columns for image in _images(row.get(name))]
-
-
-def _images(cell: Any) -> Iterator[Any]:
-    """The images in a cell: one, a list, {"image_1": ..., "image_2": ...}, or paths with commas,
-    semicolons, bars or line breaks between them."""
-    if isinstance(cell, str) and cell.lstrip().startswith("{"):
-        parsed = read_literal(cell)
-        cell = parsed if isinstance(parsed, Mapping) else cell
-    if isinstance(cell, Mapping) and (numbered := numbered_columns("image images img", cell)):
-        cell = [cell[name] for name in numbered]
-    cells = as_list(cell)
-    if len(cells) != 1 or cells[0] is not cell:
-        for inner in cells:
-            yield from _images(inner)
-    elif isinstance(cell, str) and len(cell) < LONGEST_PATH:
-        paths = SEPARATORS.split(cell.strip("[] \n"))
-        yield from paths if len(paths) > 1 and all(map(FILE_NAME.fullmatch, paths)) else [cell]
-    else:
-        yield cell
-
-
-def is_path(cell: Any) -> bool:
-    """Whether a cell is the path of an image file, and not an image itself: base64 has no full
-    stop."""
-    if not isinstance(cell, str) or not len(cell) < LONGEST_PATH or cell.startswith("data:"):
-        return False
-    return "." in PurePosixPath(cell.replace("\\", "/")).name
-
-
-def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
-    """An image cell: bytes, a hub's {bytes, path}, a path in `files`, a data URL or base64.
-
-    Anything else gives a picture that raises PictureError when it is read; `name` is part of the
-    message.
-    """
-    if isinstance(cell, Mapping):
-        return picture_from_cell(cell.get("bytes") or cell.get("path"), name, files)
-    if isinstance(cell, bytes):
-        return Picture.encoded(cell, name)
-    if not isinstance(cell, str) or not cell:
-        return broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
-    if cell.startswith(("http://", "https://")):
-        return broken_picture(
-            name, f"{cell[:200]!r} is an address; fetch the image and give the path of its file"
-        )
-    if is_path(cell):
-        if files is None:
-            return broken_picture(name, f"{cell!r} is a path; say `images`")
-        return open_picture(files, cell)
-
-    def decode() -> bytes:
-        data = cell.partition(",")[2] if cell.startswith("data:") else cell
-        try:
-            return base64.b64decode("".join(data.split()), validate=True)
-        except ValueError as exc:
-            raise PictureError(f"{name}: neither a path nor base64 ({exc}): {cell[:40]!r}") from exc
-
-    return Picture.lazy(decode, name)
-
-
-def broken_picture(name: str, why: str) -> Picture:
-    """A picture that raises PictureError with this reason when it is read."""
-
-    def fetch() -> bytes:
-        raise PictureError(f"{name}: {why}")
-
-    return Picture.lazy(fetch, name, lambda: False)
-
-
-def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
-    """The choices of a row, from one column with a list or one column each; empty cells at the end
-    are dropped. Raises ValueError."""
-    if len(columns) == 1:
-        cells = as_options(row.get(columns[0])) or [""]
-    else:  # "[0, 1]" is one choice there, an interval
-        cells = [row.get(name) for name in columns]
-    if objects := [cell for cell in cells if isinstance(cell, Mapping)]:
-        raise ValueError(f"a choice is a text or a number, found {objects[0]!r:.80}")
-    texts = [*map(as_text, cells)]
-    blank = ("", "nan") if len(columns) > 1 else ("",)  # as pandas writes an empty cell
-    while texts and texts[-1] in blank:
-        texts.pop()
-    return tuple(texts)
-
-
-LETTERED = (
-    r"(?:^|\s)\(?([A-Za-z])[).]\s",
-    r"(?:^|[\s,;])(?:\*\*)?[(\[]?([A-Z])[)\].:]+(?:\*\*)?\s",
-    r"(?:^|\n)[(\[]([A-Z])[)\]]",
-)
-"""How letters stand before choices; a later form is looked for where none before it fits."""
-
-
-def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
-    """What stands before the lettered choices of a text, and these: "(A) red (B) blue", or lines as
-    "A. red".
-
-    The last ends with its line. Where the letters are not A, B ... in their order, the one choice
-    is the text itself.
-    """
-    for form in LETTERED:
-        before, *parts = re.split(form, text)
-        letters, choices = parts[::2], [choice.strip() for choice in parts[1::2]]
-        if len(letters) > 1 and "".join(letters).upper() == ascii_uppercase[: len(letters)]:
-            choices[-1] = choices[-1].partition("\n")[0].strip()
-            if all(choice.endswith(",") for choice in choices[:-1]):
-                choices = [choice.removesuffix(",") for choice in choices]
-            return before.strip(), tuple(choices)
-    return text, (text,)
-
-
-def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
-    """The answer of a row: a letter if there are choices, otherwise its text; None if it is hidden.
-
-    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, as
-    both ("B. blue"), as a list of one of these, or, if `first` is 0 or 1, as a number that counts
-    from there. Raises ValueError for anything else.
-    """
-    answers = [cell] if as_text(cell).strip() in choices else as_list(cell)
-    if choices and len(answers) > 1:
-        raise ValueError(f"a row has one answer, found {answers}")
-    text = as_text((answers or [None])[0] if choices else cell).strip()
-    if text.casefold() in HIDDEN and text not in choices:
-        return None
-    if not choices:
-        return text
-    if first is not None:
-        counted = re.fullmatch(r"(\d+)(?:\.0+)?", text)
-        number = int(counted[1]) - first if counted else -1
-        if 0 <= number < len(choices):
-            return ascii_uppercase[number]
-        raise ValueError(
-            f"the answer {text!r} is not a number from {first} to {first + len(choices) - 1}"
-        )
-    return find_letter(text, text.strip("().: ").upper(), choices)
 
 
 WITH_TEXT = re.compile(r"[(\[]?([A-Za-z])[)\].:\s-]+(.+)", re.S)

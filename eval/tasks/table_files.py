@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from zipfile import ZipFile
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.pipelines.disk import MOST_LINE, open_file, open_unpacked, read_lines
-from looktwice.pipelines.json_input import read_json, read_json_lines
+from looktwice.pipelines.json_input import json_object, read_json_lines
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -214,28 +213,6 @@ class TextTable:
         except (csv.Error, OSError, EOFError, ValueError, zlib.error) as exc:
             why = f"not UTF-8 ({exc.reason})" if isinstance(exc, UnicodeDecodeError) else exc
             raise TaskError(f"{self.file} line {number}: {why}") from exc
-
-
-def json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers, less the empty ones."""
-    lines = enumerate(data.split(b"\n"), 1)
-    return ((number, line) for number, line in lines if line.strip())
-
-
-def json_object(line: str | bytes, **settings: Any) -> Row:
-    """The object of a line of JSON; `settings` are those of `json.loads`. Raises ValueError for any
-    other line."""
-    try:
-        text = line if isinstance(line, str) else line.decode("utf-8-sig")
-        row = read_json(text, **settings)
-    except UnicodeDecodeError as exc:
-        raise ValueError(f"not UTF-8 ({exc.reason} at byte {exc.start})") from exc
-    except json.JSONDecodeError as exc:
-        why = f"{exc.msg.removesuffix(' at')} at column {exc.colno}"
-        raise ValueError(f"no JSON object ({why}); write one a line") from exc
-    if not isinstance(row, Mapping):
-        raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
-    return dict(row)
 
 
 TableFile = ParquetTable | TextTable

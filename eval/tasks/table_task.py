@@ -1,76 +1,40 @@
-"""What tasks of questions in rows share: reading them, what is left out, the subset, and the
-items."""
+"""What tasks of questions in a table share: the table's file, its columns, images in its cells."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.scoring.verdict import Scorer
-from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError
-from looktwice.eval.tasks.cells import Row, as_text, image_cells, picture_from_cell
+from looktwice.eval.tasks.base import Facts, TaskError
+from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
+from looktwice.eval.tasks.image_cells import image_cells, picture_from_cell
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask
 from looktwice.eval.tasks.table_files import TableFile, open_table
 from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.marks import Marks
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.sample import Item
 
 
-@dataclass(frozen=True, eq=False)
-class TableQuestion:
-    """A question of the row `number`, without its images; `answer` None is a key that is kept
-    back.
-
-    `images`, and choices that are a Path, name files; where the cells of the row hold the images,
-    they are empty.
-    """
-
-    number: int
-    id: str
-    question: str
-    choices: tuple[str | Path, ...]
-    answer: str | None
-    meta: Mapping[str, Any]
-    images: tuple[str, ...] = ()
-    marks: Marks = ()
-
-
-Questions = list[TableQuestion]
-Pictures = tuple[Picture, ...]
-
-
-class TableTask:
-    """A task whose questions are rows of one table; a subclass is a frozen dataclass with its
-    settings as fields.
+class TableTask(RowTask):
+    """A task whose questions are rows of one table.
 
     It says which cells are read (`_word_columns`), which hold images (`_image_columns`) and what a
-    row asks (`_questions`); one whose rows are no table gives them itself (`_cells`). Settings that
-    it does not have keep the values below: `path` is the table, or, in its place, `hub` names a
-    data set of the Hugging Face hub, `revision` its commit and `file` the table in it; `images` is
-    the folder of the images; `split`, `label_version`, `errata` and `note` are what tables say of
-    the set. `numbered` gives meta fields from the number of a row, for files that tell pairs and
-    groups by their order alone: `[step]` is number // step, and `[step, of]` that modulo `of`.
-    `truth` names meta fields that scoring alone may read, such as boxes of the answer.
+    row asks (`_questions`). Settings that it does not have keep the values below: `path` is the
+    table, or, in its place, `hub` names a data set of the Hugging Face hub, `revision` its commit
+    and `file` the table in it; `images` is the folder of the images; `where` keeps the rows with
+    these values alone; `split`, `label_version`, `errata` and `note` are what tables say of the
+    set.
     """
 
-    path: Path | None
-    subset: Subset
     images: Path | None = None
     where: Mapping[str, str] = {}
-    numbered: Mapping[str, Sequence[int]] = {}
-    truth: Sequence[str] = ()
     label_version: str = ""
-    hub: str = ""
     revision: str = ""
     file: str = ""
-    units: ClassVar[str] = "rows"
-    whole: ClassVar[bool] = False  # no row may be left out
 
     @property
     def split(self) -> str:
@@ -102,10 +66,6 @@ class TableTask:
         """The columns that are read of a row when its turn has come."""
         return ()
 
-    def _questions(self, number: int, cells: Any) -> Iterable[TableQuestion]:
-        """What the row asks. Raises ValueError with the reason why it cannot be used."""
-        raise NotImplementedError
-
     @property
     def facts(self) -> Facts:
         """What was said of the set, the sha256 of the table, and what was left out."""
@@ -120,13 +80,10 @@ class TableTask:
             self.scorer or {},
         )
 
-    def __len__(self) -> int:
-        return len(self._chosen)
-
     def __iter__(self) -> Iterator[Item]:
         """The items in their order; the images of a few rows are in memory at a time, encoded."""
         if not self._image_columns:
-            yield from (self._item(question, {}) for question in self._chosen)
+            yield from super().__iter__()
             return
         wanted: dict[int, Questions] = {}
         for question in self._chosen:
@@ -134,20 +91,7 @@ class TableTask:
         for number, cells in self.table.rows_at(sorted(wanted), self._image_columns):
             yield from (self._item(question, cells) for question in wanted[number])
 
-    def _item(self, question: TableQuestion, cells: Row) -> Item:
-        choices = tuple(Picture.open(c) if isinstance(c, Path) else c for c in question.choices)
-        sample = Sample(
-            question.id,
-            question.question,
-            self._pictures(question, cells),
-            choices,
-            question.marks,
-            {name: value for name, value in question.meta.items() if name not in self.truth},
-        )
-        truth = {name: question.meta[name] for name in self.truth if name in question.meta}
-        return Item(sample, question.answer, truth)
-
-    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
+    def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         # without an image the question must fail, not be asked blindly
         images = image_cells(cells, self._image_columns) or [None]
         return tuple(
@@ -181,52 +125,12 @@ class TableTask:
         place, _ = self._location
         return open_files(self.images or (place if place.is_dir() else place.parent))
 
-    @cached_property
-    def _left_out(self) -> RowErrors:
-        return RowErrors(Path(self.path or self.hub).name, self.units)
-
-    @cached_property
-    def _times(self) -> Counter[str]:
-        """How many questions each image, or whatever else repeats, has so far."""
-        return Counter()
-
     def _cells(self) -> Iterator[tuple[int, Any]]:
         """The rows with their numbers, less those that `where` does not keep."""
         rows = self.table.rows(list(dict.fromkeys(self._word_columns)))
         for number, cells in enumerate(rows):
             if all(as_text(cells[column]) == value for column, value in self.where.items()):
                 yield number, cells
-
-    @cached_property
-    def _rows(self) -> Questions:
-        """Every usable question; a row with an id that came before is left out."""
-        faults, total = self._left_out, 0
-        faults.clear()
-        self._times.clear()
-        questions: Questions = []
-        for total, (number, cells) in enumerate(self._cells(), 1):  # noqa: B007
-            try:
-                asked = list(self._questions(number, cells))
-            except ValueError as exc:
-                faults.add(number, exc)
-                continue
-            places = {name: _place(number, *steps) for name, steps in self.numbered.items()}
-            if not any(faults.repeats(number, question.id) for question in asked):
-                questions += (replace(q, meta={**q.meta, **places}) for q in asked)
-        return self._usable(questions, total)
-
-    def _usable(self, questions: Questions, total: int) -> Questions:
-        """The questions that can be asked. Raises TaskError where too many of the rows cannot be
-        used."""
-        if self.whole:
-            self._left_out.raise_any()
-        self._left_out.check_share(total)
-        return questions
-
-    @cached_property
-    def _chosen(self) -> Questions:
-        rows = [(asked.id, {**asked.meta, "answer": asked.answer}) for asked in self._rows]
-        return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
 
 
 class MappedTask(TableTask):
@@ -283,11 +187,6 @@ class MappedTask(TableTask):
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
         """Adds the columns that are found by other means than their usual names."""
-
-
-def _place(number: int, step: int, of: int = 0) -> str:
-    place = number // step
-    return str(place % of if of else place)
 
 
 def guess_column(guesses: str, available: Sequence[str]) -> str | None:

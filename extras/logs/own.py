@@ -18,8 +18,8 @@ from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_id
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
+from looktwice.eval.tasks.answer_cells import HIDDEN as HIDDEN_CELLS
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.cells import HIDDEN as HIDDEN_CELLS
 from looktwice.extras.logs.log import (
     NOTHING,
     OURS,

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from looktwice.eval.tasks.answer_cells import answer_key, choice_texts
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.cells import Row, answer_key, as_text, choice_texts
+from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.eval.tasks.do_you_see_me.subtasks import (
     ROLES,
     SUBTASKS,
@@ -21,14 +22,9 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import (
     standard_answer,
 )
 from looktwice.eval.tasks.files import Files, open_files, open_picture
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.eval.tasks.table_files import TextTable, require_columns
-from looktwice.eval.tasks.table_task import (
-    MappedTask,
-    Pictures,
-    Questions,
-    TableQuestion,
-    TableTask,
-)
+from looktwice.eval.tasks.table_task import MappedTask, TableTask
 
 FILE = "dataset_info.csv"
 COUNTED = "Rows and columns are counted from 0."
@@ -163,7 +159,7 @@ class DoYouSeeMe(TableTask):
             meta["coordinates"] = "from 0" if self.kind == "3D" else "from 1"
         image = f"{stem}.png" if filename.endswith(".svg") else filename
         images = () if self.blind else (f"{self._folder}{image}",)
-        return [TableQuestion(number, identifier, question, (), answer, meta, images)]
+        return [RowQuestion(number, identifier, question, (), answer, meta, images)]
 
     def _usable(self, questions: Questions, total: int) -> Questions:
         """Those whose images are there, or all where a missing one shall fail."""
@@ -184,7 +180,7 @@ class DoYouSeeMe(TableTask):
             )
         return present
 
-    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
+    def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         return tuple(open_picture(self._files, name) for name in question.images)
 
 
@@ -213,7 +209,7 @@ class JointQuestions(MappedTask):
     _needed = NEEDED
     _usual = USUAL
 
-    def _questions(self, number: int, cells: Row) -> Iterator[TableQuestion]:
+    def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
         """Both questions of an image, one after the other."""
         row = self._row(cells)
         identifier = as_text(row["id"])
@@ -224,4 +220,4 @@ class JointQuestions(MappedTask):
             choices = choice_texts(row, [f"{role}_choices"])
             answer = answer_key(row[f"{role}_answer"], choices)
             meta = {"image": identifier, "role": role, "row": number}
-            yield TableQuestion(number, f"{identifier}/{role}", words, choices, answer, meta)
+            yield RowQuestion(number, f"{identifier}/{role}", words, choices, answer, meta)

@@ -14,10 +14,12 @@ from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.cells import Row, as_list, as_text, image_cells
+from looktwice.eval.tasks.cells import Row, as_list, as_text
 from looktwice.eval.tasks.files import Files, FolderFiles, open_files, open_picture
-from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
-from looktwice.eval.tasks.table_task import Pictures, Questions, TableQuestion, TableTask
+from looktwice.eval.tasks.image_cells import image_cells
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
+from looktwice.eval.tasks.table_files import TextTable, require_columns
+from looktwice.eval.tasks.table_task import TableTask
 from looktwice.eval.tasks.vlm2.metrics import (
     CountScorer,
     GroupScorer,
@@ -26,6 +28,7 @@ from looktwice.eval.tasks.vlm2.metrics import (
     read_side,
 )
 from looktwice.eval.tasks.vlm2.video import VideoFrames
+from looktwice.pipelines.json_input import json_lines, json_object
 from looktwice.pipelines.sample import Item
 
 SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -237,15 +240,15 @@ class Vlm2Bench(TableTask):
             raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
         return [self._video(number, row) if video else self._question(number, row)]
 
-    def _video(self, number: int, row: Row) -> TableQuestion:
+    def _video(self, number: int, row: Row) -> RowQuestion:
         vid, words = str(row["vid"]), str(row["question"])
         if not vid or "/" in vid or "\\" in vid or ".." in vid:
             raise ValueError(f"`vid` names a file of the video folder, found {vid!r}")
         kind = "ABA" if "ABA" in vid else "AB"
         meta = {"subtask": self.name, "prompt": f"\n{words}", "type": kind, "pair": vid}
-        return TableQuestion(number, vid, words, (), FULL[kind], meta)
+        return RowQuestion(number, vid, words, (), FULL[kind], meta)
 
-    def _question(self, number: int, row: Row) -> TableQuestion:
+    def _question(self, number: int, row: Row) -> RowQuestion:
         """The question of a line, or of a row of the TSV, which has no field `images`."""
         identifier, words, sort = str(row["q_id"]), str(row["question"]), self._sort
         images = tuple(map(str, as_list(row.get("images"))))
@@ -281,9 +284,9 @@ class Vlm2Bench(TableTask):
                 f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices"
             )
         question = words.rpartition("Choices:")[0].strip() if choices else words
-        return TableQuestion(number, identifier, question, choices, answer, meta, images)
+        return RowQuestion(number, identifier, question, choices, answer, meta, images)
 
-    def _item(self, question: TableQuestion, cells: Row) -> Item:
+    def _item(self, question: RowQuestion, cells: Row) -> Item:
         if self._sort != "VID":
             return super()._item(question, cells)
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
@@ -300,7 +303,7 @@ class Vlm2Bench(TableTask):
         )
         return replace(item, sample=replace(item.sample, images=video.pictures))
 
-    def _pictures(self, question: TableQuestion, cells: Row) -> Pictures:
+    def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         if self._is_tsv:
             return super()._pictures(question, cells)
         return tuple(open_picture(self._files, self._find(name)) for name in question.images)

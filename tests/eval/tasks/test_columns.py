@@ -25,15 +25,14 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import Columns, Folder, Subset, TaskError, Tsv
-from looktwice.eval.tasks.cells import (
+from looktwice.eval.tasks.answer_cells import (
     answer_key,
-    as_list,
     choice_texts,
-    image_cells,
     lettered_columns,
-    numbered_columns,
     split_lettered,
 )
+from looktwice.eval.tasks.cells import as_list
+from looktwice.eval.tasks.image_cells import image_cells, numbered_columns
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun

@@ -1,0 +1,96 @@
+"""The cells of a table that hold choices and answers, in a column each or in one text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.tasks.cells import Row, as_list, as_options, as_text, find_letter
+
+HIDDEN = ("hidden", "nan", "none", "")
+"""The contents of an answer cell whose key is hidden."""
+
+
+def lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """The columns of choices with a letter each: A, B ..., or `choice_a`, `Option B` and their
+    like, up to the first letter that has none."""
+    available = [*names]
+    for stem in ("", "choices?", "options?"):
+        pattern = re.compile(rf"{stem}[ _./-]?([a-z])", re.I)
+        matches = [match for match in map(pattern.fullmatch, available) if match]
+        by_letter = {match[1].upper(): match[0] for match in matches if stem or match[0].isupper()}
+        found = tuple(takewhile(bool, map(by_letter.get, ascii_uppercase)))
+        if len(found) > 1:
+            return tuple(filter(None, found))
+    return ()
+
+
+def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
+    """The choices of a row, from one column with a list or one column each; empty cells at the end
+    are dropped. Raises ValueError."""
+    if len(columns) == 1:
+        cells = as_options(row.get(columns[0])) or [""]
+    else:  # "[0, 1]" is one choice there, an interval
+        cells = [row.get(name) for name in columns]
+    if objects := [cell for cell in cells if isinstance(cell, Mapping)]:
+        raise ValueError(f"a choice is a text or a number, found {objects[0]!r:.80}")
+    texts = [*map(as_text, cells)]
+    blank = ("", "nan") if len(columns) > 1 else ("",)  # as pandas writes an empty cell
+    while texts and texts[-1] in blank:
+        texts.pop()
+    return tuple(texts)
+
+
+LETTERED = (
+    r"(?:^|\s)\(?([A-Za-z])[).]\s",
+    r"(?:^|[\s,;])(?:\*\*)?[(\[]?([A-Z])[)\].:]+(?:\*\*)?\s",
+    r"(?:^|\n)[(\[]([A-Z])[)\]]",
+)
+"""How letters stand before choices; a later form is looked for where none before it fits."""
+
+
+def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
+    """What stands before the lettered choices of a text, and these: "(A) red (B) blue", or lines as
+    "A. red".
+
+    The last ends with its line. Where the letters are not A, B ... in their order, the one choice
+    is the text itself.
+    """
+    for form in LETTERED:
+        before, *parts = re.split(form, text)
+        letters, choices = parts[::2], [choice.strip() for choice in parts[1::2]]
+        if len(letters) > 1 and "".join(letters).upper() == ascii_uppercase[: len(letters)]:
+            choices[-1] = choices[-1].partition("\n")[0].strip()
+            if all(choice.endswith(",") for choice in choices[:-1]):
+                choices = [choice.removesuffix(",") for choice in choices]
+            return before.strip(), tuple(choices)
+    return text, (text,)
+
+
+def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
+    """The answer of a row: a letter if there are choices, otherwise its text; None if it is hidden.
+
+    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, as
+    both ("B. blue"), as a list of one of these, or, if `first` is 0 or 1, as a number that counts
+    from there. Raises ValueError for anything else.
+    """
+    answers = [cell] if as_text(cell).strip() in choices else as_list(cell)
+    if choices and len(answers) > 1:
+        raise ValueError(f"a row has one answer, found {answers}")
+    text = as_text((answers or [None])[0] if choices else cell).strip()
+    if text.casefold() in HIDDEN and text not in choices:
+        return None
+    if not choices:
+        return text
+    if first is not None:
+        counted = re.fullmatch(r"(\d+)(?:\.0+)?", text)
+        number = int(counted[1]) - first if counted else -1
+        if 0 <= number < len(choices):
+            return ascii_uppercase[number]
+        raise ValueError(
+            f"the answer {text!r} is not a number from {first} to {first + len(choices) - 1}"
+        )
+    return find_letter(text, text.strip("().: ").upper(), choices)

@@ -1,0 +1,222 @@
+"""A user's own tables: any table with a map from our field names to its columns, and the TSVs that
+VLMEvalKit hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.scoring.verdict import Scorer
+from looktwice.eval.tasks.answer_cells import (
+    answer_key,
+    choice_texts,
+    lettered_columns,
+    split_lettered,
+)
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.cells import Row, as_text
+from looktwice.eval.tasks.image_cells import numbered_columns
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
+from looktwice.eval.tasks.table_files import TextTable, require_columns
+from looktwice.eval.tasks.table_task import MappedTask, TableTask, require_known
+
+USUAL: Mapping[str, str] = {
+    "id": "id index idx question_id qid uid",
+    "question": "question query text",
+    "images": "images image image_path img file_name filename image_list img_path image_file",
+    "choices": "choices options",
+    "answer": "answer gt_answer ground_truth label correct_answer",
+    "prompt": "prompt",
+}
+"""The column names that are tried for a field that `columns` does not name."""
+
+
+@dataclass(frozen=True)
+class Columns(MappedTask):
+    """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of
+    parquet files; marks they cannot have, those of `Folder` can.
+
+    `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
+    a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
+    looked for under the usual names, or these with numbers or letters (`image_2`, `choice_a`), and
+    null says that there is none. Only `question` and `images` must be found; without an id rows are
+    numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
+    default: the table's folder); `image_name` makes a path of a cell, "{}.jpg" of 7 being 7.jpg.
+    Choices are a list or {"A": red}, or stand lettered in one text, "(A) red (B) blue": where that
+    is the question's own column, the question ends before them. Answers are letters or choices'
+    texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no key. `meta`
+    names columns to keep for slices, `truth` others for scoring alone, `numbered` makes fields of a
+    row's number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file` is the
+    table's path below a folder `path` or a hub's data set. A row that cannot be used is left out
+    and counted in the facts; more than a tenth of them stops. Raises TaskError.
+    """
+
+    path: Path | None = None
+    columns: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
+    meta: tuple[str, ...] = ()
+    where: Mapping[str, str] = field(default_factory=dict)
+    images: Path | None = None
+    answers_from: int | None = None
+    split: str = ""
+    label_version: str = ""
+    errata: tuple[str, ...] = ()
+    note: str = ""
+    scorer: Scorer | None = None
+    subset: Subset = Subset()
+    hub: str = ""
+    revision: str = ""
+    file: str = ""
+    image_name: str = ""
+    numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    truth: tuple[str, ...] = ()
+
+    _usual = USUAL
+    _needed = ("question", "images")
+    _image_field = "images"
+
+    def __post_init__(self) -> None:
+        if self.answers_from not in (None, 0, 1):
+            raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
+
+    @property
+    def _word_columns(self) -> list[str]:
+        return [*super()._word_columns, *self.meta, *self.truth, *self.where]
+
+    def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
+        names = self.table.columns
+        require_known([*self.meta, *self.truth, *self.where], names)
+        if not mapping["choices"] and "choices" not in self.columns:
+            stems = "choice choices option options"
+            mapping["choices"] = lettered_columns(names) or numbered_columns(stems, names)
+        if "images" not in self.columns:
+            mapping["images"] = numbered_columns(USUAL["images"], names) or mapping["images"]
+
+    def _questions(self, number: int, cells: Row) -> Questions:
+        row = self._row(cells)
+        question = as_text(row["question"])
+        if not question.strip():
+            raise ValueError("the question is empty")
+        choices = choice_texts(cells, self._map["choices"])
+        if len(choices) == 1:
+            before, choices = split_lettered(choices[0])
+            question = before if self._map["choices"] == self._map["question"] else question
+        if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
+            raise ValueError(f"choices are two different texts or more, found {list(choices)}")
+        try:
+            answer = answer_key(row.get("answer"), choices, self.answers_from)
+        except ValueError as exc:
+            is_number = self.answers_from is None and as_text(row["answer"]).strip().isdecimal()
+            hint = "; of numbers, say from which they count: `answers_from: 0`, or 1"
+            raise ValueError(f"{exc}{hint if is_number else ''}") from exc
+        meta: dict[str, Any] = {}
+        for name in (*self.meta, *self.truth):
+            plain = isinstance(cells[name], str | int | float | bool | None)
+            meta[name] = cells[name] if plain else as_text(cells[name])
+        meta["row"] = number
+        if prompt := as_text(row.get("prompt")):
+            meta["prompt"] = prompt
+        identifier = as_text(row.get("id")) or f"row {number}"
+        return [RowQuestion(number, identifier, question, choices, answer, meta)]
+
+    def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
+        if self.image_name:
+            texts = {name: as_text(cell) for name, cell in cells.items()}
+            cells = {name: self.image_name.replace("{}", text) for name, text in texts.items()}
+        return super()._pictures(question, cells)
+
+
+IMAGES = ("image", "image_path")
+RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
+SHORT = 64  # an image cell that is no longer names another row, whose image it shares
+CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
+
+
+@dataclass(frozen=True)
+class Tsv(TableTask):
+    """Questions of a VLMEvalKit TSV (MMBench, MMMU, V*, HR-Bench ...): index, question, answer, A,
+    B ..., image or image_path, and any other columns.
+
+    Every other column (category, split ...) becomes a meta field, and `hint` one too. A short image
+    cell names the row whose image it shares; images of paths lie below `images` (default: the
+    file's folder). In files with rotated choices, `meta["circle"]` is the question that the
+    rotations belong to: with `scorer: {use: eval.scoring.AllRight}` all of them must be right.
+    `where` keeps the rows with these values alone, `numbered` gives fields from a row's number, as
+    `{pair: [2]}`, and `truth` names columns that scoring alone may read. Rows that cannot be used
+    are left out and counted in the facts. Raises TaskError.
+    """
+
+    path: Path
+    where: Mapping[str, str] = field(default_factory=dict)
+    images: Path | None = None
+    split: str = ""
+    label_version: str = ""
+    errata: tuple[str, ...] = ()
+    note: str = ""
+    scorer: Scorer | None = None
+    subset: Subset = Subset()
+    numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    truth: tuple[str, ...] = ()
+
+    @property
+    def _word_columns(self) -> list[str]:
+        return [name for name in self.table.columns if name not in self._image_columns]
+
+    @property
+    def _image_columns(self) -> tuple[str, ...]:
+        own = [name for name in IMAGES if name in self.table.columns]
+        return tuple(dict.fromkeys((*own, *self._numbered_images)))
+
+    @cached_property
+    def _numbered_images(self) -> tuple[str, ...]:
+        """The columns of images that have numbers, in their order."""
+        return numbered_columns(" ".join(IMAGES), self.table.columns)
+
+    def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
+        shared = as_text(cells.get("image")).strip()
+        if shared in self._by_index and len(shared) <= SHORT:
+            cells = self.table.row_at(self._by_index[shared])
+        filled = [name for name in self._numbered_images if as_text(cells[name])]
+        filled = filled or [name for name in self._image_columns if as_text(cells[name])][:1]
+        return super()._pictures(question, {name: cells[name] for name in filled})
+
+    @cached_property
+    def table(self) -> TextTable:
+        """The table whose rows are the questions. Raises TaskError."""
+        path = Path(self.path)
+        if path.suffix.lower() != ".tsv" or not path.is_file():
+            raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
+        table = TextTable(path, "tsv")
+        images = [name for name in IMAGES if name in table.columns]
+        images += numbered_columns(" ".join(IMAGES), table.columns)
+        needed = ["index", "question", *(images[:1] or IMAGES[:1]), *self.where]
+        require_columns(path, needed, table.columns)
+        return table
+
+    @cached_property
+    def _by_index(self) -> dict[str, int]:
+        rows = enumerate(self.table.rows(["index"]))
+        return {as_text(row["index"]): number for number, row in rows}
+
+    def _questions(self, number: int, cells: Row) -> Questions:
+        texts = {name: as_text(cell) for name, cell in cells.items()}
+        identifier = texts["index"]
+        if not identifier or not texts["question"].strip():
+            raise ValueError("index and question must not be empty")
+        choices = choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
+        if len(choices) == 1 or "" in choices:
+            raise ValueError(
+                f"{identifier}: choices are two or more without a gap, found {list(choices)}"
+            )
+        answer = answer_key(cells.get("answer"), choices)
+        meta: dict[str, Any] = {
+            name: text for name, text in texts.items() if text and name not in RESERVED_COLUMNS
+        }
+        turned = str(int(identifier) % CIRCLE) if identifier.isdecimal() else identifier
+        meta |= {"row": number, "circle": texts.get("g_index") or turned}
+        if hint := texts.get("hint"):
+            meta["hint"] = hint
+        return [RowQuestion(number, identifier, texts["question"], choices, answer, meta)]
