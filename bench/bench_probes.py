@@ -29,9 +29,9 @@ from looktwice.extras.inside.arms import (
     probe_sentences,
     probe_table,
 )
+from looktwice.extras.inside.internals import Layer
 from looktwice.extras.inside.linear import fit_probe
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.models.internals import Layer
 from tests.paths import CONFIGS
 
 Labels = NDArray[np.int64]

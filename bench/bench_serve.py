@@ -22,7 +22,7 @@ import aiohttp
 import numpy as np
 import pytest
 
-from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.encodings.image_files import to_png
 from tests.paths import ROOT
 
 REQUESTS = int(os.environ.get("SERVE_REQUESTS", "256"))

@@ -21,7 +21,7 @@ from typer.models import OptionInfo
 from looktwice.eval.cli import FENCED, commands
 from looktwice.eval.commands import options
 from looktwice.eval.listing import bases_of, settings_text, type_words
-from looktwice.pipelines.config import entries
+from looktwice.pipelines.config import keys as entries
 from looktwice.pipelines.config.keys import all_keys
 from looktwice.pipelines.config.load import study_schema
 from looktwice.pipelines.model import Model
@@ -297,7 +297,7 @@ def keys_of(entry: Any) -> Iterator[tuple[str, Any, entries.Entry]]:
         if len(words) != 2:
             raise ValueError(
                 f"{entry.__name__}.{key} has no meaning and example; describe it in"
-                " pipelines/config/entries.py"
+                " pipelines/config/keys.py"
             )
         yield key, hint, (words[0], words[1])
 

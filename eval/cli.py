@@ -17,8 +17,7 @@ from typer.core import TyperGroup
 
 from looktwice.eval.commands.options import guarded, say
 from looktwice.pipelines.extensions import Extension, find_extension, list_extensions
-from looktwice.pipelines.runtime.heaps import share_heaps
-from looktwice.pipelines.runtime.signals import ENDING, code_of, raise_interrupt
+from looktwice.pipelines.runtime.process import ENDING, code_of, raise_interrupt, share_heaps
 
 __all__ = ["app", "commands", "main"]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.analysis.analyses import ReportTable, analyses_of
-from looktwice.eval.analysis.factors import effects_csv, sweep_table
 from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
@@ -62,8 +61,8 @@ def write_report(
     texts = {"report.csv": scored.csv, "report.md": report.markdown}
     if may_stay and _are_written(folder, texts):
         return page
-    if sweep_table(scored).rows:
-        texts["effects.csv"] = effects_csv(scored)
+    if effects := _effects(scored):
+        texts["effects.csv"] = effects
     else:  # one of an earlier plan would be taken for this one's
         (folder / "effects.csv").unlink(missing_ok=True)
     for name, text in texts.items():
@@ -72,6 +71,15 @@ def write_report(
         pieces = html_page(report, RunPage(scored.scores, images))
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
+
+
+def _effects(scored: Table) -> str:
+    """What each change does, as CSV; empty where the runs have neither a sweep nor `each`."""
+    if not any(run.config.get("sweep") or run.config.get("each") for run in scored.scores):
+        return ""
+    from looktwice.eval.analysis.factors import effects_csv, sweep_table
+
+    return effects_csv(scored) if sweep_table(scored).rows else ""
 
 
 def _is_younger(page: Path, scored: Table) -> bool:

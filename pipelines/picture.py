@@ -21,16 +21,16 @@ from pybase64 import b64encode
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.encodings.decoding import (
+from looktwice.pipelines.encodings.image_files import (
     BROKEN,
     Header,
     PictureError as PictureError,
     decode,
     inspect,
     open_image,
+    shortened,
+    to_png,
 )
-from looktwice.pipelines.encodings.jpeg import shortened
-from looktwice.pipelines.encodings.png import to_png
 
 __all__ = ["Picture", "Pixels"]
 JPEG, MOST_READABLE = "image/jpeg", 100_000

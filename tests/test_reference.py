@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 import pytest
 import yaml
 
-from looktwice.pipelines.config import build, entries
+from looktwice.pipelines.config import build, keys as entries
 from looktwice.pipelines.config.classes import dataclass_in, kind_of, load_plugin, members
 from looktwice.pipelines.config.load import shape_faults
 from looktwice.pipelines.config.spec import spec

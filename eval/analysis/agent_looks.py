@@ -24,7 +24,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.pipelines.geometry import iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
-from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 
 Overlap = tuple[float, float]
 """Of a zoom and a region: intersection over union, and the share of the region that it shows."""

@@ -10,18 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from looktwice.eval.analysis.asked import ASKED, Asked
+from looktwice.eval.display.score_tables import (
+    benchmark_metric_table,
+    failure_table,
+    reason_table,
+    task_table,
+    token_table,
+)
 from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
-from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.extensions import Extension, list_extensions
 
+if TYPE_CHECKING:
+    from looktwice.eval.analysis.asked import Asked
+
 Line = TypeVar("Line")
+ASKED = "asked"
+"""What an extension needs that is opened where it is asked for alone, and not for a report."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ FIRST = {
 """What stands before the analyses of extensions."""
 
 FURTHER = {
-    "metrics": _of("scores:METRICS_ANALYSIS", "The benchmark's own metrics"),
+    "metrics": _of("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
     "looks": _of("agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT),
     "certify": _of("looking.contribution:CERTIFY", "What a tool contributes, and by what", ASKED),
     "tool": _of("looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT),
@@ -155,13 +166,13 @@ FURTHER = {
     "oracle": _of("contestants:ORACLE_ANALYSIS", "All contestants together"),
     "draws": _of("steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", "draws"),
     "letters": _of("steadiness:LETTERS_ANALYSIS", "Letters chosen"),
-    "slices": _of("scores:SLICES_ANALYSIS", "Slices"),
-    "unreadable": _of("scores:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
-    "failures": _of("scores:FAILURES_ANALYSIS", "What failed"),
+    "slices": _of("analyses:SLICES_ANALYSIS", "Slices"),
+    "unreadable": _of("analyses:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
+    "failures": _of("analyses:FAILURES_ANALYSIS", "What failed"),
     "guesses": _of("contestants:GUESSED_ANALYSIS", "Guesses"),
-    "judges": _of("scores:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
+    "judges": _of("analyses:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
     "specialists": _of("contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs"),
-    "cost": _of("scores:COST_ANALYSIS", "Tokens and cost"),
+    "cost": _of("analyses:COST_ANALYSIS", "Tokens and cost"),
 }
 
 
@@ -183,10 +194,17 @@ def _traits_of(run: RunScores) -> set[str]:
     for arm in run.points:
         traits |= {"draws"} if arm.point.draws > 1 else set()
         traits |= {"turns"} if any(entry.calls > 1 for entry in arm.all) else set()
-        traits |= {MEASURED} if any(entry.measured for entry in arm.all) else set()
+        traits |= {MEASURED} if _is_measured(arm) else set()
         for use in _classes(arm.point.spec):
             traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
     return traits
+
+
+def _is_measured(arm: PointScores) -> bool:
+    """Whether anything was measured that is not the same in every answer."""
+    first = dict[str, Any]()
+    measured = (pair for entry in arm.all for pair in entry.measured.items())
+    return any(first.setdefault(name, value) != value for name, value in measured)
 
 
 def _classes(node: object) -> Iterator[str]:
@@ -222,3 +240,36 @@ def analysis(name: str) -> Analysis:
         raise RunError(f"no analysis is named {name!r}{hint}")
     found: Analysis = named[name].open()
     return found
+
+
+METRICS_ANALYSIS = Analysis(
+    "metrics",
+    "The benchmark's own metrics",
+    lambda scored: benchmark_metric_table(scored.rows),
+    wrap=False,
+)
+SLICES_ANALYSIS = Analysis(
+    "slices",
+    "Slices",
+    lambda scored: task_table([row for row in scored.rows if row.slice], full=True),
+    wrap=False,
+)
+UNREADABLE_ANALYSIS = Analysis(
+    "unreadable",
+    "Why answers are unreadable",
+    lambda scored: reason_table(scored.scores),
+    wrap=False,
+)
+FAILURES_ANALYSIS = Analysis("failures", "What failed", lambda scored: failure_table(scored.scores))
+COST_ANALYSIS = Analysis(
+    "cost", "Tokens and cost", lambda scored: token_table(scored.rows), wrap=False
+)
+
+
+def _judge_table(scored: Table) -> TextTable:
+    from looktwice.eval.judging.summary import judge_table
+
+    return judge_table(scored.scores)
+
+
+JUDGES_ANALYSIS = Analysis("judges", "Verdicts of judges", _judge_table)

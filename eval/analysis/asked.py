@@ -12,9 +12,6 @@ from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.records import RunError, refuse_run_file
 from looktwice.eval.scoring.verdict import RunScores
 
-ASKED = "asked"
-"""What an extension needs that is opened where it is asked for alone, and not for a report."""
-
 
 class Asked(NamedTuple):
     """What is asked: the table of the scored runs, the settings, where a page goes, and the

@@ -27,6 +27,7 @@ from looktwice.eval.display.text_tables import (
     names,
     table,
 )
+from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats, Z
 from looktwice.eval.statistics.paired import (
@@ -38,10 +39,9 @@ from looktwice.eval.statistics.paired import (
     correct,
     mean_difference,
 )
-from looktwice.pipelines.config.expand import flat_changes
+from looktwice.pipelines.config.expand import flat_changes, is_within
 from looktwice.pipelines.model import canonical
 
-ALL_TASKS = "all tasks"
 UNCHANGED = "unchanged"
 AS_IT_IS = "as it is"
 BESIDE = " x "  # between two factors
@@ -243,11 +243,6 @@ def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
 def _level(name: str, value: Any) -> str:
     shown = "none" if value is None else str(value)
     return f"{name}={shown}" if name else shown
-
-
-def is_within(place: str, outer: str) -> bool:
-    """Whether a dotted place is another one or lies below it."""
-    return f"{place}.".startswith(f"{outer}.")
 
 
 def _without(changes: Changes, places: Sequence[str]) -> dict[str, Any]:

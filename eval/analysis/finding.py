@@ -20,7 +20,6 @@ from random import Random
 from typing import Any
 
 from looktwice.eval.analysis.analyses import analyses_of
-from looktwice.eval.analysis.factors import ALL_TASKS, BESIDE, LevelEffect, sweep_effects
 from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
 from looktwice.eval.display.table import Table, judge_lines
 from looktwice.eval.display.text_tables import (
@@ -36,6 +35,7 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
+from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.notes import commonest_reason
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import Verdict
@@ -298,6 +298,8 @@ def _abstentions(task: TaskArms) -> Iterator[str]:
 def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
     """A sentence for the largest significant interaction of every two factors, with what the first
     change does at both levels of the second; other factors are named, as it is a mean over them."""
+    from looktwice.eval.analysis.factors import BESIDE, LevelEffect, sweep_effects
+
     largest, factors, base = dict[str, LevelEffect](), dict[str, str](), task.base.point
     place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
     for line in sweep_effects(study.run):

@@ -10,15 +10,14 @@ from functools import cached_property
 from typing import Any
 
 from looktwice.eval.analysis.contestants import is_specialist
-from looktwice.eval.analysis.factors import ALL_TASKS, is_within
 from looktwice.eval.display.table import Table
-from looktwice.eval.scoring.labels import baselines, contestant_changes, setting_of
+from looktwice.eval.scoring.labels import ALL_TASKS, baselines, contestant_changes, setting_of
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.run_rows import CHANCE
 from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
-from looktwice.pipelines.config.expand import flat_changes
+from looktwice.pipelines.config.expand import flat_changes, is_within
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.specialists.answers import Guess

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_type_hints
 
 from typer import Abort, Argument, BadParameter, Context, Exit, Option, confirm, echo, style
 
-from looktwice.pipelines.runtime.signals import Interrupted, code_of
+from looktwice.pipelines.runtime.process import Interrupted, code_of
 
 
 def complete_config(incomplete: str) -> list[str]:

@@ -37,7 +37,7 @@ from looktwice.eval.commands.options import (
 )
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.signals import code_of
+from looktwice.pipelines.runtime.process import code_of
 
 NO_RUNS: list[Path] = []
 

@@ -26,7 +26,7 @@ from looktwice.eval.commands.options import (
     say,
 )
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.signals import exit_code
+from looktwice.pipelines.runtime.process import exit_code
 
 if TYPE_CHECKING:
     from looktwice.eval.runs import Study

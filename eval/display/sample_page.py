@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import PictureError, thumbnail
 from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent
-from looktwice.prompting.agent.episode import Look, read_looks
+from looktwice.prompting.agent.looks import Look, read_looks
 from looktwice.prompting.agent.tool import COORDINATES
 from looktwice.prompting.coordinates import ShownImage, ToolError
 from looktwice.prompting.markers.points import Circles

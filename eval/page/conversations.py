@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
@@ -17,7 +17,9 @@ from looktwice.pipelines.counted import count_alike
 from looktwice.pipelines.marks import Box, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
-from looktwice.prompting.agent.episode import Look, read_looks
+
+if TYPE_CHECKING:
+    from looktwice.prompting.agent.looks import Look
 
 THUMBNAIL = 256, 75
 """The longest side of a thumbnail in pixels, and its quality."""
@@ -57,7 +59,7 @@ class Conversations:
     def _turns(self, record: Record, sources: Callable[[], Sources]) -> Iterator[PageTurn]:
         """The turns that no earlier call has sent; a reply that is sent back is shown already."""
         earlier, reply = list[str](), PageTurn("", ())
-        looks = read_looks(record.notes)
+        looks = _looks(record)
         for number, call in enumerate(record.calls):
             sent = list(call["messages"])
             for sha in sent[count_alike(sent, earlier) :]:
@@ -125,6 +127,15 @@ def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any
     except (ValueError, TypeError, OverflowError):
         return ()
     return tuple(placed)
+
+
+def _looks(record: Record) -> Sequence[Look]:
+    """The looks of an agent."""
+    if not any(note.startswith("look {") for note in record.notes):
+        return ()
+    from looktwice.prompting.agent.looks import read_looks
+
+    return read_looks(record.notes)
 
 
 def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:

@@ -11,8 +11,6 @@ import unicodedata
 from functools import lru_cache
 from string import ascii_uppercase
 
-from looktwice.eval.readers.gloss_tables import TABLES
-from looktwice.eval.readers.look_alikes import to_latin
 from looktwice.eval.readers.vocabulary import Match, Pattern, Texts, longest_word, may_hold, pattern
 from looktwice.pipelines.replies.thoughts import cut_at_turn_end, drop_beginning, strip_thoughts
 
@@ -72,7 +70,10 @@ def clean_text(reply: str) -> str:
     if len(text) > _HEAD + _TAIL:  # the time that rules take may grow with the square of a length
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
     text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)
-    text = to_latin(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
+    if not text.isascii():
+        from looktwice.eval.readers.look_alikes import to_latin
+
+        text = to_latin(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
     text = _LEFT_OPEN.sub(r"\nAnswer: ", _TAGGED.sub(r"\nAnswer: \2\n", text))
     if "~~" in text:
         text = _STRUCK.sub("", text)
@@ -194,6 +195,8 @@ def _entries(language: str) -> tuple[tuple[Pattern, str], ...]:
     """The table's patterns, of whole words where words have spaces between them, each with its
     English."""
     spaced = language not in ("zh", "ja")
+    from looktwice.eval.readers.gloss_tables import TABLES
+
     lines = [line.rpartition(" = ") for line in TABLES[language].strip().splitlines()]
     return tuple(
         (

@@ -15,7 +15,6 @@ from looktwice.pipelines.config.classes import ConfigError, did_you_mean, is_for
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
-from looktwice.pipelines.replies.text_calls import LEFT_AS_TEXT, strip_text_calls
 from looktwice.pipelines.replies.thoughts import (
     cut_at_new_turn,
     cut_at_turn_end,
@@ -107,18 +106,35 @@ class Reader(WithoutModel, ABC):
             return self.read(state)
         words = strip_thoughts(state.reply)
         words = cut_at_turn_end(words if self.part == "turn" else drop_beginning(words))
-        beside_calls = strip_text_calls(words)
+        beside_calls = _strip_calls(words)
         if not beside_calls.strip():
-            if words.strip():
-                return Reading(None, f"unread: {LEFT_AS_TEXT}")
-            return Reading.without_words(state.reply)
+            return _left_as_text() if words.strip() else Reading.without_words(state.reply)
         first = beside_calls if self.part == "turn" else cut_at_new_turn(beside_calls)
         reading = self.read(_with_reply(state, first))
         if reading.answer is None and first != beside_calls:
             reading = self.read(_with_reply(state, beside_calls))
         if reading.answer is None and beside_calls != words:
-            return Reading(None, f"unread: {LEFT_AS_TEXT}")
+            return _left_as_text()
         return reading
+
+
+SIGNS_OF_CALLS = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
+"""One of them is in every call that a server left in the words."""
+
+
+def _strip_calls(words: str) -> str:
+    """The words beside the calls in them."""
+    if not SIGNS_OF_CALLS.search(words):
+        return words
+    from looktwice.pipelines.replies.text_calls import strip_text_calls
+
+    return strip_text_calls(words)
+
+
+def _left_as_text() -> Reading:
+    from looktwice.pipelines.replies.text_calls import LEFT_AS_TEXT
+
+    return Reading(None, f"unread: {LEFT_AS_TEXT}")
 
 
 def _with_reply(state: State, reply: str) -> State:

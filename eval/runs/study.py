@@ -30,7 +30,7 @@ from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.signals import ENDING, exit_code, free_opened, give_up_waiting
+from looktwice.pipelines.runtime.process import ENDING, exit_code, free_opened, give_up_waiting
 from looktwice.pipelines.runtime.stores import use_result_store
 
 TOGETHER = 0.5  # seconds

@@ -10,6 +10,8 @@ from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.pipelines.model import canonical
 
+ALL_TASKS = "all tasks"
+"""The task of what is over all of them."""
 MOST = 3  # differing settings that a label shows
 
 

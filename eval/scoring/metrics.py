@@ -34,7 +34,6 @@ from looktwice.eval.scoring.verdict import (
 from looktwice.eval.statistics.means import finite_mean, scale_of
 from looktwice.eval.statistics.paired import Values, kruskal
 from looktwice.pipelines.config.spec import public_path
-from looktwice.prompting.agent.episode import read_looks
 from looktwice.prompting.wording import ChainOfThought
 
 MEASURED = "measured."
@@ -377,7 +376,7 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
         if final is None or final.verdict is Verdict.FAILED or scores.score is None:
             continue
         if row is not None and row.answer is not None:
-            cut, looked = list[ScoredRecord](), {look.call for look in read_looks(record.notes)}
+            cut, looked = list[ScoredRecord](), _calls_that_looked(record)
             for part in _cut(record, scores.point.id in chains):
                 scored = scores.score(part, row)
                 is_call = scored.answer is None and len(part.calls) - 1 in looked
@@ -389,6 +388,15 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
         if name in turns and (arm := TurnsOfArm(scores, tuple(turns[name]))).last > 0:
             arms.append(arm)
     return arms
+
+
+def _calls_that_looked(record: Record) -> set[int]:
+    """The calls of an agent's record whose replies called tools."""
+    if not any(note.startswith("look {") for note in record.notes):
+        return set()
+    from looktwice.prompting.agent.looks import read_looks
+
+    return {look.call for look in read_looks(record.notes)}
 
 
 def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:

@@ -24,7 +24,6 @@ from looktwice.eval.scoring.verdict import (
     commonest_failure,
 )
 from looktwice.pipelines.counted import counted, listed, shorten
-from looktwice.prompting.agent.episode import Look, read_looks
 from looktwice.prompting.markers.base import NO_MARK
 
 WHY_UNREADABLE = {
@@ -43,7 +42,7 @@ SPENT = ".spent"  # the file of a run folder with what it has cost
 DRAWS_ITSELF = "eval.tasks.MarkQuestions"  # markers beside it have nothing to draw
 SHOWN = 3  # arms that a sentence names
 BESIDE = " + "  # between two slots
-LOOKED = f'"{Look.word} {{'  # in the line of a record with a tool call
+LOOKED = '"look {'  # in the line of a record with a tool call
 
 
 def notes(run: RunScores) -> list[str]:
@@ -67,8 +66,12 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
         looks = [entry.measured["looks"] for entry in scores.all if "looks" in entry.measured]
         if looks and not any(looks) and not scores.point.replies_of:
             idle[scores.point.id] = Counter()
+    if not idle:
+        return
+    from looktwice.prompting.agent.looks import read_looks
+
     labels, reasons = list[str](), Counter[str]()
-    for scores, record in run.records(holding=LOOKED) if idle else ():
+    for scores, record in run.records(holding=LOOKED):
         for look in read_looks(record.notes) if scores.point.id in idle else ():
             idle[scores.point.id][look.reason if look.outcome == "refused" else ""] += 1
     for scores in run.points:

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.encodings.decoding import decode
+from looktwice.pipelines.encodings.image_files import decode
 from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Pixels

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.encodings.decoding import decode
+from looktwice.pipelines.encodings.image_files import decode
 from looktwice.pipelines.model import (
     CallOptions,
     Finish,

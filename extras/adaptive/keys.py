@@ -16,8 +16,7 @@ from looktwice.extras.adaptive.discovery import Discovery
 from looktwice.extras.adaptive.runs import Races, Staircases
 from looktwice.extras.adaptive.steering import Steering
 from looktwice.extras.adaptive.thresholds import Along, ThresholdsEntry, say_no_levels
-from looktwice.pipelines.config.entries import CLOSED
-from looktwice.pipelines.config.keys import Key
+from looktwice.pipelines.config.keys import CLOSED, Key
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
 

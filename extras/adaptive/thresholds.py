@@ -35,7 +35,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import Values
 from looktwice.extras.adaptive.fit_checks import FitCheck, check_fit
 from looktwice.extras.adaptive.functions import Direction, Threshold, fit_threshold
-from looktwice.pipelines.config.entries import CLOSED
+from looktwice.pipelines.config.keys import CLOSED
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers"

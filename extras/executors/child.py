@@ -42,7 +42,7 @@ from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration, limiters
 from looktwice.pipelines.pipeline import describe
-from looktwice.pipelines.runtime.heaps import keep_memory, share_heaps
+from looktwice.pipelines.runtime.process import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 
 PAUSE = 0.01  # seconds in which events are gathered for one message

@@ -30,11 +30,11 @@ from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.run_models import RunModels, is_batched
 from looktwice.eval.runs.walk import Progress, Walk
+from looktwice.extras.executors.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import read_allowed, use_fence
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.models.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store

@@ -22,11 +22,11 @@ from looktwice.eval.records.records import Record, RunError, SampleRow, StoredMe
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, Floats, bootstrap_mean
 from looktwice.eval.statistics.paired import compare_paired, holm
+from looktwice.extras.inside.internals import Layer, States, read_states
 from looktwice.extras.inside.linear import FOLDS, SHUFFLES, fit_probe
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.internals import Layer, States, read_states
 from looktwice.pipelines.picture import PictureError
 
 FEWEST = 2 * FOLDS  # clusters on either side

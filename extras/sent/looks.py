@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
-from looktwice.pipelines.encodings.decoding import decode
+from looktwice.pipelines.encodings.image_files import decode
 from looktwice.pipelines.picture import Picture, PictureError, perceptual_hash
 
 SIDE = 32

@@ -29,7 +29,7 @@ from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
 from looktwice.prompting.agent import BlackImages, NoResult
-from looktwice.prompting.agent.episode import read_end, read_looks
+from looktwice.prompting.agent.looks import read_end, read_looks
 
 Line = dict[str, Any]
 

@@ -10,8 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.config.classes import Faults, did_you_mean, locate, type_hints
-from looktwice.pipelines.config.entries import CLOSED
-from looktwice.pipelines.config.keys import Key
+from looktwice.pipelines.config.keys import CLOSED, Key
 from looktwice.pipelines.config.load import Node
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.config.classes import Faults
-from looktwice.pipelines.config.entries import CLOSED
-from looktwice.pipelines.config.keys import Key
+from looktwice.pipelines.config.keys import CLOSED, Key
 from looktwice.pipelines.config.spec import Arm, asks_model, settings, spec
 
 GapEntry = TypedDict(

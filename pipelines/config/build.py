@@ -29,7 +29,6 @@ from looktwice.pipelines.config.classes import (
     misfit,
     type_hints,
 )
-from looktwice.pipelines.config.elsewhere import HINTS
 from looktwice.pipelines.config.paths import Scope, read_allowed
 from looktwice.pipelines.json_input import first_non_finite
 
@@ -115,6 +114,8 @@ class Binder:
         before, hints = self.noticed, type_hints(cls)
         own_fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - own_fields.keys():
+            from looktwice.pipelines.config.elsewhere import HINTS
+
             hint = HINTS.get(name, f"it has {', '.join(own_fields) or 'none'}")
             near = did_you_mean(name, own_fields) or f"; {hint}"
             self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")

@@ -23,7 +23,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from looktwice.pipelines.config.elsewhere import ELSEWHERE
 from looktwice.pipelines.extensions import own_class
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
@@ -210,6 +209,8 @@ def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
         return re.sub("[ -]", "_", str(name).casefold())
 
     names = {folded(name): str(name) for name in known}
+    from looktwice.pipelines.config.elsewhere import ELSEWHERE
+
     meant = [folded(name) for name, others in ELSEWHERE.items() if folded(word) in others.split()]
     near = [key for key in meant if key in names and folded(word) not in names]
     near = near or difflib.get_close_matches(folded(word), names, most, 0.62)

@@ -301,3 +301,8 @@ def _many(value: Any) -> list[str]:
 
 def _stands_alone(overlay: Mapping[str, Any]) -> bool:
     return "stages" in overlay and bool(overlay.get("replace"))
+
+
+def is_within(place: str, outer: str) -> bool:
+    """Whether a dotted place is another one or lies below it."""
+    return f"{place}.".startswith(f"{outer}.")

@@ -17,10 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
-from looktwice.pipelines.config.elsewhere import HINTS
-from looktwice.pipelines.config.entries import CLOSED, Contestant, Needs, StudyConfig
-from looktwice.pipelines.config.handles import spelt_out
-from looktwice.pipelines.config.keys import Key, keys_in
+from looktwice.pipelines.config.keys import CLOSED, Contestant, Key, Needs, StudyConfig, keys_in
 from looktwice.pipelines.config.paths import URL, Scope, pass_fence, read_allowed
 from looktwice.pipelines.config.shipped import find_config, shipped
 from looktwice.pipelines.disk import check_yaml, read_file
@@ -65,7 +62,7 @@ def read_config(
         folder = Path.cwd() if path in shipped().values() else scope.folder
     given: list[str] = []
     layer = Overlay()
-    settings = [pair for text in overrides for pair in spelt_out(node, *parse_override(text))]
+    settings = _read_overrides(overrides, node) if overrides else []
     for place, value in settings:
         node = layer(node, nest(place, value))
         # not "" and ".": every path would begin with them, and count from the working folder
@@ -80,6 +77,13 @@ def read_config(
     return Config(
         node, Scope(folder, tuple(given), tuple(plugins), allowed, source=path), layer.faults
     )
+
+
+def _read_overrides(overrides: Sequence[str], node: Node) -> list[tuple[str, Any]]:
+    """The places that overrides set, and what they become. Raises ConfigError."""
+    from looktwice.pipelines.config.handles import spelt_out
+
+    return [pair for text in overrides for pair in spelt_out(node, *parse_override(text))]
 
 
 def _undone(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
@@ -340,6 +344,8 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             if error["type"] == "extra_forbidden":
                 entries = _entries_of(words, keys)
                 near = _place_of(words[-1], config) or did_you_mean(words[-1], entries)
+                from looktwice.pipelines.config.elsewhere import HINTS
+
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
                 strange.note(f"{'.'.join(words)}: no such entry{near}; {hint}")
             else:

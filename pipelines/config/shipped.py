@@ -8,7 +8,7 @@ from pathlib import Path
 
 def shipped() -> dict[str, Path]:
     """The configurations that come with the package, by name without `.yaml`."""
-    folder = Path(str(files("looktwice.configs")))
+    folder = Path(str(files("looktwice"))) / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

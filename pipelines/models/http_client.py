@@ -17,7 +17,7 @@ from yarl import URL
 
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import STOPPING, ModelError, Stopped
-from looktwice.pipelines.runtime.signals import WAITING
+from looktwice.pipelines.runtime.process import WAITING
 
 if TYPE_CHECKING:  # a tenth of a second, for which a run without a server need not wait
     import asyncio

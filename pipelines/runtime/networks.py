@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.runtime.signals import OPENED
+from looktwice.pipelines.runtime.process import OPENED
 from looktwice.pipelines.state import collect_remarks, remark
 
 AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew

@@ -15,7 +15,8 @@ from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, decode_arguments
-from looktwice.prompting.agent.episode import LONGEST, Bounds, Episode, Look, measure_looks
+from looktwice.prompting.agent.episode import LONGEST, Bounds, Episode, measure_looks
+from looktwice.prompting.agent.looks import Look
 from looktwice.prompting.agent.tool import (
     AgentTool,
     ResultControl,
@@ -77,7 +78,7 @@ class Agent:
     model gets it. With `afresh` the last answer is asked for in a new conversation that shows every
     image at once, without tools and looks: the results alone.
 
-    Every tool call is written into the record as a `Look` (`prompting.agent.episode`), and every
+    Every tool call is written into the record as a `Look` (`prompting.agent.looks`), and every
     image becomes a view. Measured are the `looks` that were run, the `crop_share` of an image that
     they showed, and the turns. Raises ModelError, and WeightsError if the network of a tool cannot
     be loaded.

@@ -1,5 +1,5 @@
 """One call of the model: which images and texts it is sent, in what order, what of earlier turns is
-sent again, which few-shot examples come first, and how sure the reply is."""
+sent again, and how sure the reply is."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.ranges import Ranged, check_ranges
+from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.replies.thoughts import strip_thoughts
-from looktwice.pipelines.sample import PLACED, Sample
-from looktwice.pipelines.state import Stage, State, WithoutModel
+from looktwice.pipelines.sample import PLACED
+from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
-from looktwice.prompting.turns.image_places import split_at_images
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
 
 IMAGE_OMITTED = "[an image was shown here]"
@@ -226,6 +222,8 @@ def split_words(state: State, images: str = "none") -> list[str]:
     if images not in ("inline", "placed") and not is_placed:
         return [state.prompt]
     if not is_placed:
+        from looktwice.prompting.turns.image_places import split_at_images
+
         shown = state.views if images == "inline" else state.sample.images
         words, *pieces = split_at_images(state.prompt, len(shown))
     else:
@@ -277,82 +275,3 @@ def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
         return []
     what = f"{images} image{'s' if images > 1 else ''} and {words} words"
     return [f"the server counted {counted} tokens for {what}: it may not have looked at the images"]
-
-
-NOT_ASKED = NoModel(
-    "examples are worded and drawn on without asking; name stages that never call the model"
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Example:
-    """A question with its images, and the `reply` that is shown for it."""
-
-    sample: Sample
-    reply: str
-
-    @property
-    def question(self) -> tuple[str, list[str]]:
-        """What is asked, and of which images."""
-        return self.sample.question, [image.sha for image in self.sample.images]
-
-
-@dataclass(frozen=True)
-class FewShot(WithoutModel):
-    """Puts few-shot examples from a JSONL file before the question: a user turn with images and a
-    reply for each.
-
-    `path` is the file. A line has `question` and `reply` (sent word for word; `answer` works too),
-    and may have `image` or `images` (paths relative to the file), `choices`, `marks` (as in
-    records) and `prompt`. Each example goes through `stages`, best given by reference, so that it
-    is drawn on and worded like the question: `stages: ["${stages.mark}", "${stages.choose}"]`;
-    `ask` says where its images stand. The first `n` are shown, or with `order: shuffled` n random
-    ones, others for each sample. An example with the sample's own question and images is left out.
-    `sha` is the hash of the file and its images: filled in when the stage is built, it is part of
-    the arm's identity, and a run whose files have changed since is refused. Raises ValueError.
-    """
-
-    path: Path
-    n: int | None = None
-    order: Literal["file", "shuffled"] = "file"
-    stages: tuple[Stage, ...] = ()
-    ask: Ask = field(default_factory=Ask)
-    sha: str = ""
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "n >= 0")
-        settle_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
-
-    @cached_property
-    def examples(self) -> tuple[Example, ...]:
-        """Every example of the file. Raises ValueError that names the line."""
-        return read_lines(self.path, _parse_example)
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the examples as its first turns. Raises ValueError where a turn was taken
-        already."""
-        if any(message.role != "system" for message in state.messages):
-            raise ValueError(
-                f"sample {state.sample.id}: examples come before the first turn; move this stage up"
-            )
-        own = state.sample.question, [image.sha for image in state.sample.images]
-        examples = [example for example in self.examples if example.question != own]
-        if self.order == "shuffled":
-            examples = [examples[k] for k in state.rng("examples").permutation(len(examples))]
-        turns = list(state.messages)
-        for example in examples[: self.n]:
-            shown = State.start(example.sample, state.seed, state.draw)
-            for stage in self.stages:
-                shown = stage(shown, NOT_ASKED)
-            turns.append(Message("user", self.ask.parts(shown)))
-            turns.append(Message("assistant", (example.reply,)))
-        return state.replace(messages=tuple(turns))
-
-
-def _parse_example(row: Any, path: Path, number: int) -> Example:
-    if not isinstance(row, dict) or not isinstance(row.get("question"), str):
-        raise ValueError("expected an object with question, reply and images")
-    reply = row.get("reply", row.get("answer"))
-    if reply is None or not str(reply).strip():
-        raise ValueError("it has no reply; say what the model should have answered")
-    return Example(sample_of(row, path, f"example {number}"), str(reply))

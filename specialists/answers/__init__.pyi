@@ -4,7 +4,6 @@ from .boxes import (
     ReadText as ReadText,
     SpatialRelation as SpatialRelation,
 )
-from .choices import Chance as Chance, Guess as Guess
 from .correspondence import (
     CameraMotion as CameraMotion,
     MatchedPoint as MatchedPoint,
@@ -12,6 +11,7 @@ from .correspondence import (
     MostSimilar as MostSimilar,
     NearestFeature as NearestFeature,
 )
+from .guesses import Chance as Chance, Guess as Guess
 from .identity import (
     CountIdentities as CountIdentities,
     FaceIdentity as FaceIdentity,

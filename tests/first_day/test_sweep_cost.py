@@ -12,7 +12,7 @@ import pytest
 from looktwice.eval.runs.from_python import evaluate
 from looktwice.eval.tasks import Photos
 from looktwice.pipelines import picture
-from looktwice.pipelines.encodings import decoding
+from looktwice.pipelines.encodings import image_files as decoding
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply
 from looktwice.pipelines.models import Scripted

@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-from looktwice.pipelines.encodings.decoding import TRANSPOSED
+from looktwice.pipelines.encodings.image_files import TRANSPOSED
 from looktwice.pipelines.picture import Picture
 from tests.tables import check_all
 

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from looktwice.pipelines import picture as module
-from looktwice.pipelines.encodings.decoding import decode
-from looktwice.pipelines.encodings.jpeg import shortened
+from looktwice.pipelines.encodings.image_files import decode, shortened
 from looktwice.pipelines.picture import Picture, PictureError
 
 WRITTEN: dict[str, tuple[str, dict[str, object]]] = {

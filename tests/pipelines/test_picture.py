@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -385,7 +385,7 @@ def test_a_cut_jpeg_is_refused_however_it_is_looked_at(cut: int, progressive: bo
 
 def test_every_format_that_pillow_knows_is_opened() -> None:
     code = (
-        "from PIL import Image; from looktwice.pipelines.encodings.decoding import FORMATS,"
+        "from PIL import Image; from looktwice.pipelines.encodings.image_files import FORMATS,"
         " _formats; found = _formats(); Image.init(); print(len(found), found == tuple(name for"
         " name in FORMATS if name in Image.OPEN))"
     )

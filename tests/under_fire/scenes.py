@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.records import Record, RunFolder
-from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.encodings.image_files import to_png
 from tests.first_day.studies import looktwice
 
 STUDY = """

@@ -31,7 +31,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from tests import made_run
 from tests.made_run import MadeRun, analysed
 from tests.optional import extension

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.factors import ALL_TASKS, LevelEffect, sweep_effects, sweep_table
+from looktwice.eval.analysis.factors import LevelEffect, sweep_effects, sweep_table
 from looktwice.eval.display.table import score_table
+from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import bootstrap_mean
 from tests.made_run import MadeRun, facts

@@ -13,7 +13,7 @@ from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import Agent, AgentTool, Magnify, Measure, Zoom
-from looktwice.prompting.agent.episode import Look
+from looktwice.prompting.agent.looks import Look
 from tests.tables import table
 
 GREY = View.of(Picture(np.full((100, 200, 3), 128, np.uint8)))

@@ -19,7 +19,7 @@ from looktwice.eval.report import write_report
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture
-from looktwice.prompting.agent.episode import Look
+from looktwice.prompting.agent.looks import Look
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
 from tests.made_run import MadeRun
 from tests.served_page import serve_run

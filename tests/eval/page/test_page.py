@@ -22,7 +22,7 @@ from looktwice.eval.page.pairs import ALL, PageNumbers
 from looktwice.eval.page.render import escape_json, page_file, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
-from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from tests import tables

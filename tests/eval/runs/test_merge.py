@@ -16,7 +16,7 @@ from looktwice.eval.recorded.merge import merge
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.judgements import Judgement, append
 from looktwice.eval.scoring.score import score_run
-from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.encodings.image_files import to_png
 from tests.made_run import MadeRun
 from tests.optional import needs_extras
 from tests.under_fire.scenes import STUDY, ends, write_questions

@@ -14,7 +14,7 @@ from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Scripted
 from looktwice.pipelines.model import Messages, Reply, ToolCall
 from looktwice.prompting.agent import Agent, Zoom
-from looktwice.prompting.agent.episode import Look, Outcome
+from looktwice.prompting.agent.looks import Look, Outcome
 from tests.made_run import MadeRun
 from tests.tables import table
 

@@ -40,7 +40,7 @@ from looktwice.extras.executors.processes import FEWEST, SETTING, Processes, is_
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import ChatAPI, Pocket, Scripted

@@ -29,11 +29,11 @@ from looktwice.extras.inside.arms import (
     questions_of,
     true_answer,
 )
+from looktwice.extras.inside.internals import Layer, States, read_states
 from looktwice.extras.inside.linear import fit_probe
 from looktwice.pipelines import Pipeline, Pocket
 from looktwice.pipelines.model import Model, canonical
 from looktwice.pipelines.models import LocalVLM, Scripted
-from looktwice.pipelines.models.internals import Layer, States, read_states
 from looktwice.prompting import Ask
 from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun

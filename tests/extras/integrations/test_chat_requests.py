@@ -13,7 +13,7 @@ import pytest
 
 from looktwice.extras.integrations.chat_requests import Question, read_question as read_raw
 from looktwice.extras.integrations.chat_responses import Answered, join_chunks
-from looktwice.pipelines.encodings.png import to_png
+from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import CallOptions, Reply, Tool, ToolCall, Usage
 
 Json = dict[str, Any]

@@ -23,7 +23,7 @@ from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
 from looktwice.pipelines import Picture, State
 from looktwice.pipelines.config import ConfigError
-from looktwice.pipelines.encodings.decoding import decode
+from looktwice.pipelines.encodings.image_files import decode
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import WithoutModel
 from looktwice.prompting.views import LongestSide

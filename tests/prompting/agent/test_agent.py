@@ -66,7 +66,7 @@ from looktwice.prompting.agent import (
     tool as tool_file,
 )
 from looktwice.prompting.agent.agent import FINAL
-from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from looktwice.prompting.agent.tool import describe_tool
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.turns import History, Vote

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings, strategies as st
 
 from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
+from looktwice.extras.executors.cluster import Desk, obey, share_out
 from looktwice.pipelines.models import cluster, limits
-from looktwice.pipelines.models.cluster import Desk, obey, share_out
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
 from looktwice.pipelines.models.offline import Scripted
 from tests.counted_work import FakeTime
@@ -57,7 +57,7 @@ def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(
-        "looktwice.pipelines.models.cluster.time", SimpleNamespace(monotonic=lambda: now[0])
+        "looktwice.extras.executors.cluster.time", SimpleNamespace(monotonic=lambda: now[0])
     )
     desk = Desk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}

@@ -1,0 +1,112 @@
+"""The looks of an agent, and why it stopped, as notes in a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal, Self
+
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.model import canonical
+
+Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
+"""What became of a tool call: it "shown" new images; "said" something without one; gave the final
+answer ("answered"); was "repeated", as it had been made before; "failed" in the tool; was "refused"
+as malformed and not run; or reached a "bound" before it was run or its images were shown."""
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What is kept in the record as one line: a `word` and the fields that are not empty, as
+    JSON."""
+
+    word: ClassVar[str]
+
+    @property
+    def note(self) -> str:
+        """The line in the record."""
+        plain = {
+            name: value for name, value in asdict(self).items() if value not in (None, "", (), {})
+        }
+        return f"{self.word} {canonical(plain)}"
+
+    @classmethod
+    def read(cls, notes: Iterable[str]) -> list[Self]:
+        """Those among the notes of a record or state, in order; another stage's notes may begin
+        alike."""
+        own, names = [], {setting.name for setting in fields(cls)}
+        for note in notes:
+            if note.startswith(f"{cls.word} {{"):
+                try:
+                    data: dict[str, Any] = read_json(note.removeprefix(cls.word))
+                    own.append(cls(**{k: _as_tuples(data[k]) for k in names & data.keys()}))
+                except (ValueError, TypeError):
+                    continue
+        return own
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(inner) for inner in value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Look(_Note):
+    """One tool call of an agent, as a note in the record.
+
+    `number` counts the tool calls of the sample from 1. `call` is the index, from 0, of the model
+    call whose reply contained this tool call, and `probe` that of the model call before it that
+    asked for a preliminary answer. `arguments` are in the coordinate frame of the model. `images`
+    are the numbers of the images that the call added, and `regions` what each of them shows of a
+    source image: (number of the source, left, top, right, bottom) in its pixels, edge coordinates;
+    empty for an image that shows the same region as an earlier one, such as a rotated copy.
+    `reason` says why there is no image, or that the box was cut to its image.
+    """
+
+    number: int
+    call: int
+    tool: str = ""
+    outcome: Outcome = "refused"
+    arguments: Any = field(default_factory=dict)
+    images: tuple[int, ...] = ()
+    regions: tuple[tuple[float, ...], ...] = ()
+    reason: str = ""
+    probe: int | None = None
+
+    word = "look"
+
+    @property
+    def words(self) -> str:
+        """The look in one line, for people."""
+        asked = self.arguments if isinstance(self.arguments, str) else canonical(self.arguments)
+        brought = ", ".join(f"image {number}" for number in self.images)
+        result = ": ".join(filter(None, (self.outcome, brought, self.reason)))
+        return f"look {self.number}: {self.tool or 'no tool'} {asked} -> {result}"
+
+
+@dataclass(frozen=True)
+class EpisodeEnd(_Note):
+    """Why an agent stopped, and what it had used up by then.
+
+    `by` is "reply" (an answer in words), "answer" (the tool of that name), "malformed" (too many
+    malformed calls), or the bound that was reached: "steps", "images", "megapixels", "tokens" or
+    "seconds".
+    """
+
+    by: str
+    steps: int = 0
+    images: int = 0
+    megapixels: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    word = "ended"
+
+
+def read_looks(notes: Iterable[str]) -> list[Look]:
+    """The looks among the notes of a record or state, in order."""
+    return Look.read(notes)
+
+
+def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
+    """The last EpisodeEnd among the notes of a record or state."""
+    return next(reversed(EpisodeEnd.read(notes)), None)

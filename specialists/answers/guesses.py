@@ -1,0 +1,69 @@
+"""Guesses, which look at no image: chance, and the answer that is most frequent in the key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import Stage, State, WithoutModel
+
+
+@dataclass(frozen=True)
+class Chance(WithoutModel):
+    """Uniform random baseline over the sample's choices; abstains where there are none.
+
+    The answer depends on the run's seed, the sample, the draw and `slot`; two of these with
+    different slots are independent.
+    """
+
+    slot: str = "chance"
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer."""
+        letters = state.sample.letters
+        if not letters:
+            return state.abstain("there are no choices to draw from")
+        return draw(state, letters, self.slot)
+
+
+def draw(state: State, answers: Sequence[str], slot: str) -> State:
+    """The state with one of these answers, drawn uniformly at random."""
+    drawn = answers[int(state.rng(slot).integers(len(answers)))]
+    return state.replace(answer=drawn, reason="", confidence=1 / len(answers))
+
+
+@dataclass(frozen=True)
+class Guess(WithoutModel):
+    """Answers as `rule` does; where that abstains, draws one of the sample's letters uniformly at
+    random.
+
+    Specialists never guess by themselves, and `on_empty: abstain` turns this wrapper off. Each
+    guess leaves the note `NOTE` and why, so that guesses can be counted. `among` are the answers to
+    draw from where a sample has no choices, such as [T, F]; without them it abstains. The answer
+    depends on the run's seed, the sample, the draw and `slot`.
+    """
+
+    rule: Stage
+    on_empty: Literal["guess", "abstain"] = "guess"
+    among: tuple[str, ...] = ()
+    slot: str = "guess"
+
+    NOTE: ClassVar[str] = "guessed: "
+
+    def __post_init__(self) -> None:
+        if getattr(self.rule, "asks", True):
+            raise ValueError(
+                f"{type(self.rule).__name__} asks the model; a guess stands in for specialists"
+                " alone"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the rule's answer, or with a random one."""
+        after = self.rule(state, model)
+        answers = state.sample.letters or self.among
+        if not after.ended or self.on_empty == "abstain" or not answers:
+            return after
+        why = after.reason.removeprefix("abstained: ")
+        return draw(after, answers, self.slot).with_notes(f"{self.NOTE}{why}")
