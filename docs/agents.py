@@ -29,7 +29,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting import agent
 from looktwice.prompting.agent import CodeCalls, NativeCalls, PlainCalls, TaggedCalls
-from looktwice.prompting.agent.episode import read_looks
+from looktwice.prompting.agent.looks import read_looks
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE.parent / "configs" / "agent_near_sighted.yaml"

@@ -15,8 +15,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
-from looktwice.extras.executors.cluster import Desk, obey, share_out
-from looktwice.pipelines.models import cluster, limits
+from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
 from looktwice.pipelines.models.offline import Scripted
 from tests.counted_work import FakeTime
@@ -24,6 +23,7 @@ from tests.optional import extension
 from tests.tables import table
 
 on_ray = extension("executors.on_ray")
+cluster = extension("executors.cluster")
 
 KEY = LimitKey("http://h/v1", 10, None)
 
@@ -32,11 +32,11 @@ KEY = LimitKey("http://h/v1", 10, None)
 def test_who_wants_little_gets_it_and_the_others_alike(
     wanted: dict[str, int], most: int, shares: object
 ) -> None:
-    assert share_out(wanted, most) == shares
+    assert cluster.share_out(wanted, most) == shares
 
 
 def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> None:
-    desk = Desk(tasks=2)
+    desk = cluster.Desk(tasks=2)
     assert desk.ask("a", {KEY: Load(0, 0)}) == (False, {KEY: 5}), (
         "half of it at first: another may come"
     )
@@ -59,7 +59,7 @@ def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
     monkeypatch.setattr(
         "looktwice.extras.executors.cluster.time", SimpleNamespace(monotonic=lambda: now[0])
     )
-    desk = Desk(tasks=1)
+    desk = cluster.Desk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
     now[0] = cluster.SILENT - 1
     assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: 0}
@@ -75,7 +75,7 @@ def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
 )
 @example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
 def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, int]]) -> None:
-    desk, slots, used = Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
+    desk, slots, used = cluster.Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
     for task, goes_to, waiting in steps:
         # begins no more than it may, ends what it likes
         used[task] = min(goes_to, max(used[task], slots[task]))
@@ -99,7 +99,7 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
         said.append(loads)
         return False, {KEY: 1}
 
-    obey(ask, drain)
+    cluster.obey(ask, drain)
     assert said[0][KEY] == Load(0, 0) and not drain.is_set()
     inside, leave = threading.Event(), threading.Event()
 
@@ -121,7 +121,7 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
     first.join()
     second.join()
     assert limiters()[KEY].load == Load(0, 0)
-    obey(lambda loads: (True, {}), drain)
+    cluster.obey(lambda loads: (True, {}), drain)
     assert drain.is_set()
 
 
