@@ -224,8 +224,8 @@ def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
                 continue
             if cls.__module__.startswith(module.__name__) and not name.startswith("_"):
                 classes[public_path(cls)] = cls
-    rooms = tuple(f"{place}." for place in ROOMS[kind])
-    own = {path: extension for path, extension in own_classes().items() if path.startswith(rooms)}
+    begins = tuple(f"{place}." for place in ROOMS[kind])
+    own = {path: extension for path, extension in own_classes().items() if path.startswith(begins)}
     return classes | {path: extension.open() for path, extension in own.items()}
 
 
