@@ -17,7 +17,8 @@ from pathlib import Path
 from bench.planted_readers import Alone, Boxing, Distracted, PlantedContrast, seeks_red
 from looktwice.eval import evaluate
 from looktwice.eval.readers import Marked
-from looktwice.eval.tasks import LettersAndShapes, NearSighted, Task
+from looktwice.eval.tasks import Task
+from looktwice.extras.scenes import LettersAndShapes, NearSighted
 from looktwice.pipelines import Pipeline
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model

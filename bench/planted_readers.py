@@ -16,9 +16,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.tasks import Facts, LettersAndShapes, NearSighted
+from looktwice.eval.tasks import Facts
 from looktwice.eval.tasks.photographs import seeded_rng
-from looktwice.eval.tasks.toy_models import Sighting
+from looktwice.extras.scenes import LettersAndShapes, NearSighted
+from looktwice.extras.scenes.toy_models import Sighting
 from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Usage, canonical

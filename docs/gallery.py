@@ -20,11 +20,12 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from looktwice.eval.tasks import MarkedScenes, MarkQuestions, Puzzles, RenderedScenes
-from looktwice.eval.tasks.letters_and_shapes import LettersAndShapes
+from looktwice.eval.tasks import MarkedScenes, MarkQuestions
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS as MARKED
 from looktwice.eval.tasks.photographs import photograph
-from looktwice.eval.tasks.rendered_scenes import KINDS as RENDERED
+from looktwice.extras.drawings.matrices import RULES
+from looktwice.extras.scenes import LettersAndShapes, Puzzles, RenderedScenes
+from looktwice.extras.scenes.rendered_scenes import KINDS as RENDERED
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
@@ -34,7 +35,6 @@ from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import BlinkReleasedStyle, Circles
-from looktwice.specialists.answers.matrices import RULES
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "gallery.yaml"

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from rich.console import Console
 
-from looktwice.eval import GeneratedDoYouSeeMe, MarkedScenes, evaluate
+from looktwice.eval import MarkedScenes, evaluate
 from looktwice.eval.analysis.analyses import analysis
 from looktwice.eval.analysis.looking.contribution import certificate_page, certificates
 from looktwice.eval.display.table import score_table
@@ -25,6 +25,8 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.extras.drawings import ColoredShapeCounter
+from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.extras.studies.blindness import audit_page, audits, blind_items_csv, needs_no_image
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, Reply, Usage
@@ -35,7 +37,6 @@ from looktwice.pipelines.sample import Sample
 from looktwice.prompting import MultipleChoice
 from looktwice.prompting.turns import Ask, Reperceive
 from looktwice.prompting.wording import Verbatim
-from looktwice.specialists.drawings import ColoredShapeCounter
 from looktwice.specialists.features import AttentionShare, QuestionAttention, VisionAttention
 from looktwice.specialists.rules import NoEvidence
 

@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -24,6 +25,7 @@ from looktwice.eval.listing import bases_of, settings_text, type_words
 from looktwice.pipelines.config import keys as entries
 from looktwice.pipelines.config.keys import all_keys
 from looktwice.pipelines.config.load import study_schema
+from looktwice.pipelines.extensions import own_classes
 from looktwice.pipelines.model import Model
 
 __all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
@@ -103,7 +105,7 @@ PAGES = (
         "Models",
         "What a configuration may name under `model:` or `models:`.",
         ("pipelines.models",),
-        ("eval.tasks.NearSighted", "pipelines.model.CallOptions"),
+        ("eval.tasks.NearSighted", "eval.tasks.NeverLooks", "pipelines.model.CallOptions"),
     ),
 )
 ELSEWHERE = {path for page in PAGES for path in page.others}
@@ -120,13 +122,31 @@ def _groups(page: Page) -> dict[str, dict[str, type]]:
     kept = {
         r: {p: c for p, c in classes.items() if _is_listed(p, c)} for r, classes in rooms.items()
     }
-    return kept | (
-        {"Of other rooms": {path: named(path) for path in page.others}} if page.others else {}
-    )
+    others = [path for path in page.others if path.rpartition(".")[2] in _names(_room(path))]
+    kept |= {"Of other rooms": {path: named(path) for path in others}}
+    return {room: classes for room, classes in kept.items() if classes}
+
+
+def _room(path: str) -> str:
+    return path.rpartition(".")[0]
 
 
 def _names(room: str) -> list[str]:
-    return sorted(import_module(f"looktwice.{room}").__all__)
+    """What has a path of a room: what it says itself, and the classes of extensions."""
+    own = {path.rpartition(".")[2] for path in own_classes() if _room(path) == room}
+    return sorted(own.union(import_module(f"looktwice.{room}").__all__ if _is_there(room) else ()))
+
+
+def _is_there(room: str) -> bool:
+    return find_spec(f"looktwice.{room}") is not None
+
+
+def _room_says(room: str) -> str:
+    """The first sentence of a room; of one whose classes are all of an extension, of that one."""
+    if _is_there(room):
+        return _first(import_module(f"looktwice.{room}"))
+    place = next(own.place for path, own in own_classes().items() if _room(path) == room)
+    return _first(import_module(place.partition(":")[0].rpartition(".")[0]))
 
 
 def _is_listed(path: str, thing: Any) -> bool:
@@ -198,7 +218,7 @@ def _class_page(page: Page) -> str:
     shared: dict[type, None] = {}
     for room, members in GROUPS[page.name].items():
         lines += ["", f"## {room}"]
-        lines += ["", _first(import_module(f"looktwice.{room}"))] if room in page.rooms else []
+        lines += ["", _room_says(room)] if room in page.rooms else []
         for path, cls in members.items():
             bases = bases_of(cls)
             shared |= dict.fromkeys(base for base in bases if base not in CLASSES.values())

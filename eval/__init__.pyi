@@ -1,12 +1,5 @@
 from .analysis import Finding as Finding, find as find
 from .display import score_table as score_table
-from .make import (
-    Correspondence as Correspondence,
-    Jigsaw as Jigsaw,
-    Localization as Localization,
-    RelativeDepth as RelativeDepth,
-    Sequences as Sequences,
-)
 from .readers import Robust as Robust
 from .records import RunFolder as RunFolder
 from .replies import RecordedQuestions as RecordedQuestions
@@ -20,9 +13,7 @@ from .tasks import (
     DoYouSeeMe as DoYouSeeMe,
     Facts as Facts,
     Folder as Folder,
-    GeneratedDoYouSeeMe as GeneratedDoYouSeeMe,
     JointQuestions as JointQuestions,
-    LettersAndShapes as LettersAndShapes,
     MarkedScenes as MarkedScenes,
     Photos as Photos,
     Subset as Subset,

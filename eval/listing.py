@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from pkgutil import iter_modules
@@ -30,6 +31,7 @@ from looktwice.pipelines.config.classes import (
 from looktwice.pipelines.config.elsewhere import ELSEWHERE
 from looktwice.pipelines.config.shipped import shipped
 from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.extensions import own_classes
 from looktwice.pipelines.model import Model
 
 __all__: list[str] = []
@@ -65,8 +67,8 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "readers": ("eval.readers", "eval.replies"),
     "models": ("pipelines.models", "eval.tasks"),
 }
-"""Where classes of a kind lie, a folder or a room of one; no other is opened, because that takes
-time."""
+"""How the paths of classes of a kind begin, with a folder or a room of one, of which extensions
+alone may have classes; no other is opened, because that takes time."""
 CORE = (
     "looktwice.pipelines",
     "looktwice.eval.scoring",
@@ -205,10 +207,12 @@ def _first_sentence(text: str) -> str:
 
 
 def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
-    """The public dataclasses by path in the rooms that hold classes of a kind, and in the
-    plugins."""
+    """The public dataclasses by path in the rooms that hold classes of a kind, in our extensions
+    under paths of these rooms, and in the plugins."""
     names = list[str]()
     for place in ROOMS[kind]:
+        if find_spec(f"looktwice.{place}") is None:
+            continue
         package = import_module(f"looktwice.{place}")
         rooms = [] if "." in place else [r.name for r in iter_modules(package.__path__) if r.ispkg]
         names += [f"{package.__name__}.{room}" for room in rooms] or [package.__name__]
@@ -220,7 +224,9 @@ def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
                 continue
             if cls.__module__.startswith(module.__name__) and not name.startswith("_"):
                 classes[public_path(cls)] = cls
-    return classes
+    begins = tuple(f"{place}." for place in ROOMS[kind])
+    own = {path: extension for path, extension in own_classes().items() if path.startswith(begins)}
+    return classes | {path: extension.open() for path, extension in own.items()}
 
 
 def listed_kind(cls: type) -> str | None:

@@ -27,9 +27,7 @@ COMMANDS = {
         "Find the best arm of a sweep for a part of its answers.",
         FENCED,
     ),
-    "make": Extension(
-        "looktwice.eval.commands.studies:make", "Make questions from your own files.", FENCED
-    ),
+    "make": _at("make.commands:make", "Make questions from your own files.", FENCED),
     "annotate": _at(
         "annotation.commands:annotate",
         "Draw a sheet for people to fill in, and read it again.",
@@ -84,6 +82,29 @@ ANALYSES = {
         "adaptive.questions:ITEMS", "How hard each item is, and totals from few of them", ("asked",)
     ),
 }
+CLASSES = {
+    "eval.homes.Requests": _at("integrations.recorded:Requests"),
+    "eval.make.Correspondence": _at("make.points:Correspondence"),
+    "eval.make.Jigsaw": _at("make.files:Jigsaw"),
+    "eval.make.Localization": _at("make.localization:Localization"),
+    "eval.make.RelativeDepth": _at("make.relative_depth:RelativeDepth"),
+    "eval.make.Sequences": _at("make.sequences:Sequences"),
+    "eval.tasks.GeneratedDoYouSeeMe": _at("scenes.generated:GeneratedDoYouSeeMe"),
+    "eval.tasks.LettersAndShapes": _at("scenes.letters_and_shapes:LettersAndShapes"),
+    "eval.tasks.NearSighted": _at("scenes.toy_models:NearSighted"),
+    "eval.tasks.NeverLooks": _at("scenes.toy_models:NeverLooks"),
+    "eval.tasks.Puzzles": _at("scenes.puzzles:Puzzles"),
+    "eval.tasks.RenderedScenes": _at("scenes.rendered_scenes:RenderedScenes"),
+    "specialists.answers.FigureAnalogy": _at("drawings.matrices:FigureAnalogy"),
+    "specialists.answers.MatrixSolver": _at("drawings.matrices:MatrixSolver"),
+    "specialists.drawings.ColoredShapeCounter": _at("drawings.shapes:ColoredShapeCounter"),
+    "specialists.drawings.DotLetterReader": _at("drawings.sheets:DotLetterReader"),
+    "specialists.drawings.MarkAskedShapes": _at("drawings.shapes:MarkAskedShapes"),
+    "specialists.drawings.OutlineCounter": _at("drawings.shapes:OutlineCounter"),
+    "specialists.drawings.PatternMatcher": _at("drawings.sheets:PatternMatcher"),
+    "specialists.drawings.ShapeGridReader": _at("drawings.sheets:ShapeGridReader"),
+}
+"""Classes that stand in studies and records under a path of the core."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,
@@ -92,7 +113,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
         "processes": _at("executors.processes:Processes"),
         "ray": _at("executors.on_ray:OnRay"),
     },
-    "classes": {"eval.homes.Requests": _at("integrations.recorded:Requests")},
+    "classes": CLASSES,
     "parts": {
         "replies": _at("logs.replies:replies_lines"),
         "studio": _at("studio.server:studio_of_page"),

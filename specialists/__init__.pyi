@@ -6,12 +6,10 @@ from .answers import (
     CountIdentities as CountIdentities,
     DarkerPoint as DarkerPoint,
     FaceIdentity as FaceIdentity,
-    FigureAnalogy as FigureAnalogy,
     FittingBox as FittingBox,
     GroupIdentities as GroupIdentities,
     Guess as Guess,
     MatchedPoint as MatchedPoint,
-    MatrixSolver as MatrixSolver,
     MostReal as MostReal,
     MostSimilar as MostSimilar,
     NearerPoint as NearerPoint,
@@ -34,13 +32,6 @@ from .detection import (
     GroundingDINO as GroundingDINO,
     MaskBoxes as MaskBoxes,
     YuNet as YuNet,
-)
-from .drawings import (
-    ColoredShapeCounter as ColoredShapeCounter,
-    DotLetterReader as DotLetterReader,
-    OutlineCounter as OutlineCounter,
-    PatternMatcher as PatternMatcher,
-    ShapeGridReader as ShapeGridReader,
 )
 from .features import (
     DIFT as DIFT,

@@ -9,7 +9,7 @@ devices, batches over threads, and stored results. An ONNX file that OpenCV read
 `open_onnx` of `networks/packages.py` does it, as `U2Net` of `segmentation/regions.py` shows. A
 stage calls any of them through `look_once` of `sharing`, so that a run looks at the same pixels
 once. Put it in a file of the room named for what it computes (`detection`, `segmentation`,
-`matching`, `features`, `maps` for depth, `drawings`) and add `from .file import Name as Name` to
+`matching`, `features`, `maps` for depth) and add `from .file import Name as Name` to
 that room's `__init__.pyi`. It can then be named in YAML as `specialists.<room>.<Name>`, and every
 stage that takes the protocol accepts it. A rule that answers questions is a stage, in `answers`.
 

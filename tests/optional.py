@@ -34,12 +34,18 @@ needs_extras = pytest.mark.skipif(not HAS_EXTRAS, reason="needs the extensions o
 """Marks a test of the core together with an extension; `make test-core` leaves it out."""
 
 
+def require_extras() -> None:
+    """Skip the test that asks, where the core is tested alone."""
+    if not HAS_EXTRAS:
+        pytest.skip("needs the extensions of `extras`")
+
+
 class Extension(Later):
     """A module of `extras`; where the core is tested alone, the test that asks it is skipped."""
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and not HAS_EXTRAS:
-            pytest.skip("needs the extensions of `extras`")
+        if not name.startswith("_"):
+            require_extras()
         return super().__getattr__(name)
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 import looktwice.prompting
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.spec import asks_model
+from tests.optional import require_extras
 from tests.paths import DOCS
 
 PAGE = DOCS / "gallery.md"
@@ -63,6 +64,7 @@ QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "s
 @pytest.fixture(scope="module")
 def gallery() -> Any:
     """The script, loaded as a plugin is: it lies in no package."""
+    require_extras()  # questions of its table
     return importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
 
 

@@ -207,23 +207,6 @@ def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
     _say_left_out(plan)
 
 
-def make(
-    config: ConfigPath,
-    overrides: Overrides = NONE,
-    out: Annotated[Path, Option(help="The folder of the new question sets.")] = Path("made"),
-    split: Annotated[str, Option(help="The split, which begins the questions' names.")] = "val",
-    plugin: Plugins = NONE,
-) -> None:
-    """Make questions from your own files.
-
-    Each task is saved as a folder and as a parquet file like BLINK's.
-    """
-    from looktwice.eval.make.command import make_questions
-
-    for line in make_questions(config, overrides, plugin, out, split):
-        say(line)
-
-
 def list_names(
     kind: Annotated[
         str,

@@ -1,7 +1,8 @@
 """Benchmarks and tables of questions, with the metrics that are their own.
 
-Here: BLINK, BLINK-Twice, VLM2-Bench, Do You See Me, a user's own files, and questions generated
-with known answers. Not here: questions made from a user's images (`make`)."""
+Here: BLINK, BLINK-Twice, VLM2-Bench, Do You See Me, a user's own files, and questions on made
+scenes and photographs with known answers. Not here: other drawn questions, and those made from a
+user's images, which are extensions."""
 
 import lazy_loader
 

@@ -3,16 +3,11 @@ from .blink import Blink as Blink, BlinkScorer as BlinkScorer
 from .blink_twice import BlinkTwice as BlinkTwice, TwiceScorer as TwiceScorer
 from .do_you_see_me.subtasks import JointScorer as JointScorer, SweepScorer as SweepScorer
 from .do_you_see_me.task import DoYouSeeMe as DoYouSeeMe, JointQuestions as JointQuestions
-from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
-from .letters_and_shapes import LettersAndShapes as LettersAndShapes
 from .marked_scenes.mark_questions import MarkQuestions as MarkQuestions
 from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
 from .own_questions import Folder as Folder
 from .own_tables import Columns as Columns, Tsv as Tsv
 from .photos.task import Photos as Photos
-from .puzzles import Puzzles as Puzzles
-from .rendered_scenes import RenderedScenes as RenderedScenes
-from .toy_models import NearSighted as NearSighted, NeverLooks as NeverLooks
 from .vlm2.metrics import (
     CountScorer as CountScorer,
     GroupScorer as GroupScorer,

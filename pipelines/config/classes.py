@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from looktwice.pipelines.extensions import own_class
+from looktwice.pipelines.extensions import own_classes
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
@@ -70,7 +70,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
             f"{_meant(parts[-1])}; `looktwice list` names them"
         )
     ours, name = parts[0] in FOLDERS, parts[-1]
-    if ours and (extension := own_class(".".join(parts))):
+    if ours and (extension := own_classes().get(".".join(parts))):
         return extension.open()  # type: ignore[no-any-return]
     room = _own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
     try:
@@ -80,6 +80,8 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     public = getattr(module, "__all__", () if ours else vars(module))
     if name not in public or not _is_class(module, name):
         classes = [n for n in public if _is_class(module, n)]
+        paths = [path.rpartition(".") for path in own_classes() if ours]
+        classes += [n for of, _, n in paths if of == ".".join(parts[:-1])]
         raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, classes)}")
     return getattr(module, name)  # type: ignore[no-any-return]
 
@@ -160,7 +162,7 @@ def _own_room(parts: Sequence[str], use: str) -> str:
 
 def _meant(name: str) -> str:
     """`; did you mean 'X'?` with the path of a public class of ours of this name or one like it."""
-    paths = dict[str, str]()
+    paths = {path.rpartition(".")[2]: path for path in own_classes()}
     for folder in FOLDERS:
         for room in (room for room, is_package in _rooms(folder).items() if is_package):
             for public in importlib.import_module(f"looktwice.{folder}.{room}").__all__:

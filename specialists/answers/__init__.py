@@ -2,7 +2,7 @@
 image-blind baselines.
 
 Parsing of questions and choices is here too. Not here: the specialists, which are in the rooms
-named for what they compute, and the rules for flat drawings (`drawings`)."""
+named for what they compute, and the rules for flat drawings, which are an extension."""
 
 import lazy_loader
 

@@ -19,7 +19,6 @@ from .identity import (
     ObjectIdentity as ObjectIdentity,
     SameIdentity as SameIdentity,
 )
-from .matrices import FigureAnalogy as FigureAnalogy, MatrixSolver as MatrixSolver
 from .measures import (
     ColorAtMark as ColorAtMark,
     DarkerPoint as DarkerPoint,

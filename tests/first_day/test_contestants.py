@@ -14,6 +14,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import Crop
 from tests.first_day.studies import said
+from tests.optional import needs_extras
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
@@ -106,6 +107,7 @@ model: {use: eval.tasks.NearSighted}
 """
 
 
+@needs_extras
 @pytest.mark.parametrize("kind", list(ZOOMS))
 def test_a_placebo_takes_its_settings_from_what_it_is_the_placebo_of(
     folder: Path, kind: str

@@ -15,7 +15,6 @@ from string import ascii_uppercase
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Controls, SceneParameters, Whole
 from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
     MARGIN,
@@ -28,6 +27,7 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     place,
     random_thing,
 )
+from looktwice.eval.tasks.swept import TRIES, Control, Controls, SceneParameters, Whole
 
 # pixels of the things beside two that are compared, and of those that are counted
 SMALLEST, LARGEST = (16.0, 56.0)

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.generated.canvas import (
+from looktwice.eval.tasks.outlines import (
     XY,
     circle,
     on_circle,

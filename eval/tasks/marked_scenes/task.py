@@ -14,10 +14,10 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.metrics import AlongControls
 from looktwice.eval.scoring.verdict import Samples, Score, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.generated.scene import Controls, Sort, SweptTask
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, seeded_rng
+from looktwice.eval.tasks.swept import Controls, Sort, SweptTask
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample

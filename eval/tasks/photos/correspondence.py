@@ -12,7 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.generated.canvas import rotate
+from looktwice.eval.tasks.outlines import rotate
 from looktwice.eval.tasks.photographs import (
     Light,
     QuestionImages,

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +20,6 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.metrics import LOOKING, read_turns
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
 from looktwice.pipelines.config import build, load_plan
 from looktwice.pipelines.config.classes import load_plugin
@@ -34,7 +32,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from tests import made_run
 from tests.made_run import MadeRun, analysed
-from tests.optional import extension
+from tests.optional import extension, require_extras
 from tests.paths import CONFIGS, DOCS
 
 saved = extension("sent.trajectories")
@@ -152,35 +150,13 @@ def test_tables_say_what_is_there(tmp_path: Path) -> None:
     assert "| agent | 2 | 2 | 50.0 |" in analysed("look_turns", run).markdown
 
 
-# The task
-
-
-def test_letters_and_shapes_are_the_same_at_every_go() -> None:
-    task = LettersAndShapes(n=8)
-    first, second = list(task), list(task)
-    assert [item.sample.sha for item in first] == [item.sample.sha for item in second] and len(
-        first
-    ) == len(task)
-    assert {item.sample.meta["kind"] for item in first} == {"letter", "count"}
-    for item in first:
-        box = item.sample.marks[0]
-        assert item.answer and item.sample.meta["region"] == box.label == "target"
-    assert len(list(LettersAndShapes(n=8, subset=Subset(2)))) == 2
-    assert first[0].sample.sha != next(iter(LettersAndShapes(n=8, seed=1))).sample.sha
-
-
-@pytest.mark.parametrize("settings", [{"n": 0}, {"smallest": 3}, {"width": 300, "height": 300}])
-def test_letters_and_shapes_refuse_what_cannot_be_drawn(settings: dict[str, Any]) -> None:
-    with pytest.raises(TaskError):
-        LettersAndShapes(**settings)
-
-
 # The whole loop, an integration test: the configuration, the runner, the agent, its tools, the
 # records and the report
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    require_extras()  # the questions and the model of the configuration
     out = tmp_path_factory.mktemp("runs")
     outcome = Study(
         load_plan(CONFIG, SMALL), out, RunOptions(workers=2), console=Console(quiet=True)
@@ -238,7 +214,8 @@ def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> Non
     (tmp_path / "kept.py").write_text(KEPT, encoding="utf-8")
     config = tmp_path / "kept.yaml"
     config.write_text(
-        "task: {use: eval.tasks.LettersAndShapes, n: 1}\nstages: {answer: {use: kept.Kept}}\n"
+        "task: {use: eval.tasks.MarkedScenes, kind: shape, n: 1}\n"
+        "stages: {answer: {use: kept.Kept}}\n"
         "model: {use: pipelines.models.Scripted}\nread: {use: eval.readers.Marked}\n"
     )
     plugin = load_plugin(str(tmp_path / "kept.py"))

@@ -20,7 +20,7 @@ from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.made_run import MadeRun, analysed
-from tests.optional import extension
+from tests.optional import extension, needs_extras
 from tests.paths import CONFIGS
 
 gap = extension("studies.gap")
@@ -182,6 +182,7 @@ def test_the_configuration_of_cues_on_the_real_items(
     assert {pair.mllm.contestant for pair in specialist_pairs(run)} >= {"GPT4V", "MiniGPT-4"}
 
 
+@needs_extras
 @pytest.mark.dear
 def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
     path = CONFIGS / "blink_specialists.yaml"

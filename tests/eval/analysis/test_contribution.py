@@ -16,14 +16,12 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.tasks import LettersAndShapes, NearSighted, NeverLooks, TaskError
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.model import Message, Tool
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import BlackImages, NoResult, ToolResult
 from tests.made_run import MadeRun
-from tests.optional import extension
+from tests.optional import extension, require_extras
 from tests.paths import CONFIGS
 
 blindness = extension("studies.blindness")
@@ -40,6 +38,7 @@ CHEATER = "models.eyes={use: eval.tasks.NeverLooks, careless: true}"
 
 
 def run_arms(out: Path, *overrides: str) -> RunScores:
+    require_extras()  # the questions and the models of the configuration
     plan = load_plan(CONFIGS / "tool_contribution.yaml", [*SMALL, *overrides])
     outcome = Study(plan, out, RunOptions(workers=2), console=Console(quiet=True))()
     return score_run(RunFolder(outcome.folder))
@@ -183,36 +182,3 @@ def test_controls_of_results() -> None:
         NoResult()(ToolResult(answer="A"), state).answer == "A"
         and NoResult()(ToolResult(undo=True), state).undo
     )
-
-
-def test_hints_are_planted_and_read() -> None:
-    task, plain = LettersAndShapes(n=40, leak=0.5), LettersAndShapes(n=40)
-    leaky = [item for item in task if item.truth["leaky"]]
-    assert 10 <= len(leaky) <= 30
-    model = NeverLooks()
-    for item in leaky:
-        assert model((Message("user", (item.sample.question,)),)).text == f"ANSWER: {item.answer}"
-    for item, other in zip(task, plain, strict=True):
-        assert item.sample.images[0].sha == other.sample.images[0].sha
-        assert (item.sample.question == other.sample.question) is not item.truth["leaky"]
-    with pytest.raises(TaskError, match="leak is a share"):
-        LettersAndShapes(leak=2)
-
-
-def test_what_the_two_models_say_of_an_image() -> None:
-    from looktwice.pipelines.model import CallOptions
-
-    letters = (i for i in LettersAndShapes(n=12) if i.sample.meta["kind"] == "letter")
-    item = next(item for item in letters if item.sample.meta["px"] > 24)
-    view = View(item.sample.images[0])
-    told = NearSighted()((Message("user", (view, "Describe this image")),)).text
-    color = item.sample.question.split()[-1].strip("?")
-    assert f"{color}: the letter {item.answer}" in told
-    blind = (Message("user", (f"{item.sample.question}",)), Message("tool", (told,)))
-    asked = Message("user", (view, item.sample.question))
-    assert (
-        NearSighted(min_height=90)((asked, blind[1])).text
-        == f"I was told so.\nANSWER: {item.answer}"
-    )
-    calling = NeverLooks()(blind[:1], options=CallOptions(tools=(Tool("zoom", "", {}),)))
-    assert calling.tool_calls[0].name == "zoom"

@@ -17,7 +17,6 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from looktwice.eval import GeneratedDoYouSeeMe
 from looktwice.eval.analysis.analyses import analysis
 from looktwice.eval.analysis.looking.measured import measurement_curves, part_curves
 from looktwice.eval.cli import app
@@ -27,12 +26,13 @@ from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.runtime import close_networks
 from tests import planted_network
-from tests.optional import needs_extras, optional
+from tests.optional import extension, needs_extras, optional, require_extras
 from tests.paths import DOCS
 from tests.tiny import tiny
 
 optional("torch")
 optional("transformers")
+scenes = extension("scenes")
 
 FILLED = (
     "tasks.filled={{use: eval.tasks.DoYouSeeMe, name: joint_shape_color, path: {}, missing:"
@@ -49,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 def looktwice(command: str, *words: str) -> str:
+    require_extras()  # the pictures of the configuration
     result = CliRunner().invoke(
         app, [command, "dysm_attention", "models.eyes.max_tokens=4", *words]
     )
@@ -132,7 +133,7 @@ def test_it_runs_on_files_in_the_official_layout(
     of the same ones."""
     place = tmp_path / "2D_DoYouSeeMe" / "color_and_shape_disambiguation"
     place.mkdir(parents=True)
-    task = GeneratedDoYouSeeMe("joint_shape_color", n=4, seed=3, marks="asked")
+    task = scenes.GeneratedDoYouSeeMe("joint_shape_color", n=4, seed=3, marks="asked")
     lines, areas = ["filename,question,answer,sweep"], []
     for number, item in enumerate(task):
         cv2.imwrite(str(place / f"{number}.png"), item.sample.images[0].pixels[..., ::-1])
@@ -171,7 +172,7 @@ def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path
     assert said in (DOCS / "mattered.md").read_text(encoding="utf-8")
     records = {record.sample: record for record in RunFolder(tmp_path / "looks").records().values()}
     apart = []
-    for item in GeneratedDoYouSeeMe("joint_shape_color", n=108, marks="asked"):
+    for item in scenes.GeneratedDoYouSeeMe("joint_shape_color", n=108, marks="asked"):
         found = dict(records[item.sample.id].measured or {})
         assert bool(found) == (item.answer != "0")
         if found:

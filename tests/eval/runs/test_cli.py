@@ -178,6 +178,7 @@ STUDIES = [
 hold those."""
 
 
+@needs_extras
 @pytest.mark.dear
 def test_shipped_configurations_have_no_faults_of_their_own(
     shared_data: Path, tmp_path: Path

@@ -62,8 +62,8 @@ def test_what_is_not_seen_is_told(
 
 
 TURNS = """
-task: {{use: eval.tasks.LettersAndShapes, n: 1}}
-model: {{use: eval.tasks.NearSighted}}
+task: {{use: eval.tasks.MarkedScenes, kind: shape, n: 1}}
+model: {{use: pipelines.models.Scripted}}
 stages:
   budget: {{use: prompting.views.TokenBudget, tokens: 800}}
   ask: {stage}

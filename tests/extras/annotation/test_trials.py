@@ -17,8 +17,9 @@ from looktwice.eval import MarkedScenes, evaluate
 from looktwice.eval.analysis.analyses import analysis
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
-from looktwice.eval.tasks import GeneratedDoYouSeeMe, TaskError
+from looktwice.eval.tasks import TaskError
 from looktwice.extras.annotation.sheet import parse_exposure
+from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.pipelines import Pipeline
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
-from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
+from looktwice.extras.scenes import LettersAndShapes, NearSighted
 from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, Sample, State, View
 from looktwice.pipelines.model import Tool
 from looktwice.prompting.views import LongestSide

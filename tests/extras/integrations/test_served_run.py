@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
-from looktwice.eval.tasks import LettersAndShapes
+from looktwice.extras.scenes import LettersAndShapes
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.models import Pocket

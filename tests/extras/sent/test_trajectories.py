@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from looktwice.eval import evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunError
-from looktwice.eval.tasks import LettersAndShapes
+from looktwice.extras.scenes import LettersAndShapes
 from looktwice.extras.sent.trajectories import is_placebo, trajectories
 from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall

@@ -20,7 +20,8 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
+from looktwice.eval.tasks import Subset, TaskError
+from looktwice.extras.scenes import LettersAndShapes
 from looktwice.extras.studies.blindness import (
     audit_page,
     audits,

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.readers import Marked, Robust
-from looktwice.eval.tasks import NearSighted
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import Scope
@@ -790,45 +789,6 @@ def test_a_fit_that_does_more_than_size_is_refused() -> None:
 
 
 # The near-sighted model
-
-
-def letter(high: int, size: tuple[int, int] = (200, 150)) -> Pixels:
-    """A red K of a height on white."""
-    from PIL import Image, ImageDraw, ImageFont
-
-    image, font = Image.new("RGB", size, "white"), ImageFont.load_default(high / 0.7)
-    ImageDraw.Draw(image).text((60, 40), "K", fill=(222, 20, 20), font=font)
-    return np.asarray(image)
-
-
-def asked(picture: Pixels, question: str = "Which letter is red?", **settings: Any) -> Reply:
-    state = State.start(sample(picture, question=question))
-    return NearSighted(**settings)([Message("user", ("Image 1:", state.views[0], question))])
-
-
-def test_the_near_sighted_model_reads_only_what_is_large_enough() -> None:
-    assert asked(letter(30)).text.endswith("ANSWER: K")
-    assert "too small for me" in asked(letter(12)).text
-    assert asked(letter(12), min_height=10).text.endswith("ANSWER: K")
-    assert asked(letter(30), "Which letter is blue?").text == "I see nothing blue."
-    assert asked(letter(30), "Who are you?").text == "I do not understand the question."
-
-
-def test_the_near_sighted_model_counts_tokens_of_the_images_it_is_sent() -> None:
-    small, large = asked(letter(12)).usage, asked(letter(12, (400, 300))).usage
-    assert large.tokens_in - small.tokens_in == math.ceil(400 / 28) * math.ceil(300 / 28) - 8 * 6
-    assert small.tokens_out > 0
-
-
-@pytest.mark.parametrize("frame", ["pixels", "0-1", "0-1000"])
-@FORMS
-def test_the_near_sighted_model_plays_every_protocol_in_every_frame(form: Any, frame: Any) -> None:
-    of = sample(letter(22, (400, 300)), question="Which letter is red?")
-    agent = Agent(
-        {"zoom": PLAIN_ZOOM}, protocol=form, coordinates=frame, fit=LongestSide(200, grow=True)
-    )
-    state = ran(agent, NearSighted(coordinates=frame), of)
-    assert state.reply.endswith("ANSWER: K") and outcomes(state) == ["shown"]
 
 
 def test_marks_of_all_kinds_are_no_trouble_for_a_zoom() -> None:

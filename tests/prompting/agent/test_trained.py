@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import load_plan
@@ -25,8 +24,11 @@ from looktwice.prompting.agent import Agent, CodeCalls, Edit, ZoomIn
 from looktwice.prompting.agent.looks import read_looks
 from looktwice.prompting.views import LongestSide
 from tests import tables
+from tests.optional import extension
 from tests.paths import CONFIGS
 from tests.prompting.scenes import table
+
+scenes = extension("scenes")
 
 CASES = table("agent/trained.yaml")
 ys, xs = np.mgrid[:420, :560]
@@ -36,7 +38,8 @@ START = State.start(Sample("s", "Which letter is it?", (PICTURE,)))
 
 @pytest.mark.parametrize("case", CASES["conversations"], ids=lambda case: case["preset"])
 def test_golden_conversations(case: dict[str, Any]) -> None:
-    (arm,) = load_plan(CONFIGS / f"{case['preset']}.yaml").points
+    made = "task={use: eval.tasks.MarkedScenes, kind: shape}"  # not asked: START is
+    (arm,) = load_plan(CONFIGS / f"{case['preset']}.yaml", [made]).points
     after = Pipeline(arm.stages)(START, Scripted(case["replies"]))
     turns = [
         [turn.role, *(part if isinstance(part, str) else list(part.size) for part in turn.parts)]
@@ -118,10 +121,15 @@ def test_images_are_named_as_agents_know_them(given: dict[str, Any], image: int 
 
 
 @dataclass(frozen=True)
-class Trained(NearSighted):
-    """Sees as NearSighted does, and asks for its zoom in the form of a trained agent."""
+class Trained:
+    """Sees as the model `eyes` does, and asks for its zoom in the form of a trained agent."""
 
-    form: str = ""
+    eyes: Any
+    form: str
+
+    @property
+    def identity(self) -> str:
+        return self.form
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -130,7 +138,7 @@ class Trained(NearSighted):
         words = "".join(message.text for message in messages if message.role == "user")
         asked = (Message("user", (*shown, words)),)
         tools = () if "cannot look any further" in words else (Tool("zoom", "", {}),)
-        seen = super().__call__(asked, options=CallOptions(tools=tools))
+        seen = self.eyes(asked, options=CallOptions(tools=tools))
         if not seen.tool_calls:
             return Reply(seen.text.replace("ANSWER: ", "<answer>") + "</answer>")
         given = json.loads(seen.tool_calls[0].arguments)
@@ -168,9 +176,11 @@ def test_a_reader_of_known_acuity_reads_by_their_zooms(
 ) -> None:
     """At 480 pixels it reads hardly a letter, and nearly all with the zooms of any of them."""
     (arm,) = load_plan(CONFIGS / f"{preset}.yaml").points
-    agent, model = arm.stages["agent"], Trained(coordinates=coordinates, form=form)
+    agent, model = arm.stages["agent"], Trained(scenes.NearSighted(coordinates=coordinates), form)
     assert isinstance(agent, Agent)
-    items = [item for item in checked_items(LettersAndShapes(n=16)) if item.sample.id[0] == "l"]
+    items = [
+        item for item in checked_items(scenes.LettersAndShapes(n=16)) if item.sample.id[0] == "l"
+    ]
     right = []
     for steps in (0, 3):
         bounds = replace(agent.bounds, steps=steps)

@@ -4,7 +4,6 @@ number of tokens."""
 import numpy as np
 import pytest
 
-from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.pipelines.marks import Box, bounding_box
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import Picture
@@ -15,7 +14,10 @@ from looktwice.prompting.turns import Verify
 from looktwice.prompting.views import Crop, LongestSide, Look, RetrievedCrops, TokenBudget
 from looktwice.prompting.views.retrieved import keep_layout
 from looktwice.prompting.where import AskedCells, BestCells, Claimed, Given, OnMarks
+from tests.optional import extension
 from tests.prompting.scenes import Heard, plain, start
+
+scenes = extension("scenes")
 
 
 def numbered(width: int = 40, height: int = 30) -> Picture:
@@ -81,9 +83,9 @@ def test_asked_cells_find_what_a_near_sighted_model_cannot_read() -> None:
     pattern = r"letter is (\w+)|of the (\w+) shapes"
     stage = RetrievedCrops(AskedCells(words_pattern=pattern, side=200, fit=fit))
     hits = []
-    for item in list(LettersAndShapes(n=6)):
+    for item in list(scenes.LettersAndShapes(n=6)):
         state = State.start(item.sample)
-        after = stage(state, NearSighted())
+        after = stage(state, scenes.NearSighted())
         region = Given().region(state)
         hits.append(bool(after.views[0].to_view(region)))
         assert after.views[0].size < state.views[0].size

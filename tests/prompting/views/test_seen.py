@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Message
@@ -25,7 +24,10 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.views import AsSeen, Crop, ZoomOnMarks
 from looktwice.prompting.views.seen import layout_of, say_losses, tiles_of
 from tests import tables
+from tests.optional import extension
 from tests.prompting.scenes import table
+
+scenes = extension("scenes")
 
 CASES = table("views/seen.yaml")
 PROCESSORS = CASES["processors"]
@@ -241,13 +243,13 @@ def test_a_crop_that_adds_no_pixels_is_told() -> None:
 def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) -> None:
     """Letters are read exactly where `mark_patches` says that they are 12 pixels high or more."""
     read = []
-    for item in islice(checked_items(LettersAndShapes(n=16)), 0, 16, 2):
+    for item in islice(checked_items(scenes.LettersAndShapes(n=16)), 0, 16, 2):
         seen = AsSeen(model)(State.start(item.sample), NoModel())
         layout, covered = layout_of(model, (1200, 900)), seen.measures["mark_patches"]
         assert layout and isinstance(covered, float)
         height = covered * layout.patch
         asked = Message("user", (*seen.views, item.sample.question))
-        reply = NearSighted(min_height=12)((asked,)).text
+        reply = scenes.NearSighted(min_height=12)((asked,)).text
         read.append("large enough" in reply)
         assert read[-1] == (height >= 12) or abs(height - 12) < 1.5
     assert len(set(read)) == 2

@@ -11,15 +11,18 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.model import CallOptions, Messages, Reply
+from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.state import State
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Crop, LongestSide, Look
 from looktwice.prompting.where import Rules, TreeSearch
 from looktwice.prompting.where.search import Asked, Node, tree_depth, unite, yes_or_no
+from tests.optional import extension
 from tests.prompting.scenes import start
+
+scenes = extension("scenes")
 
 VECTORS = json.loads(Path(__file__).with_name("zoomeye.json").read_text())
 KINDS = {"existence": 1, "latent": 2, "answering": 3}
@@ -116,14 +119,17 @@ def test_yes_and_no_are_read(reply: Reply, sure: float) -> None:
     assert yes_or_no(reply) == pytest.approx(sure)
 
 
-class Counted(NearSighted):
-    """Keeps how many pictures it was sent in each call."""
+class Counted:
+    """A near-sighted model that keeps the sizes of the pictures that it was sent in each call."""
+
+    identity = "counted"
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         SENT.append([view.size for message in messages for view in message.views])
-        return super().__call__(messages, draw, options)
+        reply: Reply = scenes.NearSighted()(messages, draw, options)
+        return reply
 
 
 SENT: list[list[tuple[int, int]]] = []
@@ -140,7 +146,7 @@ TREE = TreeSearch(
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> None:
     right, before, model = 0, 0, Counted()
-    for item in LettersAndShapes(6, width=640, height=480, smallest=8, largest=16):
+    for item in scenes.LettersAndShapes(6, width=640, height=480, smallest=8, largest=16):
         SENT.clear()
         start_state = State.start(item.sample)
         state = Look(replace(TREE, whole=whole), Crop(padding=0, min_px=0))(start_state, model)
@@ -153,9 +159,9 @@ def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> 
 
 
 def test_every_part_that_shows_it_is_found() -> None:
-    item = next(iter(LettersAndShapes(1, width=640, height=480, smallest=8, largest=16)))
+    item = next(iter(scenes.LettersAndShapes(1, width=640, height=480, smallest=8, largest=16)))
     state = State.start(item.sample)
-    places = replace(TREE, every=True).places(state, NearSighted())
+    places = replace(TREE, every=True).places(state, scenes.NearSighted())
     assert len(places.regions[0]) == 1
     (x0, y0, x1, y1), (target,) = bounding_box(places.regions[0][0]), item.sample.marks
     left, top, right, bottom = bounding_box(target)
@@ -163,7 +169,7 @@ def test_every_part_that_shows_it_is_found() -> None:
 
 
 def test_a_search_says_what_it_lacks() -> None:
-    state = Look(TREE)(start(), NearSighted())
+    state = Look(TREE)(start(), Scripted("No"))
     assert state.notes[0] == "view 1: no part that answers is seen; kept as it is"
     with pytest.raises(ValueError, match="words come from one place"):
         TreeSearch(words=("a",), words_field="b")

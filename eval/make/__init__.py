@@ -1,8 +1,0 @@
-"""Questions made from your own images: jigsaws, correspondence, relative depth, localisation,
-sequences.
-
-Not here: questions drawn or cut by the program itself (`tasks`)."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

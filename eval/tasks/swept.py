@@ -1,0 +1,143 @@
+"""Control parameters, what a made question is drawn from, and tasks whose questions are dealt the
+levels of control parameters."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import product
+from typing import Any, TypeVar
+
+from numpy.random import Generator
+
+from looktwice.eval.tasks.base import Fields, MadeTask, TaskError, require_some, suggest_name
+from looktwice.eval.tasks.photographs import deal_evenly
+
+Level = int | float | str
+T = TypeVar("T")
+TRIES = 300  # scenes that are drawn until one keeps every promise
+
+
+@dataclass(frozen=True)
+class SceneParameters:
+    """What a scene is drawn from: random numbers, one level of each control, and whether the
+    authors' flaws are kept.
+
+    `deal` gives one of its options so that all of them come equally often over the questions of a
+    task.
+    """
+
+    rng: Generator
+    levels: Mapping[str, Any]
+    deal: Callable[[Sequence[Any]], Any]
+    official: bool = False
+
+    def pick(self, cards: Sequence[T]) -> T:
+        """One of them, at random."""
+        return cards[int(self.rng.integers(len(cards)))]
+
+    def shuffled(self, cards: Iterable[T]) -> list[T]:
+        """All of them, in random order."""
+        cards = list(cards)
+        return [cards[int(number)] for number in self.rng.permutation(len(cards))]
+
+    def whole(self, low: int, high: int) -> int:
+        """A whole number from `low` to `high`."""
+        return int(self.rng.integers(low, high, endpoint=True))
+
+
+@dataclass(frozen=True)
+class Control:
+    """A control parameter: the paper's levels, and the bounds of any other; of words there are no
+    others."""
+
+    name: str
+    levels: tuple[Level, ...]
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a level; empty where nothing is."""
+        if isinstance(self.levels[0], str):
+            fits, wanted = value in self.levels, f"one of {', '.join(map(str, self.levels))}"
+        else:
+            sort = int if self.whole else (int, float)
+            is_within = isinstance(value, sort) and self.low <= value <= self.high
+            fits = is_within and not isinstance(value, bool)
+            kind = "a whole number" if self.whole else "a number"
+            wanted = f"{kind} in {self.low:g}..{self.high:g}"
+        return "" if fits else f"{self.name} is {wanted}, found {value!r}"
+
+
+Whole = partial(Control, whole=True)
+"""A control parameter of whole numbers."""
+Controls = tuple[Control, ...]
+
+
+Sort = tuple[str, Controls]
+"""The name of a sort of questions, and its controls."""
+
+
+class SweptTask(MadeTask):
+    """A made task whose questions are dealt the levels of control parameters.
+
+    Every run of as many questions as there are combinations of levels has each of them once.
+    """
+
+    seed: int
+    controls: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Raises TaskError for no questions, and for controls that cannot be."""
+        require_some(self.n)
+        _ = self.levels
+
+    @property
+    @abstractmethod
+    def _sort(self) -> Sort:
+        """That of these questions."""
+
+    @cached_property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The levels of every control: those given, one or several, else its own. Raises TaskError
+        for unknown controls, and for levels that cannot be."""
+        name, controls = self._sort
+        by_name = {control.name: control for control in controls}
+        for unknown in self.controls:
+            if unknown not in by_name:
+                hint = suggest_name(unknown, by_name)
+                raise TaskError(
+                    f"{name} has no control {unknown!r}{hint} It has {', '.join(by_name)}"
+                )
+        levels, faults = {}, []
+        for control in controls:
+            given = self.controls.get(control.name, control.levels)
+            levels[control.name] = tuple(given) if isinstance(given, list | tuple) else (given,)
+            faults += [control.fault(level) for level in levels[control.name]]
+            faults += [] if levels[control.name] else [f"{control.name} has no level"]
+        if any(faults):
+            raise TaskError("controls: " + "; ".join(filter(None, faults)))
+        return levels
+
+    @cached_property
+    def _combinations(self) -> list[tuple[Level, ...]]:
+        return list(product(*self.levels.values()))
+
+    def _plan(self, number: int) -> dict[str, Level]:
+        """The levels of question `number`."""
+        levels = deal_evenly(number, self._combinations, "levels", self._sort[0], self.seed)
+        return dict(zip(self.levels, levels, strict=True))
+
+    def _deal(self, number: int, cards: Sequence[Any]) -> Any:
+        """The card of question `number`, apart from its levels."""
+        return deal_evenly(number, cards, "answer", self._sort[0], self.seed)
+
+    def _known(self, number: int) -> Fields:
+        return self._plan(number)
+
+    def _id(self, number: int) -> str:
+        return f"{self._sort[0]}_{number:05}"

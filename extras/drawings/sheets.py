@@ -1,0 +1,351 @@
+"""Drawn sheets: grids of small shapes, read cell by cell; patterns among which one is looked for;
+and letters of dots, read dot by dot and compared with the letterforms of five by seven dots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.extras.drawings.shapes import background_color, color_distance
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.specialists.answers.choices import AnswerRule, Decision, nearest_choice, only_pixels
+from looktwice.specialists.results import Floats
+from looktwice.specialists.rules import NoEvidence
+
+Grid = Mapping[tuple[int, int], tuple[str, str]]
+"""(row, column), from 1 -> (fill, shape)."""
+Ink = NDArray[np.bool_]
+# grey levels; lines that cover half a pixel are none, so that a frame ends with its last whole line
+DARK = 64
+STEPS = {
+    "left": (0, -1),
+    "right": (0, 1),
+    "up": (-1, 0),
+    "top": (-1, 0),
+    "down": (1, 0),
+    "bottom": (1, 0),
+}
+ASKED = re.compile(
+    r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row"
+    r" (?P<row>\d+), "
+    r"column (?P<column>\d+)\), how many (?P<what>.+?) are there"
+    r" (?P<way>left|right|up|down|top|bottom) of it",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class ShapeGridReader(AnswerRule):
+    """Answers how many things lie on one side of a cell in its row or column (Do You See Me's
+    visual spatial task).
+
+    Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black
+    or white squares, circles and triangles in rows and columns. Abstains where the question is
+    another, or the cell is not as it says.
+    """
+
+    def decide(self, sample: Sample) -> Decision:
+        """The number and the confidence, 1: it reads every cell or abstains. Raises NoEvidence."""
+        asked = ASKED.search(sample.question)
+        if asked is None or len(sample.images) != 1:
+            raise NoEvidence(f"no cell of a grid is asked about in {sample.question!r}")
+        grids = read_grids(sample.images[0].pixels)
+        number, (row, column) = int(asked["grid"]), (int(asked["row"]), int(asked["column"]))
+        grid = grids[number - 1] if 0 < number <= len(grids) else {}
+        seen, expected = grid.get((row, column)), (asked["fill"].lower(), asked["shape"].lower())
+        if seen != expected:
+            raise NoEvidence(
+                f"at {row, column} of grid {number} is {' '.join(seen or ('nothing',))}, not"
+                f" {' '.join(expected)}"
+            )
+        # "black objects", "circles" or "black circles"
+        first, *_, last = asked["what"].lower().split() * 2
+        down, across = STEPS[asked["way"].lower()]
+        things = 0
+        while cell := grid.get((row := row + down, column := column + across)):
+            fits = last.removesuffix("s") in (cell[1], "object")
+            things += fits and (first not in ("black", "white") or first == cell[0])
+        return str(things), 1.0
+
+
+def read_grids(pixels: Pixels) -> list[Grid]:
+    """The grids of a picture from left to right. Raises NoEvidence where there is none."""
+    ink = pixels.mean(-1) < DARK
+    # everything within outer contours, so that a frame is one thing with what it holds
+    contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    frames = sorted(tuple(cv2.boundingRect(contour)) for contour in contours)
+    grids = list[Grid]()
+    for x, y, wide, high in frames:
+        if min(wide, high) < 20:
+            continue
+        inner = ink[y : y + high, x : x + wide]
+        for _ in range(2):  # without the lines that run along its whole rim, then along its sides
+            full = inner.mean(1) > 0.98
+            start, end = np.argmin(full), len(full) - np.argmin(full[::-1])
+            inner = inner[start : 0 if full.all() else end].T
+        cells = {}
+        for row, (top, bottom) in enumerate(_runs(inner.sum(1) > 1), 1):
+            for column, (left, right) in enumerate(_runs(inner.sum(0) > 1), 1):
+                if cell := classify_cell(inner[top:bottom, left:right]):
+                    cells[row, column] = cell
+        grids.append(cells)
+    if not grids or not all(grids):
+        raise NoEvidence("no grid of shapes within a frame is seen")
+    return grids
+
+
+def _runs(filled: Ink) -> list[tuple[int, int]]:
+    """Where something is, from and up to, without the slivers that a frame leaves."""
+    steps = np.flatnonzero(np.diff(filled.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
+    return [(int(start), int(end)) for start, end in steps if end - start > 5]
+
+
+def classify_cell(ink: Ink) -> tuple[str, str] | None:
+    """Fill and shape of what is in a cell: all three are convex, and fill 1, pi / 4 and 1 / 2 of
+    their boxes.
+
+    What is looked at is the black or white around the middle: the frame may hide the line around a
+    white thing, but not where its inside ends.
+    """
+    black = bool(ink[ink.shape[0] // 2, ink.shape[1] // 2])
+    alike = (ink == black).astype(np.uint8)
+    _, labels = cv2.connectedComponents(alike, connectivity=8 if black else 4)
+    points = np.argwhere(labels == labels[ink.shape[0] // 2, ink.shape[1] // 2])
+    if len(points) < 10:
+        return None
+    high, wide = np.ptp(points, axis=0)
+    share = cv2.contourArea(cv2.convexHull(points.astype(np.int32))) / max(1, high * wide)
+    shapes = {"square": 1.0, "circle": np.pi / 4, "triangle": 0.5}
+    shape = min(shapes, key=lambda shape: abs(shapes[shape] - share))
+    return "black" if black else "white", shape
+
+
+Panel = tuple[float, float, float, float]
+"""Left, top, right, bottom in shares of the sheet."""
+Sheet = tuple[Panel, ...]
+"""The target's panel, then those of the options."""
+FAR = 4.0  # pixels; farther off is no worse
+ROUNDS = 20  # of bringing lines to lie on one another
+
+
+ROW: Sheet = (
+    (0.03, 0.12, 0.28, 0.5),
+    *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4)),
+)
+SQUARE: Sheet = tuple(
+    (x / 600, y / 1000, (x + 245) / 600, (y + 230) / 1000)
+    for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636))
+)
+
+
+@dataclass(frozen=True)
+class PatternMatcher(AnswerRule):
+    """Answers with the number of the option whose lines lie nearest to the target's (chamfer
+    distance).
+
+    The three of `kind` are Do You See Me's: in "closure" an option lacks parts, so its ink must lie
+    on the target's, after size and place are fitted to it; in "figure_ground" options lie in noise,
+    so the target's ink must lie on theirs; in "form_constancy" both. The distance is the mean over
+    the ink, in pixels and at most 4. Confidence is how much nearer the best is than the second, in
+    0..1. Abstains where a panel is empty, and at a tie.
+    """
+
+    kind: Literal["closure", "figure_ground", "form_constancy"]
+
+    def decide(self, sample: Sample) -> Decision:
+        """The number of the option, and the confidence. Raises NoEvidence."""
+        far = self.distances(only_pixels(sample, "target and options are on one image"))
+        numbers = {str(number): distance for number, distance in enumerate(far, 1)}
+        return nearest_choice(numbers, "the distances of options")
+
+    def distances(self, pixels: Pixels) -> list[float]:
+        """The mean distance of each option in pixels. Raises NoEvidence."""
+        ink, panels = color_distance(pixels) > 0.5, ROW if self.kind == "closure" else SQUARE
+        target, *options = (_points(ink, panel) for panel in panels)
+        far = []
+        for option in options:
+            if self.kind == "closure":
+                far.append(_chamfer_distance(_fit(option, target), target))
+            elif self.kind == "figure_ground":
+                far.append(_chamfer_distance(target, option))
+            else:
+                both = _chamfer_distance(option, target)
+                far.append(_chamfer_distance(target, option) + both)
+        return far
+
+
+def _points(ink: Ink, panel: Panel) -> Floats:
+    """The ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence where it is
+    empty."""
+    height, width = ink.shape
+    left, top, right, bottom = (
+        round(share * side) for share, side in zip(panel, (width, height) * 2, strict=True)
+    )
+    points = np.argwhere(ink[top:bottom, left:right])[:, ::-1].astype(np.float64)
+    if len(points) < 10:
+        raise NoEvidence(
+            f"nothing is drawn at ({left}, {top}) to ({right}, {bottom}), where a pattern should be"
+        )
+    return points
+
+
+def _chamfer_distance(points: Floats, others: Floats) -> float:
+    """The mean distance from each point to the nearest of the others, at most `FAR` each."""
+    from scipy.spatial import cKDTree
+
+    away, _ = cKDTree(others).query(points, distance_upper_bound=FAR)
+    return float(np.minimum(away, FAR).mean())
+
+
+def _fit(points: Floats, target: Floats) -> Floats:
+    """Points moved and scaled to lie on the target's, from the middle of both on (iterated closest
+    points)."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(target)
+    moved: Floats = (
+        points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
+    )
+    for _ in range(ROUNDS):
+        away, nearest = (np.asarray(values) for values in tree.query(moved))
+        # bent parts have no say in where the rest lies
+        near = away <= max(1.5, float(np.quantile(away, 0.8)))
+        source, nearby = moved[near], target[nearest[near]]
+        apart = source - source.mean(0)
+        scale = float((apart * (nearby - nearby.mean(0))).sum() / max(1e-9, (apart**2).sum()))
+        moved = (moved - source.mean(0)) * np.clip(scale, 0.8, 1.25) + nearby.mean(0)
+    return moved
+
+
+# A to Z, as displays of five by seven dots commonly show them
+FORMS = """\
+01110 10001 10001 11111 10001 10001 10001
+11110 10001 10001 11110 10001 10001 11110
+01110 10001 10000 10000 10000 10001 01110
+11110 10001 10001 10001 10001 10001 11110
+11111 10000 10000 11110 10000 10000 11111
+11111 10000 10000 11110 10000 10000 10000
+01110 10001 10000 10111 10001 10001 01110
+10001 10001 10001 11111 10001 10001 10001
+01110 00100 00100 00100 00100 00100 01110
+00111 00010 00010 00010 00010 10010 01100
+10001 10010 10100 11000 10100 10010 10001
+10000 10000 10000 10000 10000 10000 11111
+10001 11011 10101 10101 10001 10001 10001
+10001 11001 10101 10011 10001 10001 10001
+01110 10001 10001 10001 10001 10001 01110
+11110 10001 10001 11110 10000 10000 10000
+01110 10001 10001 10001 10101 10010 01101
+11110 10001 10001 11110 10100 10010 10001
+01111 10000 10000 01110 00001 00001 11110
+11111 00100 00100 00100 00100 00100 00100
+10001 10001 10001 10001 10001 10001 01110
+10001 10001 10001 10001 10001 01010 00100
+10001 10001 10001 10101 10101 11011 10001
+10001 10001 01010 00100 01010 10001 10001
+10001 10001 01010 00100 00100 00100 00100
+11111 00001 00010 00100 01000 10000 11111
+"""
+# letters that some displays show another way
+OTHERS = {
+    "I": "11111 00100 00100 00100 00100 00100 11111",
+    "S": "01110 10001 10000 01110 00001 10001 01110",
+}
+
+
+LETTERS = []
+for letter, rows in (*zip(ascii_uppercase, FORMS.splitlines(), strict=True), *OTHERS.items()):
+    dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
+    LETTERS.append((letter, dots[:, dots.any(0)]))
+APART = 0.3  # of the letters' height: dots of one letter lie closer than that, letters do not
+FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
+
+
+@dataclass(frozen=True)
+class DotLetterReader(AnswerRule):
+    """Answers with the letters of a line, from left to right (Do You See Me's letter
+    disambiguation).
+
+    Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn
+    in one piece, by its height, and is the one with the letterform that correlates best with the
+    ink in them. Confidence is the least lead over the second letter. Abstains where nothing stands
+    out from the ground by two grey levels, and where a letter's dots lie in more than five columns.
+    """
+
+    def decide(self, sample: Sample) -> Decision:
+        """The letters and the confidence. Raises NoEvidence."""
+        ink = find_ink(only_pixels(sample, "letters are read in one image"))
+        # a line of letters, each in one part of its columns
+        rows = np.flatnonzero(ink.any(1))
+        line = ink[rows[0] : rows[-1] + 1]
+        columns = np.flatnonzero(line.any(0))
+        gaps = np.flatnonzero(np.diff(columns) > APART * len(line)) + 1
+        text, least = "", 1.0
+        for part in np.split(columns, gaps):
+            letter, lead = read_letter(to_cells(line[:, part[0] : part[-1] + 1]))
+            text, least = text + letter, min(least, lead)
+        return text, least
+
+
+def find_ink(pixels: Pixels) -> Ink:
+    """What differs from the ground by at least half as much as the most different thing, without
+    the picture's rim.
+
+    Pale dots may differ less than rounded corners do, so what hangs together with the rim is put
+    away first.
+    """
+    away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    differs = away > FAINTEST
+    _, labels = cv2.connectedComponents(differs.astype(np.uint8), connectivity=8)
+    rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))
+    inner = np.where(np.isin(labels, rim[rim > 0]), 0.0, away)
+    if not (inner > FAINTEST).any():
+        raise NoEvidence("nothing stands out from the ground")
+    ink: Ink = inner > inner.max() / 2
+    return ink
+
+
+def to_cells(ink: Ink) -> Floats:
+    """One letter as shares of ink (7, 5 or fewer columns). Raises NoEvidence."""
+    height, width = ink.shape
+    _, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
+    dot = float(np.median(stats[1:, cv2.CC_STAT_HEIGHT]))
+    dotted = len(stats) > 5 and dot < height / 6
+    pitch = (height - dot) / 6 if dotted else height / 7
+    count = round((width - dot) / pitch) + 1 if dotted else 5
+    if not 1 <= count <= 5:
+        raise NoEvidence(
+            f"a letter of {count} columns of dots is seen, of which there are five at most"
+        )
+    if not dotted:
+        return np.asarray(cv2.resize(ink.astype(np.float64), (5, 7), interpolation=cv2.INTER_AREA))
+    # the middle of each dot
+    down, across = (
+        np.round((dot - 1) / 2 + pitch * np.arange(number)).astype(int) for number in (7, count)
+    )
+    near = cv2.blur(ink.astype(np.float64), (2 * max(1, int(dot / 4)) + 1,) * 2)
+    return np.asarray(near[np.ix_(down.clip(0, height - 1), across.clip(0, width - 1))])
+
+
+def read_letter(cells: Floats) -> tuple[str, float]:
+    """The letter whose form correlates best with the cells, and its lead over the second, 0..1.
+    Raises NoEvidence."""
+    alike: dict[str, float] = {}
+    inked = cells - cells.mean()
+    for letter, form in LETTERS:
+        if form.shape == cells.shape:
+            dots = form - form.mean()
+            product = max(1e-12, float(np.linalg.norm(inked) * np.linalg.norm(dots)))
+            alike[letter] = max(alike.get(letter, -1.0), float((inked * dots).sum() / product))
+    if not alike:
+        raise NoEvidence(f"no letter has {cells.shape[1]} columns of dots")
+    best, *others = sorted(alike, key=lambda letter: -alike[letter])
+    return best, float(np.clip(alike[best] - alike[others[0]], 0, 1)) if others else 1.0

@@ -1,0 +1,27 @@
+"""The command that makes questions from a user's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from looktwice.eval.commands.options import NONE, ConfigPath, Overrides, Plugins, say
+
+
+def make(
+    config: ConfigPath,
+    overrides: Overrides = NONE,
+    out: Annotated[Path, Option(help="The folder of the new question sets.")] = Path("made"),
+    split: Annotated[str, Option(help="The split, which begins the questions' names.")] = "val",
+    plugin: Plugins = NONE,
+) -> None:
+    """Make questions from your own files.
+
+    Each task is saved as a folder and as a parquet file like BLINK's.
+    """
+    from looktwice.extras.make.saving import make_questions
+
+    for line in make_questions(config, overrides, plugin, out, split):
+        say(line)

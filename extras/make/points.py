@@ -1,0 +1,241 @@
+"""Questions about which points of a user's own images show the same spot, by homographies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks.base import RowErrors, TaskError, require_some
+from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photos.correspondence import (
+    APART,
+    XY,
+    are_inside,
+    choose_points,
+    find_corners,
+    make_marks,
+)
+from looktwice.eval.tasks.photos.task import KINDS
+from looktwice.extras.make.files import (
+    MadeFromFiles,
+    Source,
+    image_size,
+    list_images,
+    make_item,
+    require_file,
+    require_folder,
+    require_pair,
+)
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.marks import Marks
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item
+
+Matrix = NDArray[np.float64]
+TEXT_ENDINGS = (".xml", ".yml", ".yaml")
+
+
+@dataclass(frozen=True, eq=False)
+class HomographyScene:
+    """Views of one scene, and for each the 3x3 map from the first view to it, in pixel coordinates.
+
+    `change` is what differs between the views where the folder's name says it: viewpoint or
+    illumination.
+    """
+
+    name: str
+    views: tuple[Path, ...]
+    maps: tuple[Matrix, ...]
+    change: str | None = None
+
+    def between(self, start: int, end: int) -> Matrix:
+        """The map from one view to another."""
+        return self.maps[end] @ np.linalg.inv(self.maps[start])
+
+
+def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
+    """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and
+    folders are noted."""
+    for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
+        images = list_images(place)
+        numbered = {int(file.stem): file for file in images if file.stem.isdecimal()}
+        if 1 not in numbered:
+            if place != root and images:
+                skipped.add(
+                    place.name, "it has no image named 1; HPatches' views are 1.ppm, 2.ppm ..."
+                )
+            continue
+        views, maps = [numbered.pop(1)], [np.eye(3)]
+        for _, view in sorted(numbered.items()):
+            try:
+                maps.append(read_homography(require_file(place, f"H_1_{view.stem}")))
+                views.append(view)
+            except TaskError as exc:
+                skipped.add(f"{place.name}/{view.name}", str(exc).partition(";")[0])
+        if len(views) < 2:
+            skipped.add(place.name, "it has no second view with its homography H_1_2, H_1_3 ...")
+            continue
+        change = {"v": "viewpoint", "i": "illumination"}.get(place.name.partition("_")[0])
+        yield HomographyScene(place.name, tuple(views), tuple(maps), change)
+
+
+def read_homography(file: Path) -> Matrix:
+    """Nine numbers as text, or the first matrix of an OpenCV .xml or .yml file. Raises
+    TaskError."""
+    matrix: Matrix | None = None
+    try:
+        if file.suffix.lower() in TEXT_ENDINGS:
+            storage = cv2.FileStorage(str(file), cv2.FILE_STORAGE_READ)
+            matrix = np.asarray(storage.getFirstTopLevelNode().mat(), np.float64)
+            storage.release()
+        else:
+            words = re.split(r"[\s,;]+", read_file(file).decode().strip())
+            matrix = np.array([float(word) for word in words])
+    except (OSError, ValueError, TypeError, cv2.error):
+        pass  # said below
+    if matrix is None or matrix.size != 9:
+        count = "none" if matrix is None else str(matrix.size)
+        raise TaskError(f"{file}: a homography is nine numbers, three a line, found {count}")
+    matrix = matrix.reshape(3, 3)
+    if not np.isfinite(matrix).all() or abs(np.linalg.det(matrix)) < 1e-12:
+        raise TaskError(
+            f"{file}: these nine numbers are no homography, because they cannot be inverted"
+        )
+    return matrix
+
+
+Spots = set[tuple[Path, float, float]]
+"""What was asked about: views and places on them."""
+MOST = 1500  # interest points of one image
+
+
+@dataclass(frozen=True)
+class Correspondence(MadeFromFiles):
+    """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK,
+    section 3.2).
+
+    Equal `seed`s give equal questions.
+
+    As the paper does on HPatches: two random views of a scene, an interest point, its place in the
+    second view by the true homography, and three more interest points. Beyond it, so that place
+    alone tells nothing and every question is fair: candidates are 32 px apart in both views, none
+    lies at a rim, and how many of the wrong ones are nearer than the right one to where REF was is
+    dealt evenly. No spot is asked about twice.
+
+    `path` holds folders as HPatches has them (1.ppm, 2.ppm ... with H_1_2, H_1_3 ...; any image
+    format), or the files that `pairs` names, each {first, second, homography}, where the homography
+    is nine numbers as text or an OpenCV .xml or .yml file and maps pixels of the first to the
+    second. Images stay as they are. Raises TaskError.
+    """
+
+    path: Path
+    n: int = 100
+    seed: int = 0
+    pairs: tuple[Mapping[str, str], ...] = ()
+
+    units = "views and scenes"
+
+    def __post_init__(self) -> None:
+        require_some(self.n)
+
+    @property
+    def _source(self) -> Source:
+        sources = []
+        for scene in self._scenes:
+            maps = [matrix.tolist() for matrix in scene.maps]
+            sources.append(f"{scene.name} {[view.name for view in scene.views]} {maps}")
+        return f"{len(sources)} scenes: questions on one scene are not independent", sources
+
+    @cached_property
+    def _scenes(self) -> list[HomographyScene]:
+        root = require_folder(self.path, "HPatches' folders, or the files that `pairs` names")
+        self._skipped.clear()
+        scenes = []
+        for pair in self.pairs:
+            first, second, file = require_pair(root, pair, "first", "second", "homography")
+            maps = (np.eye(3), read_homography(file))
+            scenes.append(HomographyScene(f"{first.stem}-{second.stem}", (first, second), maps))
+        scenes = scenes or list(find_scenes(root, self._skipped))
+        if not scenes:
+            wanted = (
+                "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name"
+                " files in `pairs`"
+            )
+            raise self._skipped.nothing_left(root, wanted)
+        return scenes
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        asked: Spots = set()
+        return [self._item(number, asked) for number in range(self.n)]
+
+    def _item(self, number: int, asked: Spots) -> Item:
+        """The question about the scene whose turn it is, or about the next one that gives one."""
+        rng = seeded_rng("correspondence", self.seed, number)
+        rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
+        words, choices, *_ = KINDS["correspondence"]
+        for scene in self._in_turn(number, self._scenes, "scene"):
+            start, end = (int(view) for view in rng.permutation(len(scene.views))[:2])
+            marks = _choose_marks(rng, scene, (start, end), letter, rank, asked)
+            if marks:
+                return make_item(
+                    f"correspondence_{number:04}",
+                    words,
+                    (scene.views[start], scene.views[end]),
+                    choices,
+                    letter,
+                    marks,
+                    subtask="Visual_Correspondence",
+                    source=scene.name,
+                    change=scene.change,
+                    views=[start + 1, end + 1],
+                )
+        raise TaskError(
+            f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
+            f" four more interest points that are {APART:g} px apart; ask for fewer (n) or add"
+            " scenes"
+        )
+
+
+def _choose_marks(
+    rng: Generator,
+    scene: HomographyScene,
+    pair: tuple[int, int],
+    letter: str,
+    rank: int,
+    asked: Spots,
+) -> Marks:
+    """REF and the candidates, none where no four points fit; the true one is noted in `asked`."""
+    here, there = (scene.views[number] for number in pair)
+    points, matrix = _interest_points(here), scene.between(*pair)
+    if not len(points):
+        return ()
+    # points before the horizon of the map, on the same side as the middle of them all
+    depth = points @ matrix[2, :2] + matrix[2, 2]
+    fresh = [(here, x, y) not in asked for x, y in points.tolist()]
+    seen = points[(depth * np.sign(np.median(depth)) > 0) & fresh]
+    if not len(seen):
+        return ()
+    landed = cv2.perspectiveTransform(seen[None], matrix)[0]
+    sizes = [image_size(view) for view in (here, there)]
+    inside = are_inside(seen, sizes[0]) & are_inside(landed, sizes[1])
+    seen, landed = seen[inside], landed[inside]
+    widest = (max(width for width, _ in sizes), max(height for _, height in sizes))
+    chosen = choose_points(rng, [seen, landed], widest, rank) if len(seen) > 3 else None
+    if chosen is None:
+        return ()
+    asked.add((here, *seen[chosen[0]].tolist()))
+    return make_marks(seen[chosen[0]], landed[chosen], letter)
+
+
+@cache
+def _interest_points(file: Path) -> XY:
+    return find_corners(Picture.open(file).pixels, MOST)

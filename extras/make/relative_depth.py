@@ -1,0 +1,214 @@
+"""Questions about which of two points of a user's own image is closer, by a map of its depth or
+disparity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photos.correspondence import MARGIN, RATIO, depth_marks, near_and_far
+from looktwice.extras.make.files import (
+    MadeFromFiles,
+    Source,
+    image_size,
+    list_images,
+    make_item,
+    require_folder,
+    require_pair,
+)
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.sample import Item
+
+WORDS = "Two points, A and B, are marked on the image. Which of them is closer to the camera?"
+CHOICES = ("A is closer", "B is closer")
+MAPS = (".npy", ".npz", ".png", ".tif", ".tiff", ".pfm", ".pgm")
+SMOOTH = (
+    1.05  # largest over smallest value in 7x7: a point on an edge belongs to neither side of it
+)
+DIAGONAL = 0.08  # of the image's diagonal, between the two points
+
+Map = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RelativeDepth(MadeFromFiles):
+    """`n` questions about two points of an image whose depth is known (BLINK, section 3.2, from
+    measured depth).
+
+    Equal `seed`s give equal questions.
+
+    `path` holds the folders `images` and `maps` with files of the same stems, or the files that
+    `pairs` names, each {image, map}. A map is a .npy, .npz, .pfm or one-channel .png, .tif or .pgm
+    file of its image's size; zero, negative and infinite values are unknown. `larger` says what
+    larger values mean: "farther" is depth, "nearer" disparity or inverse depth. The nearer point is
+    at least `ratio` times nearer, both lie on smooth surfaces, 8 % of the diagonal or more apart,
+    and neither height nor distance from the middle tells the answer: the nearer one is the lower in
+    half of the questions, and the outer one in half. Images stay as they are. A pair that cannot be
+    used is left out and counted. Raises TaskError.
+    """
+
+    path: Path
+    larger: Literal["farther", "nearer"]
+    n: int = 100
+    seed: int = 0
+    ratio: float = RATIO
+    images: str = "images"
+    maps: str = "maps"
+    pairs: tuple[Mapping[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.ratio <= 1:
+            raise TaskError(
+                f"n is 1 or more and ratio above 1, found n={self.n}, ratio={self.ratio}"
+            )
+
+    @property
+    def _source(self) -> Source:
+        note = f"{len(self._pairs)} images: questions on one image are not independent"
+        return note, (f"{image.name} {file.name}" for image, file in self._pairs)
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Path, Path]]:
+        """The usable pairs. Raises TaskError where none is, and at once for a pair that the user
+        named."""
+        root = require_folder(
+            self.path,
+            f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names",
+        )
+        self._skipped.clear()
+        named = [require_pair(root, pair, "image", "map") for pair in self.pairs]
+        usable = []
+        for image, file in named or self._in_folders(root):
+            try:
+                _check_sizes(image, file)
+            except (TaskError, PictureError) as exc:
+                if named:
+                    raise
+                self._skipped.add(image.name, exc)
+            else:
+                usable.append((image, file))
+        if not usable:
+            raise self._skipped.nothing_left(
+                root, f"no image of {self.images}/ has a map of its name in {self.maps}/"
+            )
+        return usable
+
+    def _in_folders(self, root: Path) -> Iterator[tuple[Path, Path]]:
+        for place in (root / self.images, root / self.maps):
+            if not place.is_dir():
+                raise TaskError(
+                    f"there is no folder {place}; `path` holds {self.images}/ and {self.maps}/ with"
+                    " files of the same stems (settings `images` and `maps`), or `pairs` names the"
+                    " files"
+                )
+        files = (file for file in sorted(place.iterdir()) if file.suffix.lower() in MAPS)
+        maps = {file.stem: file for file in files}
+        for image in list_images(root / self.images):
+            if image.stem in maps:
+                yield image, maps[image.stem]
+            else:
+                self._skipped.add(
+                    image.name, f"there is no map {image.stem}{{{','.join(MAPS)}}} in {self.maps}/"
+                )
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        return [self._item(number) for number in range(self.n)]
+
+    @cached_property
+    def _surfaces(self) -> dict[Path, tuple[Map, Map]]:
+        """The smooth points of every image that was looked at."""
+        return {}
+
+    def _item(self, number: int) -> Item:
+        """The question about the image whose turn it is, or about the next one that gives one."""
+        rng = seeded_rng("depth", self.seed, number)
+        rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
+        for image, file in self._in_turn(number, self._pairs, "image"):
+            if image not in self._surfaces:
+                self._surfaces[image] = _smooth_points(_check_sizes(image, file), self.larger)
+            points, near = self._surfaces[image]
+            size = image_size(image)
+            apart = DIAGONAL * float(np.hypot(*size))
+            chosen = near_and_far(
+                rng, points, near, size, rank % 2 == 1, rank > 1, self.ratio, apart
+            )
+            if chosen is not None:
+                places, ratio = chosen
+                return make_item(
+                    f"depth_{number:04}",
+                    WORDS,
+                    (image,),
+                    CHOICES,
+                    letter,
+                    depth_marks(places, letter),
+                    subtask="Relative_Depth",
+                    source=image.name,
+                    ratio=round(ratio, 3),
+                )
+        raise TaskError(
+            f"{self.path}: question {number + 1} cannot be made: no image has two smooth points of"
+            f" which one is {self.ratio:g} times nearer than the other; lower `ratio`, or see that"
+            " `larger` is right"
+        )
+
+
+def _check_sizes(image: Path, file: Path) -> Map:
+    """The map of an image. Raises TaskError where it has another size, PictureError for a faulty
+    image."""
+    values, (width, height) = read_map(file), image_size(image)
+    if values.shape != (height, width):
+        raise TaskError(
+            f"{file} is {values.shape[1]}x{values.shape[0]} and its image {image.name}"
+            f" {width}x{height}; a map has its image's size"
+        )
+    return values
+
+
+def read_map(file: Path) -> Map:
+    """A depth or disparity map HxW, not-a-number where it is unknown. Raises TaskError."""
+    try:
+        if file.suffix.lower() == ".npy":
+            raw = np.load(file, allow_pickle=False)
+        elif file.suffix.lower() == ".npz":
+            with np.load(file, allow_pickle=False) as arrays:
+                raw = arrays[arrays.files[0]]
+        else:
+            raw = cv2.imread(str(file), cv2.IMREAD_UNCHANGED)
+    except (OSError, ValueError, cv2.error) as exc:
+        raise TaskError(f"{file} cannot be read as a map ({exc})") from exc
+    if raw is None or raw.dtype.kind not in "uif":
+        raise TaskError(f"{file} cannot be read as a map; expected one of {', '.join(MAPS)}")
+    if raw.ndim == 3 and (raw[..., :3] == raw[..., :1]).all():
+        raw = raw[..., 0]
+    if raw.ndim != 2:
+        raise TaskError(
+            f"{file} has the shape {raw.shape}; a map has one value per pixel, so a coloured one is"
+            " none"
+        )
+    values = raw.astype(np.float64)
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+
+
+def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
+    """The pixels (n, 2) that lie on a smooth known surface and not at a rim, and how near each
+    is."""
+    measured = np.isfinite(values)
+    kernel = np.ones((7, 7), np.uint8)
+    high = cv2.dilate(np.where(measured, values, np.inf), kernel)
+    low = cv2.erode(np.where(measured, values, 0.0), kernel)
+    smooth = measured & (high <= SMOOTH * low)
+    rim = int(MARGIN)
+    smooth[:rim], smooth[-rim:], smooth[:, :rim], smooth[:, -rim:] = False, False, False, False
+    rows, columns = np.nonzero(smooth)
+    near = values[rows, columns] if larger == "nearer" else 1 / values[rows, columns]
+    return np.stack([columns, rows], 1).astype(np.float64), near

@@ -1,0 +1,235 @@
+"""The command `make`: every task of a configuration, saved as questions of one's own.
+
+Each becomes a `Folder` task and parquet in BLINK's columns, side by side in one folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.tasks.base import Task, TaskError
+from looktwice.extras.make.files import lettered_prompt
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.load import read_config, resolve
+from looktwice.pipelines.config.paths import ask_once
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.picture import Payload, Picture
+from looktwice.pipelines.sample import Item
+
+ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
+GROUP = 64  # questions in a row group: what a reader holds in memory at a time
+MOST_IMAGES = 4  # BLINK has image_1 to image_4
+
+
+@dataclass
+class SavedQuestions:
+    """What lies in a folder now: how many questions and images, and why there is no parquet file,
+    if there is none."""
+
+    folder: Path
+    split: str
+    questions: int = 0
+    images: set[str] = field(default_factory=set)
+    no_parquet: str = ""
+
+    @property
+    def parquet(self) -> Path:
+        """BLINK's file of this split."""
+        return self.folder / f"{self.split}-00000-of-00001.parquet"
+
+    def write(self, task: Task, name: str) -> None:
+        """Write every question, and BLINK's file where its columns hold them all."""
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+
+        text, image = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        columns = dict.fromkeys(("idx", "question", "sub_task"), text)
+        columns |= dict.fromkeys((f"image_{n}" for n in range(1, MOST_IMAGES + 1)), image)
+        columns["choices"] = pa.list_(text)
+        columns |= dict.fromkeys(("answer", "prompt", "explanation", "marks"), text)
+        schema = pa.schema(list(columns.items()))
+        (self.folder / "images").mkdir()
+        rows = self._rows(task, name)
+        with whole_file(self.parquet) as whole, ParquetWriter(whole, schema) as writer:
+            while group := list(islice(rows, GROUP)):
+                writer.write_table(pa.Table.from_pylist(group, schema))
+        if self.no_parquet:
+            self.parquet.unlink()
+
+    def _rows(self, task: Task, name: str) -> Iterator[dict[str, Any]]:
+        """Writes the line and the images of every question, and gives its row."""
+        with (self.folder / "samples.jsonl").open("w", encoding="utf-8") as lines:
+            for number, item in enumerate(task, 1):
+                idx = f"{self.split}_{name}_{number}"
+                images = [self._save_image(picture) for picture in item.sample.images]
+                line = self._line(idx, item, [file for file, _ in images])
+                lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+                self.questions = number
+                if not self.no_parquet:
+                    try:
+                        yield _blink_row(idx, name, item, images)
+                    except ValueError as exc:
+                        self.no_parquet = str(exc)
+
+    def _line(self, idx: str, item: Item, images: list[str]) -> dict[str, Any]:
+        sample, answer = item.sample, item.answer
+        choices: list[Any] = list(sample.choices)
+        for place, choice in enumerate(choices):
+            if isinstance(choice, Picture):
+                choices[place] = {"image": self._save_image(choice)[0]}
+        line = {
+            "id": idx,
+            "question": sample.question,
+            "images": images,
+            "choices": choices,
+            "answer": f"({answer})" if answer and choices else answer,
+            "marks": [mark.to_dict() for mark in sample.marks],
+            "meta": {**sample.meta, "made_as": sample.id},
+        }
+        return {key: value for key, value in line.items() if value not in (None, [])}
+
+    def _save_image(self, picture: Picture) -> tuple[str, Payload]:
+        payload = picture.payload
+        file = f"images/{payload.sha[:16]}.{ENDINGS[payload.media_type]}"
+        if file not in self.images:
+            write_file(self.folder / file, payload.data)
+            self.images.add(file)
+        return file, payload
+
+
+def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions:
+    """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for
+    `Blink(out, name)`.
+
+    Questions are numbered `SPLIT_NAME_1` as BLINK's are. Nothing is drawn into images, and bytes
+    that a model would be sent as they are stay as they are; marks are in the JSON lines, and as
+    text in a column `marks`, which BLINK does not have. Questions without choices get the closed
+    ones that their keys imply (T and F; 1 to the number of images); where there are none, or more
+    than four images, there is no parquet file. Raises TaskError where something lies there already.
+    """
+    if not re.fullmatch(r"[\w-][\w.-]*", name):
+        raise TaskError(
+            f"the task {name!r} names a folder; use letters, digits, '.', '_' and '-' only"
+        )
+    if (out / name).exists():
+        raise TaskError(
+            f"{out / name} is there already; remove it, or name another folder with --out"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=out))
+    try:
+        saved = SavedQuestions(building, split)
+        saved.write(task, name)
+        building.chmod(0o755)
+        building.rename(out / name)
+    finally:
+        # what is left of a set that could not be finished
+        shutil.rmtree(building, ignore_errors=True)
+    saved.folder = out / name
+    return saved
+
+
+def _blink_row(
+    idx: str, name: str, item: Item, images: Sequence[tuple[str, Payload]]
+) -> dict[str, Any]:
+    """One row in BLINK's columns. Raises ValueError where they cannot hold the question."""
+    sample = item.sample
+    if not 1 <= len(images) <= MOST_IMAGES:
+        raise ValueError(
+            f"{sample.id} has {len(images)} images, and BLINK's columns hold one to {MOST_IMAGES}"
+        )
+    choices, answer = _as_closed(item)
+    prompt = lettered_prompt(sample.question, choices)
+    row = {
+        "idx": idx,
+        "question": sample.question,
+        "sub_task": str(sample.meta.get("subtask") or name).replace("_", " "),
+        "choices": choices,
+        "answer": f"({answer})" if answer else "hidden",
+        "prompt": sample.meta.get("prompt", prompt) if sample.choices else prompt,
+        "explanation": "",
+        "marks": json.dumps([mark.to_dict() for mark in sample.marks]) if sample.marks else None,
+    }
+    for place, (file, payload) in enumerate(images, 1):
+        row[f"image_{place}"] = {"bytes": payload.data, "path": Path(file).name}
+    return row
+
+
+def _as_closed(item: Item) -> tuple[list[str], str | None]:
+    """The choices as texts and the key's letter; of an open question the closed ones that its key
+    implies."""
+    sample, answer = item.sample, item.answer
+    if sample.choices:
+        choices = [choice for choice in sample.choices if isinstance(choice, str)]
+        if len(choices) < len(sample.choices):
+            raise ValueError(f"{sample.id} has pictures as choices, and BLINK's are texts")
+        return choices, answer
+    choices = list(map(str, range(1, (sample.meta.get("image_len") or 0) + 1)))
+    if answer in ("T", "F"):
+        choices = ["T", "F"]
+    if answer not in choices:
+        raise ValueError(f"{sample.id} has no choices, and its key {answer!r} implies none")
+    return choices, ascii_uppercase[choices.index(answer)]
+
+
+def make_questions(
+    config: Path,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    out: Path = Path("made"),
+    split: str = "val",
+) -> Iterator[str]:
+    """Save each task into `out/NAME`; lines that say what lies where. Raises ConfigError,
+    TaskError, PictureError."""
+    if not split.isalnum():
+        raise TaskError(
+            f"--split {split}: it begins every question's name, so it is letters and digits alone"
+        )
+    for name, task in build_tasks(config, overrides, plugins).items():
+        saved = save(task, name, out, split)
+        files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
+        asked, images = counted(saved.questions, "question"), counted(len(saved.images), "image")
+        yield f"{name}: {asked}, {images} in {saved.folder} ({files})"
+        if saved.no_parquet:
+            yield f"  no parquet: {saved.no_parquet}"
+        yield from (f"  {line}" for line in task.facts.left_out)
+
+
+@ask_once()
+def build_tasks(
+    config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The tasks of a configuration, built; its other entries are not looked at. Raises
+    ConfigError."""
+    node, scope, faults = read_config(config, overrides, plugins)
+    node = resolve(node, faults)
+    binder = Binder(scope, faults=faults)
+    name = config.stem.removeprefix("make_")
+    nodes = {("task", name): node.get("task")}
+    nodes |= {(f"tasks.{key}", str(key)): task for key, task in (node.get("tasks") or {}).items()}
+    built = {
+        name: binder.node(task, place, "task")
+        for (place, name), task in nodes.items()
+        if task is not None
+    }
+    if not built:
+        raise ConfigError(
+            [
+                "tasks: there is none to make; name one, such as `Jigsaw: {use: eval.make.Jigsaw,"
+                " ...}`"
+            ]
+        )
+    if binder.faults:
+        raise ConfigError(binder.faults)
+    return built

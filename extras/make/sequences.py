@@ -1,0 +1,309 @@
+"""VLM2-style questions from folders of objects: is it the same one, how many are there, which
+belong together?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence as Many
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, combinations
+from operator import ge
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from looktwice.eval.scoring.verdict import Scorer
+from looktwice.eval.tasks.base import RowErrors, TaskError
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
+from looktwice.extras.make.files import (
+    MadeFromFiles,
+    Source,
+    keep_readable,
+    list_images,
+    make_item,
+    require_folder,
+)
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item
+from looktwice.specialists.features.similarity import cosines
+from looktwice.specialists.protocols import FeatureExtractor
+from looktwice.specialists.results import Floats
+from looktwice.specialists.sharing import look_once
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectKind:
+    """Things of one kind, such as cups: what one is called, and the photographs of each by its
+    name."""
+
+    name: str
+    things: dict[str, tuple[Path, ...]]
+
+    def fits(self, pattern: str) -> bool:
+        """Whether there are things and photographs enough for a pattern, each letter being another
+        thing."""
+        needed = sorted(Counter(pattern).values(), reverse=True)
+        shots = sorted(map(len, self.things.values()), reverse=True)
+        return len(shots) >= len(needed) and all(map(ge, shots, needed))
+
+
+class DrawnSequence(NamedTuple):
+    """A shuffled sequence: its photographs, and for each the letter of the thing that it shows; A
+    is the main one."""
+
+    files: tuple[Path, ...]
+    letters: str
+
+
+def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
+    """`root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one for each
+    folder."""
+    places = _folders(root)
+    if things := _find_things(places, skipped):
+        return [ObjectKind(thing, things)]
+    kinds = []
+    for place in places:
+        if things := _find_things(_folders(place), skipped):
+            kinds.append(ObjectKind(place.name.replace("_", " "), things))
+    return kinds
+
+
+def _folders(place: Path) -> list[Path]:
+    return sorted(filter(Path.is_dir, place.iterdir()))
+
+
+def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
+    files = {place.name: tuple(keep_readable(list_images(place), skipped)) for place in places}
+    return {name: shots for name, shots in files.items() if shots}
+
+
+def draw_sequence(
+    rng: Generator, kind: ObjectKind, pattern: str, vectors: Mapping[Path, Floats] | None = None
+) -> DrawnSequence:
+    """A sequence of a pattern: several photographs of the main thing, and others of the same kind
+    beside it, drawn, or the nearest to its first one by `vectors`."""
+    pairs: list[tuple[str, Path]] = []
+    free = list(kind.things)
+    for letter, count in Counter(pattern).most_common():
+        fitting = [name for name in free if len(kind.things[name]) >= count]
+        if not fitting:
+            raise TaskError(f"{kind.name!r} has too few things for {pattern}")
+        name = fitting[int(rng.integers(len(fitting)))]
+        files = kind.things[name]
+        if vectors and pairs:
+            others = [(name, file) for name in free for file in kind.things[name]]
+            rows = np.stack([vectors[file] for _, file in others])
+            alike = cosines(vectors[pairs[0][1]][None], rows)
+            name, file = others[int(alike.argmax())]
+            files = (file,)
+        free.remove(name)
+        for number in rng.permutation(len(files))[:count].tolist():
+            pairs.append((letter, files[number]))
+    letters, shown = zip(*(pairs[n] for n in rng.permutation(len(pairs)).tolist()), strict=True)
+    return DrawnSequence(shown, "".join(letters))
+
+
+PATTERNS = ("AA", "AB", "AAA", "AAB", "ABC", "AAAA", "AAAB", "AABC", "ABCD")
+GROUPED = ("AAB", "ABC", "AAAB", "AABC", "ABCD")
+SUBTASKS: Mapping[str, tuple[str, Callable[[str], Scorer]]] = {
+    "compare": ("OC-Cpr", PairScorer),
+    "count": ("OC-Cnt", CountScorer),
+    "group": ("OC-Grp", GroupScorer),
+}
+TRIES = 50
+
+
+@dataclass(frozen=True)
+class Sequences(MadeFromFiles):
+    """`each` sequences of every pattern, and a question on each (VLM2-Bench, section 2 and appendix
+    on OC).
+
+    `each` is a number for all patterns, or one for each: `{AA: 50, AB: 50, AAA: 20}`.
+
+    Equal `seed`s give equal questions.
+
+    `path` holds a folder for each thing with its photographs, or for each kind a folder with its
+    things (cup/mine, cup/yours ...), named in the singular; without kinds `thing` is the word. In
+    AAB the main thing is seen twice and another of the same kind once; the order is shuffled. `ask`
+    "compare" gives two statements on each sequence, a true one and its negation, which count as a
+    pair; "count" asks how many different things there are; "group" which images show the same
+    thing, with `None` among four choices. `patterns` None is what VLM2-Bench has: all nine, and for
+    groups AAB, ABC, AAAB, AABC, ABCD. No sequence comes twice: where a pattern has fewer than
+    `each`, the rest is counted as left out. Scores are VLM2-Bench's own.
+
+    By default the other things are drawn. With `nearest` features, such as CLIP's embedding, each
+    is shown by the photograph that is most similar to the first of the main thing (the cosine of
+    mean features) among those of things not yet in the sequence, as VLM2-Bench chose distractors
+    of people. Raises TaskError, and what the features raise.
+    """
+
+    path: Path
+    ask: Literal["compare", "count", "group"]
+    each: int | Mapping[str, int] = 40
+    seed: int = 0
+    patterns: tuple[str, ...] | None = None
+    thing: str = "object"
+    nearest: FeatureExtractor | None = None
+
+    units = "images and sequences"
+
+    def __post_init__(self) -> None:
+        counts = self.each if isinstance(self.each, Mapping) else {"": self.each}
+        for pattern in (*(self.patterns or ()), *filter(None, counts)):
+            if not 2 <= len(pattern) <= 4 or not re.fullmatch(r"A+(?:BC?D?)?", pattern):
+                raise TaskError(
+                    f"a pattern is two to four letters such as AA, AAB or ABCD, found {pattern!r}"
+                )
+        if not counts or min(counts.values()) < 1:
+            raise TaskError(
+                f"each is how many sequences of a pattern are made, 1 or more; found {self.each}"
+            )
+        if missing := [p for p in self.patterns or () if "" not in counts and p not in counts]:
+            raise TaskError(f"each says no number for the pattern {missing[0]}, found {self.each}")
+
+    @property
+    def _source(self) -> Source:
+        sources = [f"{item.sample.id} {item.sample.meta['sources']}" for item in self._items]
+        things = sum(len(kind.things) for kind in self._kinds)
+        note = f"{things} things of {len(self._kinds)} kinds"
+        return f"{note}: sequences of one thing are not independent", sources
+
+    @property
+    def scorer(self) -> Scorer:
+        """VLM2-Bench's own rules."""
+        subtask, scorer = SUBTASKS[self.ask]
+        return scorer(subtask)
+
+    @cached_property
+    def _kinds(self) -> list[ObjectKind]:
+        root = require_folder(self.path, "a folder of photographs for each thing")
+        self._skipped.clear()
+        kinds = find_kinds(root, self.thing, self._skipped)
+        if not kinds:
+            raise self._skipped.nothing_left(
+                root, "it holds no folder with photographs; expected THING/*.jpg"
+            )
+        return kinds
+
+    @cached_property
+    def _vectors(self) -> Mapping[Path, Floats] | None:
+        """The mean features of each photograph."""
+        if self.nearest is None:
+            return None
+        vectors = {}
+        for file in chain(*(files for kind in self._kinds for files in kind.things.values())):
+            grid = look_once(self.nearest, Picture.open(file).pixels)
+            vectors[file] = grid.values.mean((0, 1), dtype=np.float64)
+        return vectors
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        usual = self.each if isinstance(self.each, Mapping) else PATTERNS
+        patterns = self.patterns or (GROUPED if self.ask == "group" else usual)
+        if isinstance(self.each, Mapping):
+            counts = [(p, self.each[p]) for p in patterns if p in self.each]
+            if not counts:
+                raise TaskError(f"each has none of the patterns {', '.join(patterns)}")
+        else:
+            counts = [(p, self.each) for p in patterns]
+        return [item for pattern, count in counts for item in self._of(pattern, count)]
+
+    def _of(self, pattern: str, count: int) -> Iterator[Item]:
+        kinds = [kind for kind in self._kinds if kind.fits(pattern)]
+        if not kinds:
+            sizes = ", ".join(f"{k.name} has {len(k.things)}" for k in self._kinds)
+            shots = max(map(pattern.count, pattern))
+            raise TaskError(
+                f"{self.path}: {pattern} needs {len(set(pattern))} things of one kind, one of them"
+                f" on {shots} or more photographs ({sizes}); add photographs, or leave the pattern"
+                " out of `patterns`"
+            )
+        seen: set[frozenset[Path]] = set()
+        for number in range(count):
+            kind = kinds[deal_evenly(number, range(len(kinds)), "kind", pattern, self.seed)]
+            rng = seeded_rng("sequence", pattern, self.seed, number)
+            for _ in range(TRIES):
+                drawn = draw_sequence(rng, kind, pattern, self._vectors)
+                if frozenset(drawn.files) not in seen:
+                    break
+            else:
+                self._skipped.add(
+                    pattern, f"{count - number} of {count} sequences; no others were found"
+                )
+                return
+            seen.add(frozenset(drawn.files))
+            yield from self._asked(number, pattern, kind.name, drawn, rng)
+
+    def _asked(
+        self, number: int, pattern: str, name: str, drawn: DrawnSequence, rng: Generator
+    ) -> Iterator[Item]:
+        base, letters = f"{self.ask}_{pattern}_{number:03}", drawn.letters
+        ordered = "".join(sorted(letters))
+        meta: dict[str, Any] = {
+            "subtask": SUBTASKS[self.ask][0],
+            "type": name,
+            "pattern": ordered,
+            "order": letters,
+            "sources": [f"{file.parent.name}/{file.name}" for file in drawn.files],
+        }
+        if self.ask == "compare":  # the statement that holds, and its negation
+            statements = [
+                f"{word} these images show the same {name}." for word in ("All", "Not all")
+            ]
+            if len(set(letters)) > 1:
+                statements.reverse()
+            for side, key, statement in zip("pn", "TF", statements, strict=True):
+                words = (
+                    f"Is this statement about the images right? '{statement}' Answer with T (right)"
+                    " or F (wrong) only."
+                )
+                yield make_item(f"{base}_{side}", words, drawn.files, (), key, **meta, pair=base)
+        elif self.ask == "count":
+            words = f"How many different {name}s are there in these images? Answer with one number."
+            meta["image_len"] = len(letters)
+            yield make_item(base, words, drawn.files, (), str(len(set(letters))), **meta)
+        else:
+            letter = deal_evenly(number, "ABCD", "letter", ordered, self.seed)
+            words = (
+                f"Which of these images show the same {name}? Choose all that do, or None where no"
+                " two do."
+            )
+            choices = _group_choices(drawn, rng, "ABCD".index(letter))
+            yield make_item(base, words, drawn.files, choices, letter, **meta)
+
+
+def _shuffle(rng: Generator, choices: Many[str]) -> list[str]:
+    return [choices[number] for number in rng.permutation(len(choices))]
+
+
+def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]:
+    """Four choices with the right group at `place`: `None` and groups of other images are the
+    others."""
+    count = len(drawn.files)
+    numbers = range(1, count + 1)
+    same = [number for number in numbers if drawn.letters[number - 1] == "A"]
+    right = _join_numbers(same) if len(same) > 1 else "None"
+    wrong = list[str]()
+    for size in range(2, count):
+        wrong += map(_join_numbers, combinations(numbers, size))
+    if right in wrong:
+        wrong.remove(right)
+    wrong = _shuffle(rng, wrong)
+    wrong = (wrong if right == "None" else ["None", *wrong])[:3]
+    if len(wrong) < 3:
+        raise TaskError(
+            f"a sequence of {count} images has no four groups to choose from; leave it out"
+        )
+    choices = _shuffle(rng, wrong)
+    choices.insert(place, right)
+    return tuple(choices)
+
+
+def _join_numbers(group: Many[int]) -> str:
+    *first, last = group
+    return f"{', '.join(map(str, first))} and {last}"

@@ -1,0 +1,145 @@
+"""Drawing as SVG renderers draw: filled and stroked outlines whose edge pixels take their exact
+share, and text.
+
+Coordinates are edges: the upper left pixel spans 0..1 in both directions, as in boxes. Pixels are
+HxWx3 RGB uint8 and are drawn on in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.outlines import XY
+from looktwice.pipelines.picture import Pixels
+
+RGB = tuple[int, int, int]
+
+BLACK, WHITE = (0, 0, 0), (255, 255, 255)
+SQUARE: XY = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
+TRIANGLE: XY = np.array([[0.5, 0], [1, 1], [0, 1]])
+LARGEST = 3000  # pixels of a window whose shares are kept
+ROWS = 4  # scan lines a pixel; along each of them shares are exact
+
+
+def blank(width: int, height: int) -> Pixels:
+    """An empty, white picture."""
+    return np.full((height, width, 3), 255, np.uint8)
+
+
+def fill(pixels: Pixels, points: XY, color: RGB) -> None:
+    """Fill an outline."""
+    _paint(pixels, [points], color)
+
+
+def stroke(
+    pixels: Pixels,
+    points: XY,
+    width: float,
+    color: RGB = BLACK,
+    closed: bool = True,
+    cap: float = 0.0,
+) -> None:
+    """Draw along an outline with pointed corners, or, not `closed`, along single segments that are
+    `cap` longer."""
+    if closed:
+        edges = np.roll(points, -1, axis=0) - points
+        units = edges / np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-9)[:, None]
+        after = np.stack([units[:, 1], -units[:, 0]], axis=1)
+        before = np.roll(after, 1, axis=0)
+        # at each corner, where lines beside both its edges meet
+        turn = np.maximum(1 + (before * after).sum(axis=1), 0.05)[:, None]
+        shift = np.asarray((before + after) / turn, np.float64) * (width / 2)
+        _paint(pixels, [points + shift, (points - shift)[::-1]], color)
+        return
+    for start, end in pairwise(points):
+        along = end - start
+        length = float(np.hypot(*along))
+        if length > 0:
+            along = along / length
+            side, more = np.array([-along[1], along[0]]) * (width / 2), along * cap
+            near, far = start - more, end + more
+            _paint(pixels, [np.array([near + side, far + side, far - side, near - side])], color)
+
+
+def write(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
+    """Black text in Pillow's own sans serif, centred on x; `size` is the em in pixels. The picture
+    must hold it."""
+    left, top, ink = _render_text(text, size)
+    height, width = ink.shape
+    there = pixels[round(baseline) + top :, round(center) + left :][:height, :width]
+    there[:] = np.rint(there * (1 - ink[..., None]))
+
+
+@lru_cache(maxsize=64)
+def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
+    """Where the text's box begins, from the middle of its base line, and the share of its
+    pixels."""
+    font = ImageFont.load_default(size)
+    if not isinstance(font, ImageFont.FreeTypeFont):
+        raise TaskError(
+            "this Pillow was built without FreeType and cannot write; install Pillow's own wheel"
+        )
+    left, top, right, bottom = (round(edge) for edge in font.getbbox(text, anchor="ms"))
+    image = Image.new("L", (right - left + 2, bottom - top + 2))
+    ImageDraw.Draw(image).text((1 - left, 1 - top), text, fill=255, font=font, anchor="ms")
+    return left - 1, top - 1, np.asarray(image) / 255.0
+
+
+def extent(
+    points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0
+) -> tuple[float, float, float, float]:
+    """The upright box around corners, with a rim, cut to a picture of (width, height) where that is
+    given."""
+    xs, ys = points.T.tolist()  # of a few corners, Python's own min and max are the quicker ones
+    edges = min(xs) - rim, min(ys) - rim, max(xs) + rim, max(ys) + rim
+    if pixels is not None:
+        edges = tuple(
+            min(max(edge, 0), limit) for edge, limit in zip(edges, pixels * 2, strict=True)
+        )
+    x0, y0, x1, y1 = (round(float(edge), 2) for edge in edges)
+    return x0, y0, x1, y1
+
+
+def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
+    height, width = pixels.shape[:2]
+    x0, y0, x1, y1 = extent(np.concatenate(contours))
+    left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
+    right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
+    if left < right and top < bottom:
+        inside = tuple(np.round(contour - (left, top), 6).tobytes() for contour in contours)
+        cover = _cached_coverage if (right - left) * (bottom - top) <= LARGEST else _coverage
+        share = cover(inside, right - left, bottom - top)
+        there = pixels[top:bottom, left:right]
+        there[:] = np.rint(there * (1 - share) + np.array(color) * share)
+
+
+def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[np.float64]:
+    """The share of each pixel (height, width, 1) that lies within contours, given as bytes, that
+    wind around it."""
+    contours = [np.frombuffer(outline).reshape(-1, 2) for outline in outlines]
+    x0, y0 = np.concatenate(contours).T
+    x1, y1 = np.concatenate([np.roll(contour, -1, axis=0) for contour in contours]).T
+    scan = ((np.arange(height * ROWS) + 0.5) / ROWS)[:, None]
+    down, up = (y0 <= scan) & (scan < y1), (y1 <= scan) & (scan < y0)
+    line, edge = np.nonzero(down | up)
+    sign = np.where(down[line, edge], 1.0, -1.0)
+    x = np.clip(x0[edge] + (scan[line, 0] - y0[edge]) / (y1 - y0)[edge] * (x1 - x0)[edge], 0, width)
+    pixel = x.astype(int)  # a crossing covers all pixels before its own, and its own in part
+    shape = (height * ROWS, width + 1)
+    place = line * shape[1] + pixel
+    whole = np.bincount(place, sign, shape[0] * shape[1]).reshape(shape)
+    part = np.bincount(place, sign * (x - pixel), shape[0] * shape[1]).reshape(shape)
+    before = np.cumsum(whole[:, ::-1], axis=1)[:, ::-1] - whole
+    shares = np.minimum(np.abs(before + part), 1.0)[:, :width]
+    return np.asarray(shares.reshape(height, ROWS, width, 1).mean(axis=1), np.float64)
+
+
+_cached_coverage = lru_cache(maxsize=1024)(_coverage)  # dots, cells and small noise recur

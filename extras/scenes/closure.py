@@ -1,0 +1,199 @@
+"""Do You See Me's visual closure: which of four outlines with gaps is the target; the others have
+bent corners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
+from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
+from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
+from looktwice.extras.scenes.canvas import blank, stroke, write
+from looktwice.extras.scenes.scene import Scene, SceneType, Tries
+from looktwice.extras.scenes.sheets import CORNERS, NAMES, shuffle_options
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import Pixels
+
+NAME = "visual_closure"
+SIZE = (1200, 300)  # pixels of the sheet
+COLUMNS, ROWS = (186.0, 462.0, 738.0, 1014.0), (90.0, 232.0)  # centres of the panels
+PANELS = dict(zip(NAMES, [(COLUMNS[0], ROWS[0]), *product(COLUMNS, ROWS[1:])], strict=True))
+TITLES = (28, 171)  # baselines
+HEIGHT = 95.7  # pixels from the top to the bottom of a shape
+LINE, FONT = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
+VISIBLE = 8.0  # black pixels' worth by which an option strays from any other, at least
+
+
+def outline(shape: str, official: bool = False) -> XY:
+    """The corners of a shape as it is drawn, y up: edges are subdivided, and a corner begins each
+    edge.
+
+    The authors repeat some corners, so that these have edges of no length, and the left end of
+    their capsule is bent inwards; both are there when `official`.
+    """
+    if shape == "capsule":
+        right = 0.5 * on_circle(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
+        if official:
+            left = right[::-1] - (1, 0)
+            return np.concatenate([left, right[:1], right, left[:1]])
+        return np.concatenate([right, -right])
+    if shape == "circle":
+        return regular_polygon(64, 1, 0)
+    corners, parts = {
+        "star": (star(10, 1, 0.5, 0), 2),
+        "hexagon": (regular_polygon(6, 1, 0), 4),
+        "pentagon": (regular_polygon(5, 1, 0), 4),
+        "rectangle": (regular_polygon(4, 1, 0), 2),
+        "triangle": (regular_polygon(3, 1, 0), 4),
+    }[shape]
+    shares = np.arange(parts)[None, :, None] / parts
+    ends = np.roll(corners, -1, axis=0)[:, None]
+    points: XY = (corners[:, None] * (1 - shares) + ends * shares).reshape(-1, 2)
+    return np.concatenate([points, points[:1]]) if official else points
+
+
+def draw_closure(params: SceneParameters) -> Tries:
+    """Sheets. Official: the target is the plain shape and the only option without bent corners;
+    every panel is scaled to its own height.
+
+    Otherwise the options are the four combinations of two sets of bent corners, the target is any
+    of them, complete, no gap hides another, and each option strays visibly from every other, so
+    that it cannot be completed to it.
+    """
+    shape, official = str(params.levels["shape"]), params.official
+    points = outline(shape, official)
+    while True:
+        gaps = _choose_gaps(params, len(points))
+        options = _bend_options(params, points, gaps)
+        if not options:
+            yield None
+            continue
+        choices, place = shuffle_options(params, options)
+        fair = official or _all_differ(choices, gaps, shape)
+        yield _make_scene(params, choices, place, gaps) if fair else None
+
+
+Gaps = tuple[list[int], list[int]]
+"""The edges that are missing, and those whose second half is; an edge has the number of the corner
+where it begins."""
+
+
+def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
+    removed, halved = int(params.levels["edges_removed"]), int(params.levels["edges_halved"])
+    if params.official:  # two draws, so that an edge may be in both, and never the last two
+        first = params.shuffled(range(count - 2))[:halved]
+        return params.shuffled(range(count - 2))[:removed], first
+    order = params.shuffled(range(count))
+    return order[:removed], order[removed : removed + halved]
+
+
+def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -> XY:
+    """How far each corner is moved: by the offset to either side in x and in y, or not at all."""
+    moves = np.zeros_like(points)
+    moves[corners] = params.levels["offset"] * params.rng.choice([-1, 1], (len(corners), 2))
+    return moves
+
+
+def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
+    """The four options; empty where too few corners are to be seen.
+
+    Official: the shape, and three times with bent corners. Otherwise the shape with neither, one,
+    the other and both of two sets of bent corners, all of them at a drawn edge.
+    """
+    number, count = int(params.levels["edges_distorted"]), len(points)
+    cut, short = set(gaps[0]), set(gaps[1])
+    if params.official:
+        edges = set(range(count - 1)) - cut - short
+        seen = sorted(edges | {edge + 1 for edge in edges})
+        if len(seen) < number:
+            return []
+        bent = [_bend_corners(params, points, params.shuffled(seen)[:number]) for _ in range(3)]
+        return [points, *(points + moves for moves in bent)]
+    seen = [n for n in range(count) if n not in cut or (n - 1) % count not in cut | short]
+    if len(seen) < 2 * number:
+        return []
+    chosen = params.shuffled(seen)
+    first = _bend_corners(params, points, chosen[:number])
+    second = _bend_corners(params, points, chosen[number : 2 * number])
+    return [points + a * first + b * second for a, b in CORNERS]
+
+
+def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
+    removed, halved = gaps
+    segments = []
+    for number, (start, end) in enumerate(zip(points, np.roll(points, -1, axis=0), strict=True)):
+        if number not in removed:
+            segments.append(np.array([start, (start + end) / 2 if number in halved else end]))
+    return segments
+
+
+def _draw_segments(
+    pixels: Pixels, segments: Sequence[XY], framed: XY, center: tuple[float, float]
+) -> None:
+    """Segments, y up, so that the middle of what is `framed` lies at the centre, at the height of a
+    panel."""
+    low, high = framed.min(axis=0), framed.max(axis=0)
+    middle, scale = (low + high) / 2, float(HEIGHT / (high - low)[1])
+    for segment in segments:
+        line = (segment - middle) * (scale, -scale) + center
+        stroke(pixels, line, LINE, closed=False, cap=LINE / 2)
+
+
+def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
+    """Whether what is drawn of each option strays from every other one complete: gaps hide no
+    bend."""
+
+    def ink(segments: Sequence[XY]) -> XY:
+        pixels = blank(300, 160)
+        _draw_segments(pixels, segments, outline(shape), (150, 80))
+        return 1 - pixels[:, :, 0] / 255
+
+    inks = [(ink(_segments(points, gaps)), ink(_segments(points))) for points in choices]
+    pairs = permutations(inks, 2)
+    return all(np.clip(a[0] - b[1], 0, None).sum() >= VISIBLE for a, b in pairs)
+
+
+def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:
+    shape, official = str(params.levels["shape"]), params.official
+    options = [points.round(4).tolist() for points in choices]
+    edges = {"edges_removed": sorted(gaps[0]), "edges_halved": sorted(gaps[1])}
+    truth: dict[str, Any] = {"target": options[place], "options": options, **edges}
+    marks = [Box(name, x - 120, y - 60, x + 120, y + 60) for name, (x, y) in PANELS.items()]
+
+    def paint() -> Pixels:
+        pixels = blank(*SIZE)
+        drawings = [_segments(choices[place]), *(_segments(points, gaps) for points in choices)]
+        for segments, (name, center) in zip(drawings, PANELS.items(), strict=True):
+            title = "Target Shape" if name == "Target" else name
+            write(pixels, title, center[0], TITLES[name != "Target"], FONT)
+            framed = np.concatenate(segments) if official else outline(shape)
+            _draw_segments(pixels, segments, framed, center)
+        return pixels
+
+    return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, paint, tuple(marks))
+
+
+KIND = SceneType(
+    NAME,
+    "option",
+    (
+        Control("shape", CLOSURE_SHAPES),
+        Control("offset", (0.1, 0.12, 0.14), 0.02, 0.4),
+        Whole("edges_distorted", (1, 3), 1, 10),
+        Whole("edges_removed", (1, 3), 0, 10),
+        Whole("edges_halved", (1, 3), 0, 10),
+    ),
+    draw_closure,
+    (
+        "the answer is the only option without bent corners, so it can be found without the target",
+        (
+            "a corner may be bent along its own edge, which nobody sees, and a gap may lie on"
+            " another or on no edge"
+        ),
+        "the left end of the capsule is bent inwards, and each panel is scaled to its own height",
+    ),
+)

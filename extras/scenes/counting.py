@@ -1,0 +1,403 @@
+"""Do You See Me's subtasks in which outlines are counted, and its two studies of object sizes.
+
+Shape discrimination shows outlines of several kinds, some of them concentric; joint shape and
+colour shows filled shapes that do not touch. The studies of appendix O measure sizes against the
+encoder's patches of 14 px, so their pictures are 28 of these wide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.tasks.outlines import XY, circle, regular_polygon, rotate, star
+from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
+from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, blank, extent, fill, stroke
+from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
+from looktwice.pipelines.geometry import Rect, grow, overlaps
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import Pixels
+
+SIDE = 400  # pixels of the picture
+PLACES = 50  # that are tried for a figure
+# pixels from the centre of an outline of scale 1 to the side of the square that stands for it
+HALF = 30.0
+RINGS = (1.0, 0.7, 0.4)
+OUTLINES: dict[str, XY] = {
+    "circle": circle(HALF),
+    "rectangle": np.array([[-30, -20], [30, -20], [30, 20], [-30, 20]], np.float64),
+    "triangle": np.array([[0, -30], [30, 30], [-30, 30]], np.float64),
+    "hexagon": regular_polygon(6, HALF, 0),
+    "star": star(5, HALF, HALF / 2),
+    "pentagon": regular_polygon(5, HALF),
+    "octagon": regular_polygon(8, HALF, -22.5),
+}
+COLORS: dict[str, RGB] = {
+    "red": (255, 0, 0),
+    "green": (0, 255, 0),
+    "blue": (0, 0, 255),
+    "orange": (255, 165, 0),
+    "purple": (128, 0, 128),
+    "black": (0, 0, 0),
+    "gray": (128, 128, 128),
+    "yellow": (255, 255, 0),
+}
+
+
+def _corners(text: str) -> XY:
+    """Corners "x,y x,y ..." around their own mean."""
+    points = np.array([pair.split(",") for pair in text.split()], np.float64)
+    return np.asarray(points - points.mean(axis=0), np.float64)
+
+
+FILLED: dict[str, XY] = {
+    "star": _corners("50,10 61,40 94,40 68,60 79,90 50,70 21,90 32,60 6,40 39,40"),
+    "triangle": _corners("50,20 80,80 20,80"),
+    "pentagon": _corners("50,20 80,40 70,80 30,80 20,40"),
+    "hexagon": _corners("50,20 80,35 80,65 50,80 20,65 20,35"),
+    "octagon": _corners("35,20 65,20 80,35 80,65 65,80 35,80 20,65 20,35"),
+    "cross": _corners("35,20 65,20 65,35 80,35 80,65 65,65 65,80 35,80 35,65 20,65 20,35 35,35"),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A filled shape of a `color`, or an outline with `rings`, whose line shrinks with them; at
+    scale 1 about 60 px wide."""
+
+    shape: str
+    x: float
+    y: float
+    scale: float
+    rotation: float
+    color: str = ""
+    rings: int = 1
+
+    @property
+    def name(self) -> str:
+        """What it is called: "star", "red star"."""
+        return f"{self.color} {self.shape}".strip()
+
+    @property
+    def contours(self) -> list[XY]:
+        """The corners of every ring, the largest first."""
+        outline = (FILLED if self.color else OUTLINES)[self.shape]
+        whole = rotate(outline * self.scale, self.rotation)
+        return [whole * ring + (self.x, self.y) for ring in RINGS[: self.rings]]
+
+    @property
+    def box(self) -> Rect:
+        """The upright box around it."""
+        return extent(self.contours[0], (SIDE, SIDE), 1 if self.color else self.scale / 2)
+
+    @property
+    def room(self) -> Rect:
+        """The upright box around the upright box of a filled shape, turned."""
+        width, height = np.ptp(FILLED[self.shape], axis=0) * self.scale
+        turn = math.radians(self.rotation)
+        cos, sin = abs(math.cos(turn)), abs(math.sin(turn))
+        wide, high = (width * cos + height * sin) / 2, (width * sin + height * cos) / 2
+        return self.x - wide, self.y - high, self.x + wide, self.y + high
+
+    def draw(self, pixels: Pixels) -> None:
+        """Draw it."""
+        for ring, contour in zip(RINGS, self.contours, strict=False):
+            if self.color:
+                fill(pixels, contour, COLORS[self.color])
+            stroke(pixels, contour, 2 if self.color else self.scale * ring)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As truths hold it."""
+        numbers = {name: round(getattr(self, name), 3) for name in ("x", "y", "scale", "rotation")}
+        if self.color:
+            numbers = {"color": self.color, **numbers}
+        else:
+            numbers["rings"] = self.rings
+        return {"shape": self.shape, **numbers, "box": list(self.box)}
+
+
+def _scene(
+    question: str, figures: Sequence[Figure], counts: Mapping[str, int], *asked: str
+) -> Scene:
+    """The scene whose question asks how many of a shape, or of a shape and colour, there are."""
+    labels = number_labels(figure.name for figure in figures)
+    marks = [Box(label, *figure.box) for label, figure in zip(labels, figures, strict=True)]
+    name = " ".join(reversed(asked))
+    words = asked[0] if len(asked) == 1 else [*asked]
+    truth = {"objects": [*map(Figure.to_dict, figures)], "counts": dict(counts), "asked": words}
+
+    def paint() -> Pixels:
+        pixels = blank(SIDE, SIDE)
+        for figure in figures:
+            figure.draw(pixels)
+        return pixels
+
+    return Scene(question, str(counts.get(name, 0)), truth, paint, tuple(marks), asked=name)
+
+
+# ---- shape discrimination
+
+CONCENTRIC = 0.4  # how often a shape has rings
+QUESTION = (
+    "Count the total number of {0}s in the image, including each concentric {0} separately. For"
+    " example, if there is one {0} with 2 inner concentric rings, that counts as 3 {0}s. Respond"
+    " with only a number."
+)
+
+
+def are_apart(first: Figure, second: Figure, distance: float) -> bool:
+    """Whether more than `distance` lies between the turned squares around two outlines; less than 0
+    lets them overlap.
+
+    Squares are apart where their shadows on one of the four directions of their sides are
+    (separating axes).
+    """
+    for axis in (a + turn for a in (first.rotation, second.rotation) for turn in (0, 90)):
+        cos, sin = math.cos(math.radians(axis)), math.sin(math.radians(axis))
+        between = abs((first.x - second.x) * cos + (first.y - second.y) * sin)
+        for figure in (first, second):
+            turn = math.radians(figure.rotation - axis)
+            between -= HALF * figure.scale * (abs(math.cos(turn)) + abs(math.sin(turn)))
+        if between > distance:
+            return True
+    return False
+
+
+def draw_shapes(params: SceneParameters) -> Tries:
+    """Scenes; the shape that is asked for is a random one of those that are there."""
+    while True:
+        figures = _place_outlines(params)
+        counts: Counter[str] = Counter()
+        for figure in figures:
+            counts[figure.shape] += figure.rings
+        if len(counts) == params.levels["num_shapes"] or (counts and params.official):
+            asked = params.pick(sorted(counts))
+            yield _scene(QUESTION.format(asked), figures, counts, asked)
+        else:
+            yield None
+
+
+def _place_outlines(params: SceneParameters) -> list[Figure]:
+    """Outlines where there was room. The first of every kind come first, so that no kind is crowded
+    out by another."""
+    rng, levels = params.rng, params.levels
+    kinds = params.shuffled(OUTLINES)[: levels["num_shapes"]]
+    times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
+    order = [(n, kind) for kind, much in zip(kinds, times, strict=True) for n in range(much)]
+    if not params.official:
+        order.sort(key=lambda numbered: numbered[0] > 0)
+    placed: list[Figure] = []
+    for number, kind in order:
+        for _ in range(PLACES):
+            scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
+            rim = 1.2 * 2 * HALF * scale
+            x, y = rng.uniform(rim, SIDE - rim, 2).tolist()
+            figure = Figure(kind, x, y, scale, rotation)
+            if all(are_apart(figure, neighbour, levels["min_distance"]) for neighbour in placed):
+                rings = params.whole(2, 3) if rng.random() < CONCENTRIC else 1
+                placed.append(replace(figure, rings=rings))
+                break
+        else:
+            if number == 0 and not params.official:
+                return []
+    return placed
+
+
+SHAPES = SceneType(
+    "shape_discrimination",
+    "integer",
+    (
+        Whole("num_shapes", (3, 7), 1, 7),
+        Whole("max_instances", (3, 6, 10), 1, 100),
+        Control("min_distance", (10, -20, -30, -40), -100, 200),
+    ),
+    draw_shapes,
+    (
+        "shapes without room are left out, so a fourth of the images hold fewer kinds than"
+        " num_shapes says",
+    ),
+)
+
+# ---- joint shape and colour
+
+# pixels between the rooms of two figures, so that the points of their lines do not meet
+APART = 6.0
+# times the area of the mean figure's cell of 100 x 100 units that each figure has of the picture
+SPACE = 4
+
+
+def draw_colors(params: SceneParameters) -> Tries:
+    """Scenes. Official: whatever found room, and a question about a pair that is there; sizes come
+    from a count of figures that is drawn apart from the figures themselves.
+
+    Otherwise the answer is dealt: every number from 0 to `max_instances` is the answer equally
+    often, whatever is drawn.
+    """
+    most, tints = params.levels["max_instances"], params.levels["num_colors"]
+    kinds = params.shuffled(FILLED)[: params.levels["num_shapes"]]
+    for number in count():
+        times = params.rng.integers(1, most, len(kinds), endpoint=True)
+        if params.official:
+            palette = list(COLORS)[:tints]
+            order = [kind for kind in kinds for _ in range(params.whole(1, most))]
+            colors = [params.pick(palette) for _ in order]
+            figures = _place_filled(params, order, colors, int(times.sum()), 1)
+            pairs = sorted({(figure.shape, figure.color) for figure in figures})
+            yield _ask_color(figures, *params.pick(pairs)) if figures else None
+            continue
+        key = params.deal(range(most + 1))
+        times[0] = max(times[0], key)
+        palette = params.shuffled(COLORS)[:tints]
+        order = np.repeat(kinds, times).tolist()
+        # the first colour comes `key` times for the first kind, any colour for the other kinds
+        colors = [palette[0]] * key
+        while len(colors) < len(order):
+            colors.append(params.pick(palette[1:] if len(colors) < times[0] else palette))
+        figures = _place_filled(params, order, colors, len(order), 0.99**number)
+        whole = len(figures) == len(order)
+        yield _ask_color(figures, kinds[0], palette[0]) if whole else None
+
+
+def _place_filled(
+    params: SceneParameters, order: Sequence[str], colors: Sequence[str], sharing: int, size: float
+) -> list[Figure]:
+    """Figures where there was room, at their own size or a smaller one; `sharing` is how many share
+    the picture's area."""
+    mean = size * math.sqrt(SIDE * SIDE / (SPACE * sharing)) / 100
+    apart = 0 if params.official else APART
+    placed: list[Figure] = []
+    for kind, color in zip(order, colors, strict=True):
+        own = params.rng.uniform(0.5, 1.5) * mean
+        for smaller in np.repeat((1.0, 0.8), PLACES).tolist():
+            scale = own * smaller
+            sides = np.ptp(FILLED[kind], axis=0) * scale
+            low = max(10.0, *(sides / 20)) + sides / 2
+            if (low >= SIDE - low).any():
+                continue
+            x, y = params.rng.uniform(low, SIDE - low).tolist()
+            figure = Figure(kind, x, y, scale, params.rng.uniform(0, 360), color)
+            room = grow(figure.room, apart)
+            if not any(overlaps(room, neighbour.room) for neighbour in placed):
+                placed.append(figure)
+                break
+    return placed
+
+
+def _ask_color(figures: Sequence[Figure], shape: str, color: str) -> Scene:
+    ordered = sorted(figures, key=lambda figure: (figure.shape, figure.color))
+    counts = Counter(figure.name for figure in ordered)
+    question = f"Count the number of {shape}'s that are {color}."
+    return _scene(question, figures, counts, shape, color)
+
+
+COLORED = SceneType(
+    "joint_shape_color",
+    "integer",
+    (
+        Whole("num_shapes", (2, 4, 6), 1, 6),
+        Whole("max_instances", (2, 4, 6), 1, 30),
+        Whole("num_colors", (8,), 2, 8),
+    ),
+    draw_colors,
+    (
+        "only pairs of shape and colour that are there are asked about, and most of these are"
+        " there once",
+        "sizes follow a count of figures that is not the picture's own; what has no room is left"
+        " out; lines may touch",
+    ),
+)
+
+# ---- sizes relative to patches
+
+PATCH = 14  # pixels
+WIDTH = 28 * PATCH
+MARGIN = 4.0  # pixels between two rectangles, and between one and the rim
+TRIED = 200  # places for all rectangles of a picture
+SHORTER = 0.8  # of a rectangle's longer edge
+
+
+def draw_rotation(params: SceneParameters) -> Tries:
+    """Two filled squares beside each other, the right one turned to either side by `rotation`
+    degrees.
+
+    Their place within a patch is random, and the same for both.
+    """
+    size = float(params.levels["size"])
+    turn = float(params.levels["rotation"]) * params.pick((-1, 1))
+    place = np.array([WIDTH / 4, WIDTH / 2]) + params.rng.uniform(0, PATCH, 2) - PATCH / 2
+    square = (2 * SQUARE - 1) * size / 2
+    outlines = [square + place, rotate(square, turn) + place + (WIDTH / 2, 0)]
+    truth = {"center": place.round(3).tolist(), "size": size, "turn": turn}
+    question = "Is the right square rotated with respect to the left one? Answer Yes or No."
+    labels = ("left square", "right square")
+    yield _black_scene(question, "Yes" if turn else "No", truth, outlines, labels, size)
+
+
+def draw_counting(params: SceneParameters) -> Tries:
+    """Filled upright rectangles of one size, which do not touch, at random places."""
+    size, number = float(params.levels["size"]), params.levels["instances"]
+    shape = np.array([size, SHORTER * size])
+    while number * np.prod(shape + MARGIN) <= (WIDTH - MARGIN) ** 2:
+        corners: list[XY] = []
+        for _ in range(TRIED):
+            corner = params.rng.uniform(MARGIN, WIDTH - MARGIN - shape)
+            apart = (np.abs(corner - taken) >= shape + MARGIN for taken in corners)
+            if len(corners) < number and all(beside.any() for beside in apart):
+                corners.append(corner)
+        if len(corners) < number:
+            yield None
+            continue
+        places = np.reshape(corners, (-1, 2)).round(3).tolist()
+        truth = {"corners": places, "size": shape.round(3).tolist()}
+        outlines = [SQUARE * shape + corner for corner in corners]
+        labels = list(number_labels(["rectangle"] * number))
+        question = "How many rectangles are in the image? Answer with a number."
+        scene = _black_scene(question, str(number), truth, outlines, labels, size)
+        yield replace(scene, asked="rectangle")
+
+
+def _black_scene(
+    question: str,
+    key: str,
+    truth: dict[str, Any],
+    outlines: Sequence[XY],
+    labels: Sequence[str],
+    size: float,
+) -> Scene:
+    def paint() -> Pixels:
+        pixels = blank(WIDTH, WIDTH)
+        for outline in outlines:
+            fill(pixels, outline, BLACK)
+        return pixels
+
+    named = zip(labels, outlines, strict=True)
+    marks = tuple(Box(label, *extent(outline)) for label, outline in named)
+    return Scene(question, key, truth, paint, marks, {"patches": round(size / PATCH, 3)})
+
+
+ROTATION = SceneType(
+    "patch_rotation",
+    "yes_no",
+    (
+        Control("size", (7, 14, 28, 42, 56, 70), 2, 130),
+        Control("rotation", (0, 0, 0, 0, 5, 10, 15, 20), 0, 45),
+    ),
+    draw_rotation,
+    group="App. O",
+)
+COUNTING = SceneType(
+    "patch_counting",
+    "integer",
+    (
+        Control("size", (7, 21, 35, 49, 63), 2, 180),
+        Whole("instances", (2, 3, 4, 5, 6, 7, 8), 1, 60),
+    ),
+    draw_counting,
+    group="App. O",
+)

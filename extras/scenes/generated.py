@@ -1,0 +1,138 @@
+"""Do You See Me, generated: the seven 2D and five 3D subtasks and the two patch studies, any number
+of questions of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from looktwice.eval.tasks.base import Facts, Fields, Subset, TaskError, suggest_among
+from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.swept import SceneParameters, Sort, SweptTask
+from looktwice.extras.scenes import closure, counting, grids, sheets
+from looktwice.extras.scenes.scene import Scene, SceneType, first_kept
+from looktwice.extras.scenes.solid_scenes import SOLID_SCENES
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+
+KINDS: Mapping[str, SceneType] = {
+    kind.name: kind
+    for kind in (
+        sheets.GROUND,
+        grids.SHAPES_IN_GRIDS,
+        counting.COLORED,
+        counting.SHAPES,
+        grids.LETTERS,
+        sheets.CONSTANCY,
+        closure.KIND,
+        counting.ROTATION,
+        counting.COUNTING,
+    )
+} | SOLID_SCENES
+MARKED = "every object is a mark, which can give counts away"
+ASKED_MARKED = "every object that is to be counted is a mark, which gives the count away"
+
+
+@dataclass(frozen=True)
+class GeneratedDoYouSeeMe(SweptTask):
+    """`n` questions of the subtask `name`, each on a picture of its own.
+
+    Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination,
+    letter_disambiguation, form_constancy, visual_closure; shape_discrimination_3d,
+    joint_shape_color_3d, letter_disambiguation_3d, form_constancy_3d, visual_spatial_3d, on solids
+    of our own renderer before plain ground; and patch_rotation, patch_counting (App. O). Canvases,
+    control parameters and questions are the authors' (a grid of solids has half their canvas).
+    `controls` gives levels by parameter, one or a list; what it does not name has the paper's.
+    Every run of as many questions as there are combinations of levels has each of them once; a
+    level that stands twice comes twice as often. Levels are in `meta`, under the names that
+    `DoYouSeeMe` gives them.
+
+    `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on
+    the settings, `seed` and `i` alone, not on `n`. What was drawn is in each item's `truth` and not
+    in its sample. With `marks`, all shapes, letters, cells or options are boxes in the sample, with
+    `marks: asked` those alone that are to be counted: for oracles, zooms and measurements of
+    attention, since a stage that counts them knows more than it sees. Raises TaskError.
+    """
+
+    name: str
+    n: int = 100
+    seed: int = 0
+    official: bool = False
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    marks: bool | Literal["asked"] = False
+    subset: Subset = Subset()
+
+    def __post_init__(self) -> None:
+        if self.name not in KINDS:
+            raise TaskError(f"no subtask is named {self.name!r}{suggest_among(self.name, KINDS)}")
+        super().__post_init__()
+        if self.official and not self.kind.flaws:
+            raise TaskError(
+                f"official: the code of {self.name} was not published, so there is nothing to"
+                " reproduce"
+            )
+        if self.marks == "asked" and not self.scene(0).asked:
+            raise TaskError(
+                f"marks: asked is for questions that count objects, and {self.name} asks something"
+                " else"
+            )
+
+    @property
+    def kind(self) -> SceneType:
+        """What is known of the subtask."""
+        return KINDS[self.name]
+
+    @property
+    def _sort(self) -> Sort:
+        return self.name, self.kind.controls
+
+    @property
+    def facts(self) -> Facts:
+        """That the truth is made, and which flaws of the authors' images were drawn."""
+        notes = ["as the authors draw"] if self.official else []
+        if self.kind.flaws and not self.official:
+            notes.append("without the flaws of the authors' images")
+        if self.marks:
+            notes.append(MARKED if self.marks is True else ASKED_MARKED)
+        return Facts(
+            f"made ({self.kind.group})",
+            "by construction",
+            self.kind.flaws if self.official else (),
+            "; ".join(notes),
+            scorer=SweepScorer(self.kind.name, self.kind.group, self.kind.form, tuple(self.levels)),
+        )
+
+    def scene(self, number: int) -> Scene:
+        """All of question `number`: its key, truth and marks, and how it is painted. The same at
+        every call."""
+        words = (self.name, self.seed, "official" if self.official else "ours")
+
+        def deal(cards: Sequence[Any]) -> Any:
+            return deal_evenly(number, cards, "answer", len(cards), *words)
+
+        plan = self._plan(number)
+        levels = (f"{name}={level}" for name, level in plan.items())
+        rng = seeded_rng("scene", number, *words, *levels)
+        tries = self.kind.draw(SceneParameters(rng, plan, deal, self.official))
+        return first_kept(tries, self.name, plan)
+
+    def _item(self, number: int) -> Item:
+        scene, name = self.scene(number), self._id(number)
+        meta = {"image": name, **self._plan(number), **scene.meta}
+        meta |= {"subtask": self.kind.name, "kind": self.kind.group}
+        meta |= {"prompt": scene.question, "official": self.official}
+        images = (Picture(scene.paint(), name),)
+        marks = scene.asked_marks if self.marks == "asked" else scene.marks if self.marks else ()
+        sample = Sample(name, scene.question, images, (), marks, meta)
+        return Item(sample, scene.answer, scene.truth)
+
+    def _known(self, number: int) -> Fields:
+        """The fields by which a subset may choose; scenes are drawn only where it asks for more
+        than the levels."""
+        plan = self._plan(number)
+        if {self.subset.per, self.subset.whole} - {None} <= plan.keys():
+            return plan
+        scene = self.scene(number)
+        return {**plan, **scene.meta, "answer": scene.answer}

@@ -1,0 +1,294 @@
+"""Do You See Me's two subtasks of grids: black and white shapes that are counted along a row or
+column, and letters of 7 x 5 dots whose gaps and colours make them hard to see."""
+
+from __future__ import annotations
+
+import colorsys
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from string import ascii_uppercase
+from typing import NamedTuple
+
+import numpy as np
+
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.eval.tasks.outlines import XY, circle, rounded_square
+from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
+from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, TRIANGLE, WHITE, blank, fill, stroke
+from looktwice.extras.scenes.scene import Scene, SceneType, Tries
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import Pixels
+
+# pixels: a shape, a cell, the gap of two grids, the left and right margin
+CELL, PITCH, BETWEEN, SIDE = 50, 55, 50, 20
+SHAPES, FILLS = ("square", "circle", "triangle"), ("white", "black")
+STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
+OUTLINES: Mapping[str, XY] = {
+    "square": CELL * SQUARE,
+    "circle": circle(CELL / 2, CELL / 2, CELL / 2),
+    "triangle": CELL * TRIANGLE,
+}
+
+Place = tuple[int, int]
+Grid = Mapping[Place, tuple[str, str]]
+"""(row, column) from 0 -> (shape, fill)."""
+
+
+class Asked(NamedTuple):
+    """Grid, place of the reference, direction, and shape and fill of what is counted, None for
+    any."""
+
+    grid: int
+    place: Place
+    direction: str
+    shape: str | None
+    fill: str | None
+
+    def count(self, grids: Sequence[Grid]) -> int:
+        """How many of them lie that way."""
+        grid, (row, column), (down, right) = grids[self.grid], self.place, STEPS[self.direction]
+        count = 0
+        while (row := row + down, column := column + right) in grid:
+            shape, color = grid[row, column]
+            count += self.shape in (None, shape) and self.fill in (None, color)
+        return count
+
+    def question(self, grids: Sequence[Grid]) -> str:
+        """The question in the authors' words."""
+        shape, color = grids[self.grid][self.place]
+        target = f"{self.fill or ''} {self.shape or 'object'}s".strip()
+        line = "row" if self.direction in ("left", "right") else "column"
+        row, column = self.place
+        return (
+            f"In grid {self.grid + 1}, starting from the {color} {shape} at position (row"
+            f" {row + 1}, column {column + 1}), how many {target} are there {self.direction} of it"
+            f" in the same {line}?"
+        )
+
+
+def draw_grids(params: SceneParameters) -> Tries:
+    """A scene. Official: a random question, of which two in five have the answer 0.
+
+    Otherwise first the answer is drawn, among those that these grids allow, and then a question
+    that has it.
+    """
+    levels = params.levels
+    rows, columns, number = levels["rows"], levels["columns"], levels["grids"]
+    places = list(product(range(rows), range(columns)))
+    grids: list[Grid] = []
+    for _ in range(number):
+        grids.append({place: (params.pick(SHAPES), params.pick(FILLS)) for place in places})
+    asked = (_random_question if params.official else _balanced_question)(params, grids)
+    cells = [np.reshape([*grid.values()], (rows, columns, 2)).tolist() for grid in grids]
+    truth = {"grids": cells, "asked": asked._asdict() | {"place": list(asked.place)}}
+
+    def corner(number: int, row: int, column: int) -> tuple[int, int]:
+        return SIDE + number * (columns * PITCH + BETWEEN) + column * PITCH, row * PITCH
+
+    marks = []
+    for n, (row, column) in product(range(number), places):
+        x, y = corner(n, row, column)
+        label = f"grid {n + 1} (row {row + 1}, column {column + 1})"
+        marks.append(Box(label, x, y, x + CELL, y + CELL))
+    meta = {"direction": asked.direction, "coordinates": "from 1"}
+
+    def paint() -> Pixels:
+        wide, high = columns * PITCH, rows * PITCH
+        pixels = blank(number * wide + (number - 1) * BETWEEN + 2 * SIDE, high)
+        for n, grid in enumerate(grids):
+            stroke(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
+            for (row, column), (shape, color) in grid.items():
+                outline = OUTLINES[shape] + corner(n, row, column)
+                fill(pixels, outline, BLACK if color == "black" else WHITE)
+                stroke(pixels, outline, 2)
+        return pixels
+
+    key = str(asked.count(grids))
+    yield Scene(asked.question(grids), key, truth, paint, tuple(marks), meta)
+
+
+def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
+    number = params.pick(range(len(grids)))
+    direction = params.pick([step for step in STEPS if _starts(grids[number], step)])
+    place = params.pick(_starts(grids[number], direction))
+    sort = params.pick(("fill", "shape", "both"))
+    shape = params.pick(SHAPES) if sort != "fill" else None
+    color = params.pick(FILLS) if sort != "shape" else None
+    return Asked(number, place, direction, shape, color)
+
+
+def _balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
+    direction = params.deal([step for step in STEPS if _starts(grids[0], step)])
+    by_count: dict[int, list[Asked]] = defaultdict(list)
+    targets = list(product((None, *SHAPES), (None, *FILLS)))[1:]
+    for number, grid in enumerate(grids):
+        for place, (shape, color) in product(_starts(grid, direction), targets):
+            asked = Asked(number, place, direction, shape, color)
+            by_count[asked.count(grids)].append(asked)
+    return params.pick(by_count[params.pick(sorted(by_count))])
+
+
+def _starts(grid: Grid, direction: str) -> list[Place]:
+    """The places from which something lies in this direction."""
+    down, right = STEPS[direction]
+    return [(row, column) for row, column in grid if (row + down, column + right) in grid]
+
+
+SHAPES_IN_GRIDS = SceneType(
+    "visual_spatial",
+    "integer",
+    (
+        Whole("rows", (3, 6, 9), 1, 30),
+        Whole("columns", (3, 6, 9), 2, 30),
+        Whole("grids", (1, 3, 5), 1, 10),
+    ),
+    draw_grids,
+    ("always answering 0 is right for two in five of their questions",),
+)
+
+# ---- letters of dots
+
+NAME = "letter_disambiguation"
+SIZE = 400  # pixels of the square of a letter; a fifth of it lies between two
+APART = 80
+# A to Z: seven rows of five dots, each row a number of base 32
+_ROWS = (
+    "EHHVHHH",
+    "UHHUHHU",
+    "EHGGGHE",
+    "UHHHHHU",
+    "VGGUGGV",
+    "VGGUGGG",
+    "EHGNHHE",
+    "HHHVHHH",
+    "V44444V",
+    "7222IIC",
+    "HIKOKIH",
+    "GGGGGGV",
+    "HRLHHHH",
+    "HPLJHHH",
+    "EHHHHHE",
+    "UHHUGGG",
+    "EHHHLID",
+    "UHHUKIH",
+    "EHGE1HE",
+    "V444444",
+    "HHHHHHE",
+    "HHHHHA4",
+    "HHHHLRH",
+    "HHA4AHH",
+    "HHA4444",
+    "V1248GV",
+)
+DOTS: dict[str, tuple[int, ...]] = {
+    letter: tuple(int(row, 32) for row in rows)
+    for letter, rows in zip(ascii_uppercase, _ROWS, strict=True)
+}
+GROUNDS: tuple[RGB, ...] = (
+    (250, 243, 221),
+    (232, 243, 214),
+    (252, 228, 236),
+    (240, 244, 248),
+    (255, 230, 109),
+)
+# hue in degrees, saturation, value
+SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
+RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
+"""Contrast ratios (WCAG 2) of the levels easy, medium and hard: about the medians of the authors'
+on their grounds."""
+
+RATIO = re.compile(r"(\d+(?:\.\d+)?):1")
+
+
+class Contrast(Control):
+    """Level 1, 2 or 3, or a contrast ratio as text, such as "1.5:1"."""
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a level; empty where nothing is."""
+        ratio = RATIO.fullmatch(value) if isinstance(value, str) else None
+        if value in RATIOS or (ratio and 1 < float(ratio[1]) <= 15):
+            return ""
+        return (
+            f'{self.name} is 1 (easy), 2 or 3 (hard), or a ratio such as "1.5:1" up to "15:1",'
+            f" found {value!r}"
+        )
+
+
+def contrast(color: RGB, ground: RGB) -> float:
+    """The contrast ratio of two colours, 1 to 21 (WCAG 2)."""
+    low, high = sorted((_luminance(color), _luminance(ground)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(color: RGB) -> float:
+    parts = np.array(color) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(np.dot((0.2126, 0.7152, 0.0722), linear))
+
+
+def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
+    """The colour of the dots: the authors' shift of hue, saturation and value, and unless
+    `official` made darker or lighter until its contrast with the ground is that of the level."""
+    hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
+    turn, more, less = SHIFTS[level if isinstance(level, int) else 1]
+    tint = colorsys.hsv_to_rgb(
+        (hue + turn / 360) % 1, min(1, saturation * more), min(1, value * less)
+    )
+    color = _rgb(255 * np.array(tint))
+    if official and level in SHIFTS:
+        return color
+    ratio = RATIOS[level] if isinstance(level, int) else float(level.partition(":")[0])
+    end = np.array(BLACK if contrast(color, ground) < ratio else WHITE)
+    mixed = [_rgb((1 - share) * np.array(color) + share * end) for share in np.linspace(0, 1, 512)]
+    darker = [mix for mix in mixed if _luminance(mix) < _luminance(ground)]
+    return min(darker, key=lambda mix: abs(contrast(mix, ground) - ratio), default=mixed[0])
+
+
+def _rgb(parts: Iterable[float]) -> RGB:
+    red, green, blue = map(int, parts)
+    return red, green, blue
+
+
+def draw_letters(params: SceneParameters) -> Tries:
+    """Random letters, which may repeat, on one of five grounds."""
+    letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
+    ground = params.pick(GROUNDS)
+    color = foreground(ground, params.levels["contrast"], params.official)
+    gap = SIZE * params.levels["spacing"]
+    dot = 0.8 * SIZE / 7 - gap  # what the gap leaves of a seventh of the square in its padding
+    width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
+    top = (SIZE - height) / 2
+    lefts = (np.arange(len(letters)) * (SIZE + APART) + (SIZE - width) / 2).tolist()
+    marks = [Box(f"letter {n}", x, top, x + width, top + height) for n, x in enumerate(lefts, 1)]
+    truth = {"letters": letters, "ground": list(ground), "color": list(color)}
+    meta = {"dot": round(dot, 2), "contrast_ratio": round(contrast(color, ground), 3)}
+
+    def paint() -> Pixels:
+        wide = len(letters) * (SIZE + APART) - APART
+        pixels = blank(wide, SIZE)
+        for end in (0, wide - SIZE):
+            fill(pixels, rounded_square(end, 0, SIZE, SIZE / 10), ground)
+        pixels[:, SIZE // 2 : wide - SIZE // 2] = ground
+        for letter, left in zip(letters, lefts, strict=True):
+            for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
+                if bits >> (4 - column) & 1:
+                    x, y = left + column * (dot + gap), top + row * (dot + gap)
+                    fill(pixels, rounded_square(x, y, dot, dot / 10), color)
+        return pixels
+
+    yield Scene(SUBTASKS["2D"][NAME].question, "".join(letters), truth, paint, tuple(marks), meta)
+
+
+LETTERS = SceneType(
+    NAME,
+    "letters",
+    (
+        Whole("num_letters", (1, 5, 9), 1, 40),
+        Contrast("contrast", (1, 2, 3)),
+        Control("spacing", (0.04, 0.08, 0.1), 0.005, 0.11),
+    ),
+    draw_letters,
+    ("on near-white grounds every contrast level is faint, so contrast does not follow its level",),
+)

@@ -1,0 +1,173 @@
+"""Puzzles with a question of perception each: matrices whose last picture follows from a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import product, repeat
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.tasks.base import Facts, Fields, Subset
+from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.swept import Control, SceneParameters, Sort, SweptTask, Whole
+from looktwice.extras.drawings.matrices import RULES, SPOKES, solve
+from looktwice.extras.scenes.canvas import SQUARE, blank, stroke, write
+from looktwice.extras.scenes.scene import first_kept
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.sample import Item, Sample
+
+REASONING = (
+    "The pictures of each row follow one rule, the same in all three rows. Which picture stands in"
+    " the place of the question mark?"
+)
+PERCEPTION = "How many lines does the picture in row {}, column {} of the matrix have?"
+OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
+GAP = 0.25  # of a panel, between two panels
+LENGTH = (0.2, 0.85)  # of half a panel, where spokes begin and end
+CONTROLS = (
+    Control("rule", tuple(RULES)),
+    Whole("size", (24, 48, 96), 20, 240),
+    Whole("moved", (1, 2), 1, 2),
+)
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """Nine pictures and four options as bits of spokes (`extras.drawings.matrices`), the rule's
+    name, and the option that is right."""
+
+    pictures: tuple[int, ...]
+    options: tuple[int, ...]
+    rule: str
+    right: int
+
+    def paint(self, size: int) -> Pixels:
+        """The matrix with panels of so many pixels, and the lettered options below."""
+        pitch = size * (1 + GAP)
+        pixels = blank(round(4 * pitch + GAP * size), round(4.6 * pitch + GAP * size))
+        left = GAP * size
+        corners = [(left + n % 3 * pitch, left + n // 3 * pitch) for n in range(9)]
+        corners += [(left + n * pitch, left + 3.3 * pitch) for n in range(4)]
+        for bits, corner in zip((*self.pictures[:8], 0, *self.options), corners, strict=True):
+            stroke(pixels, SQUARE * size + corner, max(1.5, size / 40))
+            middle = np.array(corner) + size / 2
+            for number in range(SPOKES):
+                if bits >> number & 1:
+                    angle = 2 * np.pi * number / SPOKES
+                    way = np.array([np.sin(angle), -np.cos(angle)]) * size / 2
+                    ends = middle + np.array(LENGTH)[:, None] * way
+                    stroke(pixels, ends, max(2, size / 16), closed=False)
+        x, y = corners[8]
+        write(pixels, "?", x + size / 2, y + 0.7 * size, 0.6 * size)
+        for letter, (x, y) in zip("ABCD", corners[9:], strict=True):
+            write(pixels, letter, x + size / 2, y + 1.4 * size, max(11.0, 0.3 * size))
+        return pixels
+
+
+@cache
+def find_rows(kind: str, name: str) -> list[tuple[int, int, int]]:
+    """All rows of three pictures that a rule gives, whose last is none of the others and not
+    empty."""
+    rule, rows = RULES[kind][name], list[tuple[int, int, int]]()
+    for first, second in product(range(1, 2**SPOKES), repeat=2):
+        third = rule(first, second)
+        if third and third not in (first, second):
+            rows.append((first, second, third))
+    return rows
+
+
+def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
+    """A random puzzle of the level's rule that has one solution alone; None where a try has not.
+
+    The options are the four combinations of two changes, each of which moves lines: so all have as
+    many, and none resembles the others most.
+    """
+    kind = params.levels["rule"]
+    name = params.pick(tuple(RULES[kind]))
+    fitting = find_rows(kind, name)
+    if not fitting:  # turned by a half twice, the third picture is the first
+        return None
+    rows = [params.pick(fitting) for _ in range(3)]
+    pictures = tuple(bits for row in rows for bits in row)
+    spokes, moved = params.shuffled(range(SPOKES)), params.levels["moved"]
+    drawn = [1 << n for n in spokes if pictures[8] >> n & 1]
+    free = [1 << n for n in spokes if not pictures[8] >> n & 1]
+    if min(len(drawn), len(free)) < 2 * moved:
+        return None
+    first = sum(drawn[:moved] + free[:moved])
+    second = sum(drawn[moved : 2 * moved] + free[moved : 2 * moved])
+    base = first * (right % 2) ^ second * (right // 2)
+    flips = [base ^ flip for flip in (0, first, second, first ^ second)]
+    options = tuple(pictures[8] ^ flip for flip in flips)
+    alone = solve(pictures[:8], options) == [right]
+    return Puzzle(pictures, options, name, right) if alone else None
+
+
+@dataclass(frozen=True)
+class Puzzles(SweptTask):
+    """`n` matrices of three by three pictures, each asked about twice: `<id>/perception` asks how
+    many lines a picture has, `<id>/reasoning` which of four options is the missing one.
+
+    Pictures are spokes in eight directions. Rules hold along rows: rotation by some eighths,
+    progression (each line gets neighbours, or loses them), overlay (either, both, not both, first
+    alone). `controls`: the `rule`; `size`, a panel's pixels, which makes it hard to see; `moved`,
+    how many lines of two wrong options stand elsewhere than in the right one, and of the third
+    twice as many. Every combination comes equally often, and right choices are dealt. No puzzle has
+    two solutions under all rules together. The scores are those of the joint form (Do You See Me,
+    5.2.1): both accuracies, both together, and how often perception is wrong where reasoning is
+    right. The `subset` may choose by `image`, `role` and levels. Question `i` depends on
+    `controls`, `seed` and `i` alone. Raises TaskError.
+    """
+
+    n: int = 54
+    seed: int = 0
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    subset: Subset = Subset()
+
+    @property
+    def facts(self) -> Facts:
+        """That the truth is made, and how both questions are scored together."""
+        return Facts("made", "by construction", note="made images", scorer=JointScorer())
+
+    @property
+    def _sort(self) -> Sort:
+        return "puzzle", CONTROLS
+
+    def puzzle(self, number: int) -> Puzzle:
+        """Puzzle `number`; the same at every call."""
+        plan = self._plan(number)
+        rng = seeded_rng("puzzle", self.seed, number, *map(str, plan.values()))
+        right = deal_evenly(number, range(4), "right", self.seed)
+        params = SceneParameters(rng, plan, lambda cards: cards[0])
+        return first_kept(map(draw_puzzle, repeat(params), repeat(right)), "puzzle", plan)
+
+    @cached_property
+    def _chosen(self) -> Sequence[int]:
+        rows = [(self._id(number), self._known(number)) for number in range(2 * self.n)]
+        return self.subset.choose(rows)
+
+    def _id(self, number: int) -> str:
+        return f"{super()._id(number // 2)}/{ROLES[number % 2]}"
+
+    def _known(self, number: int) -> Fields:
+        image, role = self._id(number).split("/")
+        return {"image": image, "role": role, **self._plan(number // 2)}
+
+    def _item(self, number: int) -> Item:
+        puzzle, meta = self.puzzle(number // 2), dict(self._known(number))
+        question, choices, right = REASONING, OPTIONS, puzzle.right
+        if meta["role"] == "perception":
+            rng = seeded_rng("perception", self.seed, number)
+            place = int(rng.integers(8))
+            count = puzzle.pictures[place].bit_count()
+            right = min(deal_evenly(number // 2, range(4), "count", self.seed), count)
+            question = PERCEPTION.format(place // 3 + 1, place % 3 + 1)
+            choices = tuple(str(count - right + n) for n in range(4))
+        picture = Picture(puzzle.paint(meta["size"]), meta["image"])
+        sample = Sample(self._id(number), question, (picture,), choices, (), meta)
+        truth = {"pictures": list(puzzle.pictures), "options": list(puzzle.options)}
+        return Item(sample, "ABCD"[right], {**truth, "rule": puzzle.rule})

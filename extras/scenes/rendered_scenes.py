@@ -1,0 +1,328 @@
+"""Six of BLINK's tasks asked about rendered scenes, of which every pixel's truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import permutations, product, repeat
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks.base import Subset
+from looktwice.eval.tasks.marked_scenes.task import KindTask
+from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photos.correspondence import (
+    MARGIN,
+    choose_points,
+    depth_marks,
+    find_corners,
+    make_marks,
+    near_and_far,
+)
+from looktwice.eval.tasks.swept import Control, Level, SceneParameters, Whole
+from looktwice.extras.scenes.scene import first_kept
+from looktwice.extras.scenes.scenes3d import (
+    COLORS,
+    SHAPES,
+    SKY,
+    SPREAD,
+    XYZ,
+    Camera,
+    Floats,
+    Solid,
+    View,
+    World,
+    linear,
+    random_grain,
+)
+from looktwice.pipelines.marks import Marks, Point
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+
+SIZE = (480, 360)  # pixels
+AROUND = 4.5  # units: solids stand so far from the middle, at most
+AWAY = 15.0  # units from there to the cameras
+LOW = 2.6  # units of height
+CALM = np.ones((9, 9), np.uint8)  # around a marked point a single surface is seen
+
+
+@dataclass(frozen=True, eq=False)
+class AskedViews:
+    """A question about views of one world; `marks` lie on their pictures, `answer` is a choice's
+    letter."""
+
+    views: tuple[View, ...]
+    question: str
+    choices: tuple[str, ...]
+    answer: str
+    marks: Marks = ()
+
+
+def orbit(degrees: float, height: float) -> Camera:
+    """A camera that looks over the middle, so many degrees to the right of the one in front; a low
+    one sees more of the background."""
+    turn, over = math.radians(degrees), 1.8 if height < LOW else 0.8
+    return Camera((AWAY * math.sin(turn), -AWAY * math.cos(turn), height), (0.0, 0.0, over), SIZE)
+
+
+def random_view(
+    params: SceneParameters,
+    looks: Sequence[tuple[str, str | XYZ]],
+    height: float,
+    degrees: float = 0.0,
+) -> View:
+    """Solids of these shapes and colours apart from each other, as many as find room, seen from a
+    camera of this height."""
+    rng, solids = params.rng, list[Solid]()
+    for shape, color in looks:
+        for _ in range(200):
+            x, y, size = rng.uniform((-AROUND, -AROUND, 0.5), (AROUND, AROUND, 1.1)).tolist()
+            solid = Solid.standing(shape, color, x, y, size)
+            if solid.stands_apart(solids, SPREAD):
+                solids.append(solid)
+                break
+    tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
+    light = (float(rng.choice([-1, 1]) * rng.uniform(4, 9)), float(rng.uniform(-9, -3)), 11.0)
+    world = World(tuple(solids), linear(tint.tolist()), random_grain(rng), light)
+    return View(world, orbit(degrees, height))
+
+
+def random_looks(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
+    """So many different pairs of shape and colour."""
+    return params.shuffled(product(SHAPES, COLORS))[:count]
+
+
+def calm_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
+    """The pixels (n, 2) with one surface all around them, and not at the rim."""
+    identity = view.hits.identity.astype(np.float32)
+    calm = (cv2.dilate(identity, CALM) == cv2.erode(identity, CALM)) & (identity > SKY)
+    calm &= identity >= 0 if solids_only else True
+    rim = int(MARGIN)
+    rows, columns = np.nonzero(calm[rim:-rim, rim:-rim])
+    return np.stack([columns, rows], axis=1) + rim
+
+
+DEPTH = "Which point is closer to the camera?"
+
+
+def draw_depth(params: SceneParameters) -> AskedViews | None:
+    """Which of two points is closer, by `ratio` to 1.3 times that; it is the lower one in half of
+    the questions, and the one farther from the middle in half."""
+    letter, lower, outer = params.deal(list(product("AB", (False, True), (False, True))))
+    ratio = float(params.levels["ratio"])
+    view = random_view(params, random_looks(params, 8), float(params.rng.uniform(LOW, 5)))
+    points = calm_points(view)
+    near = np.asarray(1 / view.hits.distance[points[:, 1], points[:, 0]], np.float64)
+    for _ in range(20):
+        pair = near_and_far(params.rng, points.astype(float), near, SIZE, lower, outer, ratio)
+        if pair and pair[1] <= 1.3 * ratio:
+            marks = depth_marks(pair[0], letter)
+            return AskedViews((view,), DEPTH, ("A is closer", "B is closer"), letter, marks)
+    return None
+
+
+REFLECTANCE = "Which point has darker surface color, or the colors is about the same?"
+SHADES = ("A is darker", "B is darker", "About the same")
+ALIKE, CLEAR = 1.08, 1.2  # light that comes back from two points: about the same, and not
+
+
+def draw_reflectance(params: SceneParameters) -> AskedViews | None:
+    """Which of two points on gray solids reflects less, or about the same.
+
+    What comes back from them is dealt apart from what they reflect: in a third of the questions
+    each, and whatever the answer, A, B or neither is the darker one in the picture.
+    """
+    letter, looks_like = params.deal(list(product("ABC", repeat=2)))
+    pale, ratio = float(params.rng.uniform(0.5, 0.9)), float(params.levels["ratio"])
+    grays = [(pale / ratio ** (number % 2),) * 3 for number in range(8)]
+    view = random_view(params, [(params.pick(SHAPES), gray) for gray in grays], 6.0)
+    points = params.rng.permutation(calm_points(view, solids_only=True))[:3000]
+    columns, rows = points[: len(points) // 2 * 2].reshape(-1, 2, 2).T
+    owner = view.hits.identity[rows, columns]
+    albedo, light = view.hits.albedo[rows, columns, 0], view.hits.radiance[rows, columns, 0]
+    fits = (owner[0] != owner[1]) & relates(albedo, letter) & relates(light, looks_like)
+    if not fits.any():
+        return None
+    number = int(fits.argmax())
+    places = zip("AB", columns[:, number], rows[:, number], strict=True)
+    marks = tuple(Point(label, float(x), float(y)) for label, x, y in places)
+    return AskedViews((view,), REFLECTANCE, SHADES, letter, marks)
+
+
+def relates(values: Floats, letter: str) -> NDArray[np.bool_]:
+    """Of which pairs (2, n) the first is clearly less (A), the second (B), or neither (C)."""
+    first, second = values
+    if letter == "C":
+        return np.asarray(np.maximum(first, second) <= ALIKE * np.minimum(first, second))
+    return np.asarray(CLEAR * first < second if letter == "A" else CLEAR * second < first)
+
+
+MOTION = (
+    "The two images are frames of a video of a static scene. Is the camera moving left or right"
+    " around the scene?"
+)
+
+
+def draw_motion(params: SceneParameters) -> AskedViews:
+    """To which side a camera moves around the middle, by `angle` degrees."""
+    letter, angle = params.deal("AB"), float(params.levels["angle"])
+    start = float(params.rng.uniform(-20, 20))
+    first = random_view(params, random_looks(params, 8), 2.5, start)
+    second = View(first.world, orbit(start + angle * (1 if letter == "B" else -1), 2.5))
+    return AskedViews((first, second), MOTION, ("left", "right"), letter)
+
+
+SPOT = "Which point on the second image shows the same spot as the point REF on the first image?"
+
+
+def draw_correspondence(params: SceneParameters) -> AskedViews | None:
+    """REF on the first view, A to D on one that is `angle` degrees to a side; `rank` of the wrong
+    points are nearer than the right one to where REF was, which is dealt."""
+    letter, rank = params.deal(list(product("ABCD", range(4))))
+    angle = float(params.levels["angle"]) * params.pick((-1, 1))
+    first = random_view(params, random_looks(params, 8), 6.0)
+    second = View(first.world, orbit(angle, 6.0))
+    calm, corners = calm_points(first), find_corners(first.pixels).astype(int)
+    mask = np.zeros(first.hits.identity.shape, bool)
+    mask[calm[:, 1], calm[:, 0]] = True
+    corners = corners[mask[corners[:, 1], corners[:, 0]]]
+    landed, seen = first.find_in(second, corners)
+    places = [corners[seen] * 1.0, landed[seen]]
+    chosen = choose_points(params.rng, places, SIZE, rank) if seen.sum() > 3 else None
+    if chosen is None:
+        return None
+    marks = make_marks(places[0][chosen[0]], places[1][chosen], letter)
+    names = tuple(f"Point {label}" for label in "ABCD")
+    return AskedViews((first, second), SPOT, names, letter, marks)
+
+
+RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
+BESIDE, BEFORE = 1.2, 1.5  # units between two solids of which one is beside the other, or before
+
+
+def draw_relation(params: SceneParameters) -> AskedViews | None:
+    """Whether one solid is beside, before or behind another, as the camera sees them."""
+    letter, relation = params.deal("AB"), params.levels["relation"]
+    view = random_view(params, random_looks(params, 6), 6.0)
+    own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
+    value, least = (own[:, 0], BESIDE) if relation in RELATIONS[:2] else (own[:, 2], BEFORE)
+    sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
+    whole = np.flatnonzero(view.visible_shares() > 0.6)
+    for first, second in params.shuffled(permutations(whole.tolist(), 2)):
+        if sign * (value[second] - value[first]) >= least:
+            names = [view.world.solids[number].name for number in (first, second)]
+            question = f"Is the {names[0]} {relation} the {names[1]}?"
+            return AskedViews((view,), question, ("yes", "no"), letter)
+    return None
+
+
+MOST_COUNTED = 6
+
+
+def draw_counting(params: SceneParameters) -> AskedViews | None:
+    """How many of so many solids have a colour; each is to be seen for the most part."""
+    place, key = params.deal(list(product(range(4), range(1, MOST_COUNTED + 1))))
+    low = max(0, key - place)
+    asked, *others = params.shuffled(COLORS)
+    count = max(params.levels["objects"], key)
+    colors = [asked if n < key else params.pick(others) for n in range(count)]
+    view = random_view(params, [(params.pick(SHAPES), color) for color in colors], 9.0)
+    if len(view.world.solids) < count or view.visible_shares().min() <= 0.5:
+        return None
+    choices = tuple(str(low + number) for number in range(4))
+    return AskedViews((view,), f"How many {asked} objects are there?", choices, "ABCD"[key - low])
+
+
+@dataclass(frozen=True)
+class RenderedKind:
+    """BLINK's name of the task, how a question is drawn (None for a try that breaks a promise), and
+    the control parameter."""
+
+    subtask: str
+    draw: Callable[[SceneParameters], AskedViews | None]
+    control: Control
+
+
+RATIO = Control("ratio", (1.15, 1.4, 1.8), 1.02, 3)
+KINDS: Mapping[str, RenderedKind] = {
+    "depth": RenderedKind("Relative_Depth", draw_depth, RATIO),
+    "reflectance": RenderedKind(
+        "Relative_Reflectance", draw_reflectance, Control("ratio", (1.3, 1.6, 2.0), 1.21, 2.4)
+    ),
+    "motion": RenderedKind(
+        "Multi-view_Reasoning", draw_motion, Control("angle", (3, 8, 15), 0.5, 40)
+    ),
+    "correspondence": RenderedKind(
+        "Visual_Correspondence", draw_correspondence, Control("angle", (5, 15, 30), 0, 45)
+    ),
+    "relation": RenderedKind("Spatial_Relation", draw_relation, Control("relation", RELATIONS)),
+    "counting": RenderedKind("Counting", draw_counting, Whole("objects", (6, 9, 12), 1, 16)),
+}
+
+CONTROLS = {name: (kind.control,) for name, kind in KINDS.items()}
+
+
+@dataclass(frozen=True)
+class RenderedScenes(KindTask):
+    """`n` questions of one `kind`, in the words and forms of BLINK, about rendered solids.
+
+    Kinds: depth, reflectance, motion (multi-view reasoning), correspondence, relation, counting.
+    `controls` gives levels of the kind's parameter, one or a list: `ratio` of the distances or of
+    the reflectances, `angle` in degrees between two views, the `relation`, how many `objects`.
+    Every level comes equally often, and levels are slices of the scores.
+
+    Pictures are 480 x 360 pixels. Nothing is drawn on them: points are in the sample's marks, and
+    any stage may draw them. `views(number)` gives a question's views, whose `hits` have identity,
+    distance, normal, reflectance and light of every pixel, and their cameras; solids, cameras and
+    lamp are also in each item's `truth`. Where a cue of the picture could stand for the truth it is
+    dealt apart from it: height and eccentricity of the closer point, brightness of the darker one,
+    distance of the right point from where REF was. Question `i` depends on kind, `controls`, `seed`
+    and `i` alone. `looktwice make` saves them in BLINK's columns. Raises TaskError.
+    """
+
+    kind: str
+    n: int = 100
+    seed: int = 0
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    subset: Subset = Subset()
+
+    _controls = CONTROLS
+    _note = "rendered images"
+
+    def asked(self, number: int) -> AskedViews:
+        """Question `number` with its views; the same at every call."""
+        plan = self._plan(number)
+        rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
+        params = SceneParameters(rng, plan, partial(self._deal, number))
+        return first_kept(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
+
+    def views(self, number: int) -> tuple[View, ...]:
+        """What question `number` shows, with the truth of every pixel."""
+        return self.asked(number).views
+
+    def _item(self, number: int) -> Item:
+        return make_item(self.kind, self.seed, number, tuple(self._plan(number).items()))
+
+
+@lru_cache(192)  # the page of a run shows what was asked
+def make_item(kind: str, seed: int, number: int, levels: tuple[tuple[str, Level], ...]) -> Item:
+    """Question `number` of a kind, dealt these levels of its control."""
+    task = RenderedScenes(kind, seed=seed, controls=dict(levels))
+    asked, name = task.asked(number), f"{kind}_{number:05}"
+    pictures = tuple(
+        Picture(view.pixels, f"{name} image {place}") for place, view in enumerate(asked.views, 1)
+    )
+    meta = {"kind": kind, "subtask": KINDS[kind].subtask, **dict(levels)}
+    sample = Sample(name, asked.question, pictures, asked.choices, asked.marks, meta)
+    world = asked.views[0].world
+    truth = {
+        "objects": [solid.to_dict() for solid in world.solids],
+        "light": [round(part, 4) for part in world.light],
+        "cameras": [view.camera.to_dict() for view in asked.views],
+    }
+    return Item(sample, asked.answer, truth)

@@ -1,0 +1,84 @@
+"""A generated scene, and the types of scenes with their control parameters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal, TypeVar
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.swept import TRIES, Controls, SceneParameters
+from looktwice.pipelines.marks import Marks
+from looktwice.pipelines.picture import Pixels
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A question, its key, and the picture, which is painted when `paint` is called.
+
+    `truth` is all that is in the picture, as plain JSON values: it gives the answer away, as
+    `marks` may; `meta` is what may be known of the question beside its control parameters. `asked`
+    is the label, less its number, of the marks that the question asks to count; empty where it asks
+    for something else.
+    """
+
+    question: str
+    answer: str
+    truth: Mapping[str, Any]
+    paint: Callable[[], Pixels]
+    marks: Marks = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    asked: str = ""
+
+    @property
+    def asked_marks(self) -> Marks:
+        """The marks of what the question asks for."""
+        names = ((mark, mark.label.rpartition(" ")[0]) for mark in self.marks)
+        return tuple(mark for mark, name in names if self.asked and name == self.asked)
+
+
+Tries = Iterator[Scene | None]
+"""Scenes, until one keeps every promise; None for a try that breaks one."""
+
+
+@dataclass(frozen=True)
+class SceneType:
+    """A subtask: how scenes are drawn, its controls in the official order, and the form of its
+    answers.
+
+    `draw` tries again and again, and gives None for each try that breaks a promise; it ends where
+    no try could keep them. `flaws` are what is wrong with the authors' own images, which
+    `official: true` draws in the same way.
+    """
+
+    name: str
+    form: Literal["integer", "option", "letters", "yes_no"]
+    controls: Controls
+    draw: Callable[[SceneParameters], Tries]
+    flaws: tuple[str, ...] = ()
+    group: str = "2D"
+
+
+def first_kept(tries: Iterable[T | None], name: str, levels: Mapping[str, object]) -> T:
+    """The first try that keeps every promise. Raises TaskError where none of the first `TRIES`
+    does."""
+    for kept in islice(tries, TRIES):
+        if kept is not None:
+            return kept
+    asked = ", ".join(f"{control}={value}" for control, value in levels.items())
+    raise TaskError(
+        f"{name}: no scene with {asked} was found in {TRIES} tries; choose milder levels in"
+        " `controls`"
+    )
+
+
+def number_labels(words: Iterable[str]) -> Iterator[str]:
+    """Each word with how often it came: "star 1", "cross 1", "star 2"."""
+    times: Counter[str] = Counter()
+    for word in words:
+        times[word] += 1
+        yield f"{word} {times[word]}"

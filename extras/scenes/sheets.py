@@ -1,0 +1,337 @@
+"""Do You See Me's form constancy and figure-ground: which of four patterns is the target.
+
+Patterns are circles, squares, triangles and lines; a sheet shows the target above four options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.eval.tasks.outlines import XY, circle, rotate, translate
+from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
+from looktwice.extras.scenes.canvas import BLACK, SQUARE, TRIANGLE, blank, fill, stroke, write
+from looktwice.extras.scenes.scene import Scene, SceneType, T, Tries
+from looktwice.pipelines.marks import Box, Marks
+from looktwice.pipelines.picture import Pixels
+
+ELEMENTS = ("circle", "square", "triangle", "line")
+SIZE = (600, 1000)  # pixels of the sheet
+FRAMES = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
+"""Where the frames of the target and of the four options begin; elements lie at 10..150 in them."""
+NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
+CORNERS = ((0, 0), (1, 0), (0, 1), (1, 1))
+"""Four options as the combinations of two changes: none of them stands out, whichever the target
+is."""
+VISIBLE = 25.0  # black pixels' worth of difference between two options, at least
+
+
+CORNERS_OF: Mapping[str, XY] = {
+    "square": SQUARE,
+    "triangle": TRIANGLE,
+    "line": np.array([[0.0, 0], [1, 1]]),
+}
+
+
+@dataclass(frozen=True)
+class Element:
+    """One shape; (x, y) is the centre of a circle and the upper left corner of the others before
+    they are turned."""
+
+    kind: str
+    x: float
+    y: float
+    size: float
+    rotation: float
+    aspect: float = 1.0
+
+    def draw(self, pixels: Pixels, left: float, top: float) -> None:
+        """Draw it in a frame that begins at (left, top)."""
+        stroke(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
+
+    @property
+    def points(self) -> XY:
+        """Its corners. The aspect ratio is height over width of squares and triangles; the others
+        keep theirs."""
+        if self.kind == "circle":
+            return circle(self.size / 2, self.x, self.y)
+        box = np.array([self.size, self.size * (1 if self.kind == "line" else self.aspect)])
+        turned = rotate(CORNERS_OF[self.kind] * box, self.rotation, box / 2)
+        return translate(turned, self.x, self.y)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As truths hold it."""
+        cells = asdict(self).items()
+        return {name: round(v, 3) if isinstance(v, float) else v for name, v in cells}
+
+
+Speck = tuple[str, XY]
+"""A line, dot or rectangle, and its corners in the frame."""
+
+
+Pattern = tuple[Element, ...]
+
+
+def random_pattern(params: SceneParameters, count: int) -> Pattern:
+    """Elements at whole pixels, of sizes 30 to 50, at any angle of 10 to 360 degrees."""
+    elements = []
+    for _ in range(count):
+        x, y, size = params.whole(10, 150), params.whole(10, 150), params.whole(30, 50)
+        turn = params.whole(10, 360)
+        elements.append(Element(params.pick(ELEMENTS), x, y, size, turn))
+    return tuple(elements)
+
+
+def all_differ(patterns: Sequence[Pattern]) -> bool:
+    """Whether every two of them look different."""
+    inks = []
+    for pattern in patterns:
+        pixels = blank(320, 320)
+        for element in pattern:
+            element.draw(pixels, 60, 60)
+        inks.append(pixels[:, :, 0] / 255)
+    return all(np.abs(a - b).sum() >= VISIBLE for a, b in combinations(inks, 2))
+
+
+def draw_sheet(
+    name: str,
+    title: str,
+    choices: Sequence[Pattern],
+    place: int,
+    noise: Sequence[Sequence[Speck]] = (),
+    **meta: Any,
+) -> Scene:
+    """The sheet on which option `place` is the target; `noise` lies beneath each pattern, of which
+    the target is number 0."""
+    target = choices[place]
+    drawn = [[element.to_dict() for element in choice] for choice in choices]
+    truth: dict[str, Any] = {"target": drawn[place], "options": drawn}
+    if noise:
+        truth["noise"] = list(map(len, noise))
+
+    def paint() -> Pixels:
+        pixels = blank(*SIZE)
+        write(pixels, title, 300, 40, 24)
+        write(pixels, "Target Pattern", 300, 80, 18)
+        write(pixels, "Options", 300, 350, 18)
+        for option, (left, top) in zip(NAMES[1:], FRAMES[1:], strict=True):
+            write(pixels, option, left + 75, top - 20, 14)
+        for specks, frame in zip(noise, FRAMES, strict=False):
+            for kind, points in specks:
+                if kind == "dot":
+                    fill(pixels, points + frame, BLACK)
+                else:
+                    stroke(pixels, points + frame, 1, closed=kind != "line")
+        for pattern, frame in zip((target, *choices), FRAMES, strict=True):
+            for element in pattern:
+                element.draw(pixels, *frame)
+        return pixels
+
+    question = SUBTASKS["2D"][name].question
+    return Scene(question, str(place + 1), truth, paint, SHEET_MARKS, meta)
+
+
+SHEET_MARKS: Marks = tuple(
+    Box(name, x - 30.0, y - 14.0, x + 220.0, y + 222.0)
+    for name, (x, y) in zip(NAMES, FRAMES, strict=True)
+)
+"""Boxes around the target and the options; they are the same on every sheet."""
+
+
+def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list[T], int]:
+    """Four options in random order, and the place of the target: officially it is the first of
+    them, else any."""
+    order = params.shuffled(range(4))
+    place = order.index(0) if params.official else params.deal(range(4))
+    return [options[number] for number in order], place
+
+
+# ---- form constancy
+
+SAME = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
+"""Levels that change nothing."""
+JITTER = 2  # degrees by which the turns of a pattern's elements may differ
+Change = Callable[[int, Element, int], Element]
+"""An element, with its number in the pattern, changed so many times over."""
+
+
+def draw_constancy(params: SceneParameters) -> Tries:
+    """Sheets. Official: the target itself and three copies with all changes, which only the jitter
+    tells apart.
+
+    Otherwise the changes that the levels ask for are parted into two, the options are the four
+    combinations of these, and the target is any of them; where there is one change alone, it is
+    made none to three times over. So each option resembles the others as much as the target does.
+    """
+    while params.official or params.levels != SAME:
+        base = random_pattern(params, params.whole(2, 10))
+        options = [base]
+        if params.official:
+            levels = params.levels
+            for _ in range(3):
+                changed = []
+                for element in base:
+                    turn = _turn(params)
+                    kind = params.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
+                    size, aspect = element.size * levels["size"], levels["aspect_ratio"]
+                    turned = replace(element, rotation=element.rotation + turn)
+                    changed.append(replace(turned, kind=kind, size=size, aspect=aspect))
+                options.append(tuple(changed))
+        else:
+            first, second = _split_changes(params, base)
+            corners = CORNERS if second else tuple((times, 0) for times in range(4))
+            options = [_apply(_apply(base, first, a), second, b) for a, b in corners]
+        choices, place = shuffle_options(params, options)
+        if params.official or all_differ(choices):
+            title = "Visual Discrimination Test"
+            yield draw_sheet("form_constancy", title, choices, place, num_shapes=len(base))
+        else:
+            yield None
+
+
+def _turn(params: SceneParameters) -> Any:
+    return params.levels["rotation"] + params.whole(-JITTER, JITTER)
+
+
+def _apply(pattern: Pattern, changes: Sequence[Change], times: int) -> Pattern:
+    for change in changes:
+        pattern = tuple(change(number, element, times) for number, element in enumerate(pattern))
+    return pattern
+
+
+def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change], list[Change]]:
+    """Two groups of changes: turning and other kinds, sizes and proportions, or one each where
+    there are but two."""
+    form, scale, levels = list[Change](), list[Change](), params.levels
+    size, aspect = levels["size"], levels["aspect_ratio"]
+    if levels["rotation"]:
+        turns = [_turn(params) for _ in base]
+        form.append(lambda n, e, times: replace(e, rotation=e.rotation + times * turns[n]))
+    if levels["shape_change"]:  # a second and third time it becomes one of the kinds that are left
+        cycles = []
+        for element in base:
+            others = [kind for kind in ELEMENTS if kind != element.kind]
+            cycles.append([element.kind, *params.shuffled(others)])
+        form.append(lambda n, e, times: replace(e, kind=cycles[n][times]))
+    if size != 1:
+        scale.append(lambda n, e, times: replace(e, size=e.size * size**times))
+    if aspect != 1:
+        scale.append(lambda n, e, times: replace(e, aspect=e.aspect * aspect**times))
+    if form and scale:
+        return form, scale
+    alone = form or scale
+    return alone[:1], alone[1:]
+
+
+CONSTANCY = SceneType(
+    "form_constancy",
+    "option",
+    (
+        Control("rotation", (5, 25, 50), -360, 360),
+        Control("aspect_ratio", (0.8, 1.1, 1.4), 0.3, 2),
+        Control("size", (0.8, 1.1, 1.4), 0.3, 2),
+        Whole("shape_change", (0, 1), 0, 1),
+    ),
+    draw_constancy,
+    (
+        "the three wrong options are near copies of each other: the answer is the odd one out",
+        "with shape_change 1 only the right option can hold circles",
+    ),
+)
+
+# ---- figure-ground
+
+FRAME = 200  # pixels of the square that the noise fills
+FARTHER = 20.0  # pixels by which a moved element has moved, at least
+
+
+def draw_ground(params: SceneParameters) -> Tries:
+    """Sheets. Official: noise on the options alone; two wrong ones are the target turned, one is
+    moved or both.
+
+    Otherwise noise lies on the target too, the options are the four combinations of turning all
+    elements and moving one or two, the target is any of them, and no two options look alike.
+    """
+    while True:
+        base = random_pattern(params, params.levels["num_shapes"])
+        if params.official:
+            moved = list(base)
+            for _ in range(params.whole(1, min(2, len(base)))):
+                number = params.pick(range(len(base)))  # perhaps the same one twice
+                moved[number] = _move(params, moved[number])
+            turn = _random_turn(params) if params.rng.random() > 0.5 else 0
+            last = _rotate_all(tuple(moved), turn)
+            options = [base, *(_rotate_all(base, _random_turn(params)) for _ in range(2)), last]
+        else:
+            turn, pattern = _random_turn(params), _move_some(params, base)
+            options = [_rotate_all((base, pattern)[b], turn if a else 0) for a, b in CORNERS]
+        choices, place = shuffle_options(params, options)
+        if not params.official and not all_differ(choices):
+            yield None
+            continue
+        noise = [[] if params.official else _random_specks(params)]
+        noise += [_random_specks(params) for _ in range(4)]
+        title = "Visual Figure Ground Test"
+        yield draw_sheet("figure_ground", title, choices, place, noise)
+
+
+def _random_turn(params: SceneParameters) -> float:
+    """15 to 20 degrees to either side."""
+    return float(params.rng.uniform(15, 20) * params.rng.choice([-1, 1]))
+
+
+def _rotate_all(pattern: Pattern, degrees: float) -> Pattern:
+    return tuple(replace(element, rotation=element.rotation + degrees) for element in pattern)
+
+
+def _move(params: SceneParameters, element: Element) -> Element:
+    return replace(element, x=params.whole(10, 150), y=params.whole(10, 150))
+
+
+def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
+    count = params.whole(1, min(2, len(base)))
+    pattern = list(base)
+    for number in set(params.shuffled(range(len(base)))[:count]):
+        here = there = base[number]
+        while np.hypot(there.x - here.x, there.y - here.y) < FARTHER:
+            there = _move(params, here)
+        pattern[number] = there
+    return tuple(pattern)
+
+
+def _random_specks(params: SceneParameters) -> list[Speck]:
+    """As many lines, dots and rectangles as the density asks for."""
+    rng = params.rng
+    specks = list[Speck]()
+    for _ in range(int(FRAME * FRAME * params.levels["density"] / 100)):
+        kind = params.pick(("line", "dot", "rectangle"))
+        x, y = params.whole(10, FRAME - 20), params.whole(10, FRAME - 20)
+        if kind == "line":
+            length = params.whole(5, 30)
+            end = [round(float(start + length * rng.random()), 2) for start in (x, y)]
+            points: NDArray[Any] = np.array([[x, y], end])
+        elif kind == "dot":
+            points = circle(params.whole(1, 3), x, y)
+        else:
+            right, bottom = x + params.whole(3, 15), y + params.whole(3, 15)
+            points = np.array([[x, y], [right, y], [right, bottom], [x, bottom]])
+        specks.append((kind, points))
+    return specks
+
+
+GROUND = SceneType(
+    "figure_ground",
+    "option",
+    (Whole("num_shapes", (2, 6, 10), 1, 40), Control("density", (0.1, 0.3, 0.5), 0, 3)),
+    draw_ground,
+    (
+        "noise lies on the options and not on the target",
+        "two wrong options differ by their turn alone, so with circles only they equal the target",
+    ),
+)

@@ -1,0 +1,317 @@
+"""Do You See Me's five 3D subtasks: solids that are counted, letters of solids, pairs of groups of
+which one may be tilted, and grids of solids."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Form
+from looktwice.eval.tasks.swept import Control, Controls, SceneParameters, Whole
+from looktwice.extras.scenes.grids import DOTS, STEPS, Asked, Place, contrast
+from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
+from looktwice.extras.scenes.scenes3d import (
+    COLORS,
+    SHAPES,
+    SPREAD,
+    Camera,
+    Floats,
+    Solid,
+    lies_within,
+    visible_shares,
+)
+from looktwice.extras.scenes.stage import GROUNDS, SIZE, Stage
+
+# ---- solids that are counted
+
+PLACES = 50  # that are tried for a solid
+HIDDEN = "what is placed later may hide what was placed before, or meet it"
+APART = 2.0  # between the middles of two solids
+COUNTED_COLORS = ("red", "blue", "yellow", "black", "white")
+HIGH = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), SIZE)
+
+
+def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str]]) -> list[Solid]:
+    """Solids of these shapes and colours where there was room, all of them within the picture."""
+    placed, reaches = list[Solid](), list[Floats]()
+    least = params.levels["min_visibility"]
+    for shape, color in names:
+        for _ in range(PLACES):
+            x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
+            solid = Solid.standing(shape, color, x, y, size)
+            if not solid.stands_apart(placed, 0 if params.official else SPREAD, APART):
+                continue
+            reach = stage.distances(solid)
+            shares = visible_shares([*reaches, reach])
+            share = shares[-1] if params.official else shares.min()
+            if share >= least and lies_within(reach):
+                placed.append(solid)
+                reaches.append(reach)
+                break
+    return placed
+
+
+def draw_counted(colored: bool, params: SceneParameters) -> Tries:
+    """Scenes in which one shape is counted, or one shape of one colour.
+
+    Official: one ground and light for all, whatever found room, and a question about what is there.
+    Otherwise the answer is dealt: every number from 1 to `max_instances`, of a colour from 0.
+    """
+    levels, most = params.levels, params.levels["max_instances"]
+    key = 0 if params.official else params.deal(range(0 if colored else 1, most + 1))
+    while True:
+        stage = Stage.draw(params, HIGH, params.official)
+        shapes = params.shuffled(SHAPES)[: levels["num_shapes"]]
+        colors = params.shuffled(COUNTED_COLORS)
+        names = list[tuple[str, str]]()
+        for shape in shapes if params.official else shapes[1:]:
+            names += [(shape, params.pick(colors)) for _ in range(params.whole(1, most))]
+        if not params.official:
+            asked_color = colors[:1] if colored else colors
+            names += [(shapes[0], params.pick(asked_color)) for _ in range(key)]
+            more = max(params.whole(1, most) - key, 0) if colored else 0
+            names += [(shapes[0], params.pick(colors[1:])) for _ in range(more)]
+        solids = _place(params, stage, params.shuffled(names))
+        if solids and (params.official or len(solids) == len(names)):
+            pairs = sorted({(solid.shape, str(solid.color)) for solid in solids})
+            asked = params.pick(pairs) if params.official else (shapes[0], colors[0])
+            yield _ask_count(params, stage, solids, asked, colored)
+        else:
+            yield None
+
+
+def _ask_count(
+    params: SceneParameters,
+    stage: Stage,
+    solids: Sequence[Solid],
+    asked: tuple[str, str],
+    colored: bool,
+) -> Scene:
+    """The question how many there are of a shape, or of a shape and colour."""
+    of_shape = Counter(solid.shape for solid in solids)
+    of_pair = Counter((solid.shape, str(solid.color)) for solid in solids)
+    sidecar = {
+        **stage.place,
+        "shape_counts": dict(of_shape),
+        "shape_color_counts": {str(pair): count for pair, count in of_pair.items()},
+        "min_visibility": params.levels["min_visibility"],
+        "num_objects": len(solids),
+        "num_shapes": params.levels["num_shapes"],
+        "max_instances_per_shape": params.levels["max_instances"],
+    }
+    shape, color = asked
+    if colored:
+        question = f"In the scene, how many {color} {shape}'s are there?"
+        answer, name = str(of_pair[asked]), f"{color} {shape}"
+        return stage.scene(solids, question, answer, sidecar, asked=name)
+    question = f"In the scene, how many {shape}'s are there in total?"
+    labels = list(number_labels(solid.shape for solid in solids))
+    return stage.scene(solids, question, str(of_shape[shape]), sidecar, labels, asked=shape)
+
+
+COUNTED = (
+    Whole("num_shapes", (1, 2, 3, 4, 5), 1, 5),
+    Whole("max_instances", (1, 2, 3), 1, 6),
+    Control("min_visibility", (0.7, 0.8, 0.9, 0.99), 0, 1),
+)
+
+
+# ---- letters of solids
+
+DOT_SHAPES = ("sphere", "cube", "cylinder")
+SLANT = -10.0  # degrees, away from the camera
+VISIBLE = 2.0  # times lighter or darker than the ground, at least (WCAG 2)
+LEVEL = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), SIZE)
+
+
+def draw_letters(params: SceneParameters) -> Tries:
+    """Random letters of 7 x 5 dots, which may repeat. Official: of any of eight colours on any
+    ground; otherwise of one that contrasts with it."""
+    levels, stage = params.levels, Stage.draw(params, LEVEL)
+    letters = [params.pick(tuple(DOTS)) for _ in range(levels["num_letters"])]
+    ground = GROUNDS[stage.ground]
+    colors = [name for name in COLORS if name != "white"]
+    if not params.official:
+        colors = [name for name in colors if contrast(COLORS[name], ground) >= VISIBLE]
+    color, step = params.pick(colors), levels["spacing"]
+    lean = math.tan(math.radians(-SLANT))
+    solids, labels = list[Solid](), list[str]()
+    wide = 6.5 * step * len(letters) - 2.5 * step
+    for number, letter in enumerate(letters):
+        for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
+            if bits >> (4 - column) & 1:
+                x, z = (6.5 * number + column) * step - wide / 2 + step / 2, (7 - row) * step
+                center = (x, z * lean, z)
+                solids.append(Solid(levels["dot_type"], color, center, levels["dot_size"]))
+                labels.append(f"letter {number + 1}")
+    sidecar = {
+        **stage.place,
+        **{name: levels[name] for name in ("dot_type", "dot_size", "spacing")},
+        "dot_color": color,
+        "background_dots": False,
+        "letters": letters,
+    }
+    question = "In the scene, which letters do you see from left to right?"
+    yield stage.scene(solids, question, "".join(letters), sidecar, labels)
+
+
+# ---- two groups of solids
+
+FAR = Camera((0.0, -19.0, 9.0), (0.0, 0.0, 0.5), SIZE)
+GROUPS = (-4.0, 4.0)  # x of their middles
+SEEN = 0.02  # of a tilted solid's coarse pixels are others than before, at least
+
+
+def draw_constancy(params: SceneParameters) -> Tries:
+    """Two groups of the same solids, of which the right one is tilted, or not.
+
+    Official: always tilted. Otherwise half of them are, no solid is a sphere, whose turn nobody
+    sees, and of each tilted solid the outline changes.
+    """
+    levels = params.levels
+    same = False if params.official else params.deal((True, False))
+    count, degrees = levels["num_shapes"], float(levels["rotation"])
+    while True:
+        stage, left, right = Stage.draw(params, FAR, params.official), list[Solid](), list[Solid]()
+        shapes = [name for name in SHAPES if params.official or name != "sphere"]
+        for number in range(count):
+            shape = params.pick(shapes)
+            axis: Literal["x", "y", "z"] = "z"
+            if shape not in ("cube", "sphere"):
+                axis = "x" if params.rng.random() < 0.5 else "y"
+            place = (number % 2 - (count > 1) / 2) * 2.6, number // 2 * 4.4 - (count > 2) * 2.2
+            color = params.pick(COUNTED_COLORS)
+            base = [Solid.standing(shape, color, x + place[0], place[1], 1.0) for x in GROUPS]
+            turn = 0.0 if same else degrees * params.pick((-1, 1))
+            left.append(base[0])
+            right.append(replace(base[1], axis=axis, degrees=turn))
+        changes = [_changed(stage, solid) for solid in right]
+        if not params.official and not same and min(changes) < SEEN:
+            yield None
+            continue
+        question = "Do the shapes on the left and right have the same orientation?"
+        answer = "Yes" if same else "No"
+        sidecar = {
+            **stage.place,
+            "same_orientation": same,
+            "shapes": [solid.shape for solid in left],
+            "substitutions": [],
+            "question": question,
+            "answer": answer,
+            "num_shapes": count,
+            "noise_amount": levels["rotation"],
+        }
+        labels = [side for side in ("left group", "right group") for _ in left]
+        yield stage.scene([*left, *right], question, answer, sidecar, labels)
+
+
+def _changed(stage: Stage, solid: Solid) -> float:
+    """Which share of a solid's coarse pixels its turn has changed."""
+    masks = [np.isfinite(stage.distances(s)) for s in (solid, replace(solid, degrees=0.0))]
+    return float((masks[0] != masks[1]).sum() / masks[1].sum())
+
+
+# ---- grids of solids
+
+PITCH = 3.0  # between the columns and rows of a grid
+SHOWN = 0.3  # of each solid's pixels, at least
+WIDE = Camera((0.0, -15.0, 14.0), (0.0, 4.0, 0.0), (960, 540))
+WAYS = {"right": "to the right of", "left": "to the left of", "down": "behind", "up": "in front of"}
+OFFICIAL_WAYS = {**WAYS, "down": "ahead", "up": "behind"}
+COUNTED_FROM = (
+    " Rows are counted from 1, beginning with the one nearest to the camera, and columns from 1,"
+    " beginning on the left."
+)
+
+
+def draw_grids(params: SceneParameters) -> Tries:
+    """A grid of solids in rows away from the camera.
+
+    Official: rows and columns count from 0, column 0 stands on the right and keys count as if it
+    stood on the left; the question is random. Otherwise columns count from the left as they are
+    seen, first the answer is drawn, among those that the grid allows, and no solid is hidden.
+    """
+    rows, columns = params.levels["max_row"] + 1, params.levels["max_column"] + 1
+    side, colors = -1 if params.official else 1, [name for name in COLORS if name != "white"]
+    while True:
+        stage, solids, shapes = Stage.draw(params, WIDE), list[Solid](), dict[Place, str]()
+        for row, column in product(range(rows), range(columns)):
+            shapes[row, column] = params.pick(SHAPES)
+            x = side * (column - (columns - 1) / 2) * PITCH
+            solid = Solid.standing(
+                shapes[row, column], params.pick(colors), x, row * PITCH, 0.8**row
+            )
+            solids.append(solid)
+        shares = visible_shares([stage.distances(solid) for solid in solids])
+        if params.official or shares.min() >= SHOWN:
+            yield _ask_grid(params, stage, solids, shapes)
+        else:
+            yield None
+
+
+def _ask_grid(
+    params: SceneParameters, stage: Stage, solids: Sequence[Solid], shapes: Mapping[Place, str]
+) -> Scene:
+    by_count, grid = defaultdict[int, list[Asked]](list), {p: (s, "") for p, s in shapes.items()}
+    rows, columns = (number + 1 for number in max(shapes))
+    inner = [(r, c) for r, c in shapes if 0 < r < rows - 1 and 0 < c < columns - 1]
+    for place, (way, (down, right)), shape in product(shapes, STEPS.items(), SHAPES):
+        asked = Asked(0, place, way, shape, None)
+        likely = place in (inner or shapes) and shape != shapes[place]
+        if (place[0] + down, place[1] + right) in shapes and (likely or not params.official):
+            by_count[asked.count([grid])].append(asked)
+    group = params.pick(sorted(by_count))
+    if params.official:
+        asked = params.pick([asked for group in by_count.values() for asked in group])
+    else:
+        asked = params.pick(by_count[group])
+    first, ways = (0, OFFICIAL_WAYS) if params.official else (1, WAYS)
+    line = "row" if asked.direction in ("left", "right") else "column"
+    plural = f"{asked.shape}{'es' if asked.shape == 'torus' and first else 's'}"
+    question = (
+        f"In grid 0, starting from the {shapes[asked.place]} at position (row"
+        f" {asked.place[0] + first}, column {asked.place[1] + first}), how many {plural} are there"
+        f" {ways[asked.direction]} it in the same {line}?{COUNTED_FROM * first}"
+    )
+    sidecar = {f"grid_0_{row}_{column}": shape for (row, column), shape in shapes.items()}
+    labels = [f"(row {row + first}, column {column + first})" for row, column in shapes]
+    meta = {"direction": asked.direction, "coordinates": f"from {first}"}
+    return stage.scene(solids, question, str(asked.count([grid])), sidecar, labels, meta=meta)
+
+
+def _kind(
+    name: str, form: Form, draw: Callable[[SceneParameters], Tries], controls: Controls, *flaws: str
+) -> SceneType:
+    return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")
+
+
+LETTERS = (
+    Control("dot_type", DOT_SHAPES),
+    Control("dot_size", (0.05, 0.08, 0.11, 0.14), 0.02, 0.2),
+    Control("spacing", (0.4, 0.5), 0.2, 0.6),
+    Whole("num_letters", (1, 2), 1, 3),
+)
+CONSTANCY = (
+    Whole("num_shapes", (1, 2, 3, 4), 1, 4),
+    Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
+)
+GRIDS = (Whole("max_row", (1, 2, 3, 4), 1, 4), Whole("max_column", (1, 2, 3, 4), 1, 4))
+FAINT = "the dots' colour is drawn without a look at the ground, on which some hardly show"
+SOLID_SCENES: dict[str, SceneType] = {
+    f"{kind.name}_3d": kind
+    for kind in (
+        _kind("shape_discrimination", "integer", partial(draw_counted, False), COUNTED, HIDDEN),
+        _kind("letter_disambiguation", "letters", draw_letters, LETTERS, FAINT),
+        _kind("joint_shape_color", "integer", partial(draw_counted, True), COUNTED, HIDDEN),
+        _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY),
+        _kind("visual_spatial", "integer", draw_grids, GRIDS),
+    )
+}
+"""The subtasks by the names that the task gives them."""

@@ -1,0 +1,112 @@
+"""The ground, lamp and camera of Do You See Me's 3D scenes, before which solids stand.
+
+The authors' scenes are photographs in which Blender stands its solids; ours is a ground of one of
+five tints. The fields of their sidecars are in each truth under `sidecar`, with the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.swept import SceneParameters
+from looktwice.extras.scenes.canvas import RGB
+from looktwice.extras.scenes.scene import Scene, number_labels
+from looktwice.extras.scenes.scenes3d import (
+    Camera,
+    Floats,
+    Solid,
+    View,
+    World,
+    linear,
+    random_grain,
+)
+from looktwice.pipelines.marks import Box
+
+GROUNDS: Mapping[str, RGB] = {
+    "street": (110, 112, 116),
+    "grassland": (88, 116, 62),
+    "beach": (206, 186, 148),
+    "hall": (168, 164, 158),
+    "garage": (142, 120, 102),
+}
+LIGHTS = {"left": (-7.0, -7.0, 12.0), "middle": (0.0, -9.0, 14.0), "right": (7.0, -7.0, 12.0)}
+SIZE = (800, 600)  # pixels
+COARSE = 4  # pixels of the picture that a pixel is wide where places are tried
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A ground, a lamp and a camera, before which solids stand."""
+
+    ground: str
+    light: str
+    grain: int
+    camera: Camera
+
+    @classmethod
+    def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> Stage:
+        """A random one, or always the same."""
+        ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHTS))
+        grain = params.whole(1, 8)
+        return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
+
+    @property
+    def place(self) -> dict[str, str]:
+        """What a sidecar says of it."""
+        return {"scene": self.ground, "light": self.light}
+
+    def view(self, solids: Sequence[Solid]) -> View:
+        """What the camera sees of them."""
+        grain, tint = random_grain(seeded_rng("grain", self.grain)), linear(GROUNDS[self.ground])
+        return View(World(tuple(solids), tint, grain, LIGHTS[self.light]), self.camera)
+
+    def scene(
+        self,
+        solids: Sequence[Solid],
+        question: str,
+        answer: str,
+        sidecar: Mapping[str, Any],
+        labels: Sequence[str] = (),
+        **rest: Any,
+    ) -> Scene:
+        """The scene. Marks are boxes around single solids, or around those that share one of the
+        `labels`; their edges are up to a coarse pixel outside."""
+        names = labels or list(number_labels(solid.name for solid in solids))
+        masks = dict[str, Any]()
+        for name, solid in zip(names, solids, strict=True):
+            masks[name] = np.isfinite(self.distances(solid)) | masks.get(name, False)
+        marks = []
+        for name, mask in masks.items():
+            places = COARSE * np.argwhere(mask)[:, ::-1].astype(float)
+            marks.append(Box(name, *places.min(0).tolist(), *(places.max(0) + COARSE).tolist()))
+        truth = {
+            "objects": [solid.to_dict() for solid in solids],
+            "camera": self.camera.to_dict(),
+            "sidecar": dict(sidecar),
+        }
+        return Scene(
+            question, answer, truth, lambda: self.view(solids).pixels, tuple(marks), **rest
+        )
+
+    def distances(self, solid: Solid) -> Floats:
+        """How far it is to a solid alone at each coarse pixel."""
+        return coarse_distances(self.camera, solid)
+
+
+@lru_cache(4)
+def coarse_camera(camera: Camera) -> Camera:
+    """One with coarse pixels in the place of another."""
+    width, height = camera.size
+    return replace(camera, size=(width // COARSE, height // COARSE))
+
+
+@lru_cache(64)  # what was placed is asked for again
+def coarse_distances(camera: Camera, solid: Solid) -> Floats:
+    """How far it is to a solid alone at each coarse pixel of a camera's picture."""
+    return coarse_camera(camera).distances(solid)

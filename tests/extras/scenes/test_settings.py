@@ -1,0 +1,19 @@
+"""What the tasks of drawn questions refuse at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from looktwice.eval.tasks import TaskError
+from looktwice.extras import scenes
+from tests.tables import table
+
+
+@table
+def test_settings_that_cannot_be_are_refused(
+    name: str, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TaskError, match=said):
+        getattr(scenes, name)(**settings)
