@@ -18,7 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import Agent, NativeCalls, PlainCalls, TaggedCalls, Zoom
-from looktwice.prompting.agent.episode import read_looks
+from looktwice.prompting.agent.looks import read_looks
 from looktwice.prompting.views import Crop, LongestSide
 
 
