@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+from looktwice.pipelines.extensions import own_classes
+
 __all__ = ["PYTHON", "docstring", "escaped", "named", "python_page"]
 
 
@@ -112,6 +114,8 @@ def _call(inner: ast.FunctionDef) -> str:
 
 
 def named(path: str) -> Any:
+    if extension := own_classes().get(path):
+        return extension.open()
     room, _, name = path.rpartition(".")
     return getattr(import_module(f"looktwice.{room}"), name)
 

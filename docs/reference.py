@@ -24,6 +24,7 @@ from looktwice.eval.listing import bases_of, settings_text, type_words
 from looktwice.pipelines.config import entries
 from looktwice.pipelines.config.keys import all_keys
 from looktwice.pipelines.config.load import study_schema
+from looktwice.pipelines.extensions import own_classes
 from looktwice.pipelines.model import Model
 
 __all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
@@ -126,7 +127,9 @@ def _groups(page: Page) -> dict[str, dict[str, type]]:
 
 
 def _names(room: str) -> list[str]:
-    return sorted(import_module(f"looktwice.{room}").__all__)
+    own = [path.rpartition(".") for path in own_classes()]
+    moved = [name for folder, _, name in own if folder == room]
+    return sorted([*import_module(f"looktwice.{room}").__all__, *moved])
 
 
 def _is_listed(path: str, thing: Any) -> bool:

@@ -30,6 +30,7 @@ from looktwice.pipelines.config.classes import (
 from looktwice.pipelines.config.elsewhere import ELSEWHERE
 from looktwice.pipelines.config.shipped import shipped
 from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.extensions import own_classes
 from looktwice.pipelines.model import Model
 
 __all__: list[str] = []
@@ -220,6 +221,9 @@ def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
                 continue
             if cls.__module__.startswith(module.__name__) and not name.startswith("_"):
                 classes[public_path(cls)] = cls
+    for path, extension in own_classes().items():
+        if path.startswith(tuple(f"{place}." for place in ROOMS[kind])):
+            classes[path] = extension.open()
     return classes
 
 

@@ -92,7 +92,10 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
         "processes": _at("executors.processes:Processes"),
         "ray": _at("executors.on_ray:OnRay"),
     },
-    "classes": {"eval.homes.Requests": _at("integrations.recorded:Requests")},
+    "classes": {
+        "eval.homes.Requests": _at("integrations.recorded:Requests"),
+        "pipelines.models.Batched": _at("batches.model:Batched"),
+    },
     "parts": {
         "replies": _at("logs.replies:replies_lines"),
         "studio": _at("studio.server:studio_of_page"),

@@ -73,17 +73,22 @@ def list_extensions(group: Group) -> dict[str, Extension]:
     return own | {k: v for k, v in _installed().get(group, {}).items() if k not in own}
 
 
+def own_classes() -> Mapping[str, Extension]:
+    """The classes of our extensions by the paths under which they stand in studies and records."""
+    return _own().get("classes", {})
+
+
 def own_class(path: str) -> Extension | None:
     """The class of our extensions that stands under this path in studies and records."""
-    return _own().get("classes", {}).get(path)
+    return own_classes().get(path)
 
 
 def public_name(module: str, name: str) -> str:
     """The path under which a class of our extensions stands in studies and records; empty for one
     that has none."""
     place = f"{module}:{name}"
-    own = _own().get("classes", {})
-    return next((path for path, extension in own.items() if extension.place == place), "")
+    own = own_classes().items()
+    return next((path for path, extension in own if extension.place == place), "")
 
 
 @cache

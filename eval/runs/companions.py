@@ -29,11 +29,11 @@ class Models(Protocol):
         """The model that the stages ask. Raises RunError."""
 
     def collect(self) -> None:
-        """Wait for the batches that samples wait for. Raises Stopped."""
+        """Wait for the replies that samples wait for. Raises Stopped."""
 
     @property
     def waits(self) -> bool:
-        """Whether samples may wait for a batch."""
+        """Whether samples may wait for a reply."""
 
 
 class Work(NamedTuple):

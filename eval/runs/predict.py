@@ -145,7 +145,7 @@ class Run:
             self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
 
     def _execute_all(self, work: Work) -> None:
-        """Every sample, and those that wait for a batch as often as they do. Raises the first
+        """Every sample, and those that wait for a reply as often as they do. Raises the first
         error."""
         progress = self.progress
         self._execute(work)

@@ -24,7 +24,7 @@ from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError, Usage, close_model, place_of
+from looktwice.pipelines.model import ModelError, RequestQueue, Usage, close_model, defers, place_of
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Ration
 from looktwice.pipelines.models.wrappers import (
@@ -34,11 +34,6 @@ from looktwice.pipelines.models.wrappers import (
     UsageSummary,
     wrap,
 )
-
-
-def is_batched(model: Any) -> bool:
-    """Whether what a model is asked is gathered into batches, whose replies come later."""
-    return hasattr(type(model), "open_queue")
 
 
 def price(model: Any, usage: Usage | UsageCount) -> float:
@@ -68,8 +63,9 @@ class RunModels:
     """Wraps every model of a run that is asked over a network; `cache` is the folder of the reply
     store.
 
-    `cached` is how many replies the store held before the run; `say` is told how far batches are;
-    `parts` are the tallies of other processes, which wrapped the models in the same order.
+    `cached` is how many replies the store held before the run; `say` is told how far what was
+    deferred is; `parts` are the tallies of other processes, which wrapped the models in the same
+    order.
     """
 
     progress: Progress
@@ -79,7 +75,7 @@ class RunModels:
     say: Callable[[str], None] = lambda sentence: None
 
     def __post_init__(self) -> None:
-        self.queues, self.models = list[Any](), list[Any]()
+        self.queues, self.models = list[RequestQueue](), list[Any]()
         self.meters, self.cached = list[tuple[Any, Metered]](), 0
         self.parts: dict[int, Tally] = {}
         watch = partial(EndpointWatch, self.progress.give_up)
@@ -97,7 +93,7 @@ class RunModels:
             raise RunError(str(exc)) from exc
         store, drain = Store(self.cache, "--cache"), self.progress.drain
         self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
-        if is_batched(model):
+        if defers(model):
             queue = model.open_queue(store, drain, self.say, self.progress.give_up)
             self.queues.append(queue)
             wrapped = Metered(Cached(queue, store, self.only_cached, drain), model.place)
@@ -111,13 +107,13 @@ class RunModels:
         return wrapped
 
     def collect(self) -> None:
-        """Wait for the batches that samples wait for. Raises Stopped."""
+        """Wait for the replies that samples wait for. Raises Stopped."""
         for queue in self.queues:
             queue.collect()
 
     @property
     def waits(self) -> bool:
-        """Whether samples may wait for a batch."""
+        """Whether samples may wait for a reply."""
         return bool(self.queues)
 
     def tally(self, clock: Clock) -> Tally:

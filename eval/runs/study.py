@@ -23,7 +23,7 @@ from looktwice.eval.runs.display import Announcement, ProgressDisplay, Voice
 from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.predict import Run
-from looktwice.eval.runs.run_models import Ledger, RunModels, is_batched, price
+from looktwice.eval.runs.run_models import Ledger, RunModels, price
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks.base import at_task
@@ -31,7 +31,7 @@ from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.model import name_of
+from looktwice.pipelines.model import defers, name_of
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.runtime.signals import ENDING, exit_code, free_opened, give_up_waiting
 from looktwice.pipelines.runtime.stores import use_result_store
@@ -148,7 +148,7 @@ class Study:
         """What may be asked. Raises RunError for a budget where a model has no prices."""
         budget, most = None if self.only_cached else self.options.budget, self.options.max_requests
         bounded = not self.only_cached and (budget, most) != (None, None)
-        if bounded and any(map(is_batched, self.plan.models)):
+        if bounded and any(map(defers, self.plan.models)):
             raise RunError(
                 "--budget and --max-requests cannot bound what is asked in batches; bound it with"
                 " --limit"

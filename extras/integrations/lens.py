@@ -23,8 +23,7 @@ from looktwice.extras.integrations.door import Refusal, Say
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
-from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model
-from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model, defers
 from looktwice.pipelines.models.cache import CacheError, Store
 from looktwice.pipelines.models.wrappers import Stoppable, wrap
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of
@@ -59,7 +58,7 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
             arms[name] = next(iter(of_task.values()))
         else:
             arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
-    if batched := [name for name, arm in arms.items() if isinstance(arm.model, Batched)]:
+    if batched := [name for name, arm in arms.items() if defers(arm.model)]:
         raise RunError(
             f"{batched[0]}: its model answers in batches, and nobody can wait for it here; name its"
             " `chat` as the model"

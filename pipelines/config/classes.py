@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from looktwice.pipelines.config.elsewhere import ELSEWHERE
-from looktwice.pipelines.extensions import own_class
+from looktwice.pipelines.extensions import own_class, own_classes
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
@@ -161,7 +161,7 @@ def _own_room(parts: Sequence[str], use: str) -> str:
 
 def _meant(name: str) -> str:
     """`; did you mean 'X'?` with the path of a public class of ours of this name or one like it."""
-    paths = dict[str, str]()
+    paths = {path.rpartition(".")[2]: path for path in own_classes()}
     for folder in FOLDERS:
         for room in (room for room, is_package in _rooms(folder).items() if is_package):
             for public in importlib.import_module(f"looktwice.{folder}.{room}").__all__:

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.runs import Study
+from looktwice.extras.batches.model import Batched, BatchQueue
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import Deferred, Message, Reply
-from looktwice.pipelines.models import Batched, ChatAPI
-from looktwice.pipelines.models.batched.model import BatchQueue
+from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.cache import Store
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import records, run_study, send, when, write_study
