@@ -1,5 +1,9 @@
 """A model that is asked in batches: the queue of a run, and the endpoints that providers have for
-it."""
+it.
+
+Here: what waits and lies with a provider, and each provider's protocol. Not here: the model behind
+it, which is asked directly (`pipelines.models`), and the rounds of a run (`eval.runs`).
+"""
 
 import lazy_loader
 
