@@ -81,6 +81,8 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     public = getattr(module, "__all__", () if ours else vars(module))
     if name not in public or not _is_class(module, name):
         classes = [n for n in public if _is_class(module, n)]
+        moved = [path.rpartition(".") for path in own_classes()]
+        classes += [n for place, _, n in moved if place == ".".join(parts[:-1])]
         raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, classes)}")
     return getattr(module, name)  # type: ignore[no-any-return]
 
