@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from looktwice.eval.records.records import Key, Record, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
-from looktwice.eval.runs.walk import Progress, Walk
+from looktwice.eval.runs.trial import Progress, Walk
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config.plan import Plan

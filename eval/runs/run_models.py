@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Companion
-from looktwice.eval.runs.walk import Progress
+from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.score import price_of
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.clock import Clock

@@ -27,9 +27,9 @@ from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Executor, RunContext, Work
 from looktwice.eval.runs.made_with import describe_plugin, shard_of
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
-from looktwice.eval.runs.walk import Progress, Walk
+from looktwice.eval.runs.trial import Progress, Walk
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import read_allowed, use_fence
 from looktwice.pipelines.config.spec import Arm

@@ -28,7 +28,7 @@ import numpy as np
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Executor, RunContext, Work
 from looktwice.eval.runs.run_models import RunModels, Tally
-from looktwice.eval.runs.walk import Walk
+from looktwice.eval.runs.trial import Walk
 from looktwice.extras.executors.messages import (
     DRAIN,
     END,

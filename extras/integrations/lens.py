@@ -15,7 +15,7 @@ from urllib.parse import quote
 from looktwice.eval.records.records import RunError
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.runs.requests import Forward, Request
-from looktwice.eval.runs.walk import none_of
+from looktwice.eval.runs.trial import none_of
 from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.extras.integrations.chat_requests import Question
 from looktwice.extras.integrations.chat_responses import Answered
