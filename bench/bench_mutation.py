@@ -40,14 +40,14 @@ MODULES = {  # files, and the tests that must notice a change to them, the quick
     "prompting/views/zoom.py": "tests/prompting/views tests/prompting/controls",
     "eval/scoring/*.py": "tests/eval/scoring tests/eval/display/test_table.py",
     "eval/statistics/*.py": "tests/eval/statistics tests/eval/scoring",
-    "eval/runs/predict.py": f"tests/eval/runs/test_run.py {STOPPING}",
-    "eval/runs/walk.py": f"tests/eval/runs/test_run.py {STOPPING}",
+    "eval/runs/run.py": f"tests/eval/runs/test_run.py {STOPPING}",
+    "eval/runs/trial.py": f"tests/eval/runs/test_run.py {STOPPING}",
     "eval/recorded/merge.py": "tests/eval/runs",
 }
 # Changes that no test can notice, because the program does the same: "file function: before ->
 # after" and why.
 EQUIVALENT = {
-    "eval/runs/predict.py _run_items: 0 -> -1": (
+    "eval/runs/run.py _run_items: 0 -> -1": (
         "the points of one walk are of one task, so the last says the same"
     ),
     "eval/scoring/run_rows.py majority_and_chance: 1 -> 2": (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.records.writer import RunWriter, make_record
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import CallOptions, Message, Reply, Usage

@@ -158,7 +158,7 @@ def pages(folder: Path) -> dict[str, str]:
         "scale": typed(
             folder,
             *(shard.format(number) for number in (1, 2)),
-            "export FOLDER/shards/1/study FOLDER/shards/2/study --to run --out FOLDER/whole",
+            "merge FOLDER/shards/1/study FOLDER/shards/2/study --out FOLDER/whole",
         ),
         "python": NOTEBOOK % marked(State.start(sample), Pocket())._repr_html_(),
         "probes": layers(folder),

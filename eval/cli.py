@@ -53,6 +53,7 @@ COMMANDS: Mapping[str, Extension] = {
     "judge": Extension(
         f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", FENCED
     ),
+    "merge": Extension(f"{ROOM}.runs:merge", "Merge the shards of a run into one folder.", FENCED),
     "replay": Extension(
         f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", FENCED
     ),

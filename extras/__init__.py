@@ -95,6 +95,7 @@ CLASSES = {
     "eval.tasks.NeverLooks": _at("scenes.toy_models:NeverLooks"),
     "eval.tasks.Puzzles": _at("scenes.puzzles:Puzzles"),
     "eval.tasks.RenderedScenes": _at("scenes.rendered_scenes:RenderedScenes"),
+    "pipelines.models.Batched": _at("batches.model:Batched"),
     "specialists.answers.FigureAnalogy": _at("drawings.matrices:FigureAnalogy"),
     "specialists.answers.MatrixSolver": _at("drawings.matrices:MatrixSolver"),
     "specialists.drawings.ColoredShapeCounter": _at("drawings.shapes:ColoredShapeCounter"),

@@ -357,7 +357,38 @@ STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=No
 
 
 class Deferred(Stopped):
-    """A request was put among those of a batch; the sample is run again once its reply is there."""
+    """A request was put off; its sample is run again once the reply has been collected."""
+
+
+class RequestQueue(Model, Protocol):
+    """What a run asks in place of a model that defers: a call raises Deferred until its reply has
+    been collected."""
+
+    def collect(self) -> None:
+        """Ask what was deferred, wait for it, and keep the replies. Raises Stopped."""
+
+    def close(self) -> None:
+        """Let go of what was deferred and not collected."""
+
+
+class DeferringModel(Model, Protocol):
+    """A model whose replies come later than its calls, such as one that is asked in batches: a run
+    goes through its samples, collects, and goes again through those that were deferred."""
+
+    def open_queue(
+        self,
+        store: Any,
+        stop: threading.Event,
+        say: Callable[[str], None],
+        give_up: Callable[[str], None],
+    ) -> RequestQueue:
+        """What a run asks in place of this model, with the store of its replies. Setting `stop`
+        ends a wait; `say` is told how far it is, and `give_up` why there is no use in waiting."""
+
+
+def defers(model: Any) -> bool:
+    """Whether a model, or a class of models, is a `DeferringModel`."""
+    return hasattr(model if isinstance(model, type) else type(model), "open_queue")
 
 
 def message_json(message: Message) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def is_usable(cls: type) -> bool:
     return dataclasses.is_dataclass(cls) and kind_of(cls) is not None
 
 
+@needs_extras
 def test_every_class_that_a_configuration_may_name_is_there() -> None:
     public = [*(ROOT / "tests" / "public_paths.txt").read_text().split(), *own_classes()]
     things = {path: python_page.named(path) for path in public}

@@ -324,3 +324,27 @@ def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> No
         say(line)
     if not result.done:
         raise Exit(1)
+
+
+def merge(
+    shards: Annotated[
+        list[Path],
+        Argument(
+            metavar="SHARD...",
+            help="The run folders of `run --shard`.",
+            autocompletion=complete_run,
+        ),
+    ],
+    out: Annotated[Path, Option(help="The folder of the whole run.")],
+) -> None:
+    """Merge the shards of a run into one run folder.
+
+    Shards of other studies, questions, keys or pictures are refused. It says which are missing; one
+    that comes later is merged into the same folder.
+    """
+    from looktwice.eval.recorded.merge import merge
+
+    merged = merge(shards, out)
+    say(merged.said)
+    if merged.missing:
+        raise Exit(1)

@@ -86,12 +86,12 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
 
 
 @cache
-def template(name: str) -> Any:
-    """The HTML template of eval/templates with this file name: every text is escaped, and an
-    unknown name is an error."""
+def template(name: str, package: str = "looktwice.eval") -> Any:
+    """The HTML template with this file name in the folder `templates` of a package: every text is
+    escaped, and an unknown name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader = PackageLoader("looktwice.eval", "templates")
+    loader = PackageLoader(package, "templates")
     env = Environment(
         loader=loader,
         autoescape=True,

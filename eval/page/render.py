@@ -188,9 +188,9 @@ def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 @cache
-def page_file(name: str) -> str:
-    """One of a page's own files."""
-    return files("looktwice.eval").joinpath("templates", name).read_text(encoding="utf-8")
+def page_file(name: str, package: str = "looktwice.eval") -> str:
+    """One of a page's own files, in the folder `templates` of a package."""
+    return files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def page_policy(scripts: Sequence[str], *, served: bool) -> str:

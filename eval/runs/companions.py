@@ -16,7 +16,7 @@ from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Key, Record, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
-from looktwice.eval.runs.walk import Progress, Walk
+from looktwice.eval.runs.trial import Progress, Walk
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config.plan import Plan
@@ -49,7 +49,7 @@ class Models:
 
     @property
     def waits(self) -> bool:
-        """Whether samples may wait for a batch."""
+        """Whether samples may wait for a reply."""
         return False
 
     def wrap(self, model: Any) -> Any:
@@ -58,7 +58,7 @@ class Models:
         return model
 
     def collect(self) -> None:
-        """Wait for the batches that samples wait for. Raises Stopped."""
+        """Wait for the replies that samples wait for. Raises Stopped."""
 
     def spent(self) -> Spent:
         """What was asked for so far in this run."""

@@ -24,7 +24,7 @@ from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError, Usage, name_of, place_of
+from looktwice.pipelines.model import ModelError, RequestQueue, Usage, defers, name_of, place_of
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Ration
 from looktwice.pipelines.models.wrappers import (
@@ -34,11 +34,6 @@ from looktwice.pipelines.models.wrappers import (
     UsageSummary,
     wrap,
 )
-
-
-def is_batched(model: Any) -> bool:
-    """Whether what a model is asked is gathered into batches, whose replies come later."""
-    return hasattr(type(model), "open_queue")
 
 
 def price(model: Any, usage: Usage | UsageCount) -> float:
@@ -67,15 +62,15 @@ class Tally(NamedTuple):
 class RunModels(Models):
     """Wraps every model of a run that is asked over a network.
 
-    `say` is told how far batches are; `parts` are the tallies of other processes, which wrapped the
-    models in the same order.
+    `say` is told how far what was deferred is; `parts` are the tallies of other processes, which
+    wrapped the models in the same order.
     """
 
     ration: Ration = field(default_factory=Ration)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.queues, self.held = list[Any](), 0
+        self.queues, self.held = list[RequestQueue](), 0
         self.meters = list[tuple[Any, Metered]]()
         watch = partial(EndpointWatch, self.progress.give_up)
         self.watches = defaultdict[str, EndpointWatch](watch)
@@ -91,7 +86,7 @@ class RunModels(Models):
             raise RunError(str(exc)) from exc
         store, drain = Store(self.cache, "--cache"), self.progress.drain
         self.held = len(store)  # fails here, with one sentence, if the store cannot be read
-        if is_batched(model):
+        if defers(model):
             queue = model.open_queue(store, drain, self.say, self.progress.give_up)
             self.queues.append(queue)
             wrapped = Metered(Cached(queue, store, self.only_cached, drain), model.place)
@@ -105,7 +100,7 @@ class RunModels(Models):
         return wrapped
 
     def collect(self) -> None:
-        """Wait for the batches that samples wait for. Raises Stopped."""
+        """Wait for the replies that samples wait for. Raises Stopped."""
         for queue in self.queues:
             queue.collect()
 
@@ -116,7 +111,7 @@ class RunModels(Models):
 
     @property
     def waits(self) -> bool:
-        """Whether samples may wait for a batch."""
+        """Whether samples may wait for a reply."""
         return bool(self.queues)
 
     def tally(self, clock: Clock) -> Tally:
@@ -260,7 +255,7 @@ def bound(models: RunModels, ledger: Ledger, asked: Sequence[Any], options: RunO
     """Let a run ask no more than its options allow. Raises RunError for a budget where a model has
     no prices."""
     budget, most = (None if models.only_cached else options.budget), options.max_requests
-    if not models.only_cached and (budget, most) != (None, None) and any(map(is_batched, asked)):
+    if not models.only_cached and (budget, most) != (None, None) and any(map(defers, asked)):
         raise RunError(
             "--budget and --max-requests cannot bound what is asked in batches; bound it with"
             " --limit"

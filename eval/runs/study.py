@@ -22,8 +22,8 @@ from looktwice.eval.runs.companions import Companion, Executor, Models
 from looktwice.eval.runs.display import Announcement, ProgressDisplay, Voice
 from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.options import RunOptions, RunSummary
-from looktwice.eval.runs.predict import Run
-from looktwice.eval.runs.walk import Progress
+from looktwice.eval.runs.run import Run
+from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks.base import at_task
 from looktwice.pipelines.clock import run_clock

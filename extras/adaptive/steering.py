@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.runs.companions import Companion, RunContext
-from looktwice.eval.runs.run_models import is_batched
-from looktwice.eval.runs.walk import Progress
+from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.model import defers
 from looktwice.pipelines.sample import Item, sha_of
 
 Round = Sequence[tuple[str, Sequence[Arm]]]
@@ -84,7 +84,7 @@ class Steering(Companion, ABC):
 
     def begin(self, run: RunContext) -> None:
         """Choose what this run asks. Raises RunError for what cannot be asked one by one."""
-        if any(map(is_batched, run.plan.models)):
+        if any(map(defers, run.plan.models)):
             raise RunError(
                 "what is asked in batches cannot be chosen by the answers; name a model without"
                 " Batched"

@@ -43,6 +43,7 @@ TIMED = ("exposure_ms", "response_ms")
 onset the answer came."""
 KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
 PICTURE_SIDE = 768
+ROOM = "looktwice.extras.annotation"
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,6 @@ def _page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequence[st
         "exposure": key.exposure,
     }
     names = ["sheet.js"] if key.exposure is None else ["sheet_trials.js", "sheet.js"]
-    script, title = "\n".join(map(page_file, names)), f"Sheet: {key.ask}"
-    policy, page = page_policy([script], served=False), template("sheet.html.j2")
+    script, title = "\n".join(page_file(name, ROOM) for name in names), f"Sheet: {key.ask}"
+    policy, page = page_policy([script], served=False), template("sheet.html.j2", ROOM)
     return str(page.render(script=script, policy=policy, data=escape_json(data), title=title))

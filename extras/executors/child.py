@@ -22,9 +22,9 @@ from typing import IO, Any
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.crew import Crew
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels, price
-from looktwice.eval.runs.walk import Progress, Walk, build_tree
+from looktwice.eval.runs.trial import Progress, Walk, build_tree
 from looktwice.extras.executors.messages import (
     DRAIN,
     END,

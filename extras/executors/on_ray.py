@@ -27,14 +27,15 @@ from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Executor, RunContext, Work
 from looktwice.eval.runs.made_with import describe_plugin, shard_of
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.runs.predict import Run
-from looktwice.eval.runs.run_models import RunModels, is_batched
-from looktwice.eval.runs.walk import Progress, Walk
+from looktwice.eval.runs.run import Run
+from looktwice.eval.runs.run_models import RunModels
+from looktwice.eval.runs.trial import Progress, Walk
 from looktwice.extras.executors.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import read_allowed, use_fence
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.model import defers
 from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
@@ -97,7 +98,7 @@ class OnRay(Executor):
                 "--on ray makes shards of its own, and has no --budget or --max-requests; leave"
                 " them out"
             )
-        if any(map(is_batched, run.plan.models)):
+        if any(map(defers, run.plan.models)):
             raise RunError(
                 "--on ray: what is asked in batches needs no other machines; leave it out"
             )

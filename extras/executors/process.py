@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from typing import IO
 
-from looktwice.eval.runs.walk import Walk
+from looktwice.eval.runs.trial import Walk
 from looktwice.extras.executors.child import main
 from looktwice.extras.executors.messages import send
 

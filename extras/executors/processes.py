@@ -27,8 +27,8 @@ import numpy as np
 
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Executor, RunContext, Work
-from looktwice.eval.runs.run_models import Tally, is_batched
-from looktwice.eval.runs.walk import Walk
+from looktwice.eval.runs.run_models import Tally
+from looktwice.eval.runs.trial import Walk
 from looktwice.extras.executors.messages import (
     DRAIN,
     END,
@@ -44,6 +44,7 @@ from looktwice.extras.executors.process import Process, is_safe_to_fork
 from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.model import defers
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
 
@@ -95,7 +96,7 @@ def processes_for(run: RunContext, records: int) -> int:
     if run.chooser or is_bounded or is_watched or not plan.models:
         return 0
     for model in plan.models:
-        if is_batched(model) or not getattr(model, "apart", False):
+        if defers(model) or not getattr(model, "apart", False):
             return 0
     if not all(map(is_own, (*stages, *plan.models))):
         return 0

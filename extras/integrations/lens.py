@@ -15,7 +15,7 @@ from urllib.parse import quote
 from looktwice.eval.records.records import RunError
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.runs.requests import Forward, Request
-from looktwice.eval.runs.walk import none_of
+from looktwice.eval.runs.trial import none_of
 from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.extras.integrations.chat_requests import Question
 from looktwice.extras.integrations.chat_responses import Answered
@@ -23,8 +23,7 @@ from looktwice.extras.integrations.door import Refusal, Say
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
-from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model
-from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model, defers
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.stops import CacheError, Stoppable
 from looktwice.pipelines.models.wrappers import wrap
@@ -60,7 +59,7 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
             arms[name] = next(iter(of_task.values()))
         else:
             arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
-    if batched := [name for name, arm in arms.items() if isinstance(arm.model, Batched)]:
+    if batched := [name for name, arm in arms.items() if defers(arm.model)]:
         raise RunError(
             f"{batched[0]}: its model answers in batches, and nobody can wait for it here; name its"
             " `chat` as the model"

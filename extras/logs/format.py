@@ -102,8 +102,8 @@ def all_formats() -> tuple[Format, ...]:
     return (*FORMATS[:-1], *further, FORMATS[-1])
 
 
-OF_RUNS = ("trajectories", "run")
-"""What `export` also writes, of runs alone: `runs.trajectories` and `runs.merge`."""
+OF_RUNS = ("trajectories",)
+"""What `export` also writes, of runs alone: `sent.trajectories`."""
 
 
 def ending_of(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, BadParameter, Exit, Option
+from typer import Argument, BadParameter, Option
 
 from looktwice.eval.commands.options import (
     NONE,
@@ -168,18 +168,10 @@ def export(
     """Write runs and logs in the formats of others.
 
     `.eval` opens in Inspect View, with the pictures; trajectories are conversations for
-    fine-tuning, tools and images included; run merges shards. `score --export` writes EvalAI,
-    VLMEvalKit and lmms-eval.
+    fine-tuning, tools and images included. `score --export` writes EvalAI, VLMEvalKit and
+    lmms-eval.
     """
     read = build_reader(reader, plugin)
-    if to == "run":
-        from looktwice.eval.recorded.merge import merge
-
-        merged = merge(logs, out)
-        say(merged.said)
-        if merged.missing:
-            raise Exit(1)
-        return
     if to == "trajectories":
         from looktwice.extras.sent.trajectories import trajectories, write_trajectories
 

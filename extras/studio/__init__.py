@@ -4,7 +4,7 @@ model would be sent, asks, and takes the study along.
 `draft` is what stands on the page, as a study; `desk` renders and asks it, and says what asking
 costs and what is not seen; `forms` describes the classes; `server` carries all that to the page,
 also in a notebook, and makes its first draft of a picture, a run's sample or a study. Its files are
-in `eval/templates`. Not here: pages of what was asked already (`eval.page`).
+in `templates`. Not here: pages of what was asked already (`eval.page`).
 """
 
 import lazy_loader

@@ -36,6 +36,7 @@ from looktwice.pipelines.state import Stage
 
 __all__ = ["studio_widget"]
 
+ROOM = "looktwice.extras.studio"
 SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
 FIRST = (
     Slot("mark", {"use": "prompting.markers.Circles"}),
@@ -62,9 +63,9 @@ class StudioServer(LocalPage):
     def show_page(self, request: web.Request) -> web.Response:
         """The page, whose policy names its scripts by sha256 and allows no connection but to this
         server."""
-        scripts = [page_file(name) for name in (*SCRIPTS, "studio_page.js")]
-        policy, style = page_policy(scripts, served=True), page_file("studio.css")
-        text = template("studio.html.j2").render(scripts=scripts, policy=policy, style=style)
+        scripts = [page_file(name, ROOM) for name in (*SCRIPTS, "studio_page.js")]
+        policy, style = page_policy(scripts, served=True), page_file("studio.css", ROOM)
+        text = template("studio.html.j2", ROOM).render(scripts=scripts, policy=policy, style=style)
         return web.Response(text=text, content_type="text/html")
 
     def show_start(self, request: web.Request) -> web.Response:
@@ -135,7 +136,7 @@ def studio_widget(
     desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
     draft = Draft.of(item, stages or {}, desk.keep, model=next(iter(models)))
     start = desk.start(draft if stages else replace(draft, stages=FIRST))
-    traits = {"_esm": widget_script(), "_css": page_file("studio.css"), "folder": folder}
+    traits = {"_esm": widget_script(), "_css": page_file("studio.css", ROOM), "folder": folder}
     traits["yaml"] = traitlets.Unicode().tag(sync=True)
     for name in ("marks", "stages"):
         traits[name] = traitlets.List(start["draft"][name]).tag(sync=True)
@@ -146,8 +147,9 @@ def studio_widget(
 
 def widget_script() -> str:
     """The page as a module of JavaScript whose default has `render`, as anywidget takes it."""
-    scripts = map(page_file, (*SCRIPTS, "studio_widget.js"))
-    return "\n".join([f"const BODY = {json.dumps(page_file('studio_body.html'))};", *scripts])
+    scripts = [page_file(name, ROOM) for name in (*SCRIPTS, "studio_widget.js")]
+    body = json.dumps(page_file("studio_body.html", ROOM))
+    return "\n".join([f"const BODY = {body};", *scripts])
 
 
 @dataclass(eq=False)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from looktwice.pipelines.config.classes import Faults, did_you_mean
+from looktwice.pipelines.config.classes import Faults, did_you_mean, locate
 from looktwice.pipelines.config.load import (
     OVERLAID,
     Node,
@@ -23,6 +24,7 @@ from looktwice.pipelines.config.load import (
 )
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.model import defers
 
 MOST_ARMS = 100_000
 
@@ -261,13 +263,16 @@ def _present(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
 def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     """The node with the listed prices in every `ChatAPI` that asks for a listed model and has none.
 
-    Those of a batch are others.
+    What a model defers has other prices.
     """
     if isinstance(node, list):
         return [_with_prices(inner, prices) for inner in node]
-    use = str(node.get("use", "")) if isinstance(node, Mapping) else "pipelines.models.Batched"
-    if use.endswith("pipelines.models.Batched"):
+    if not isinstance(node, Mapping):
         return node
+    use = str(node.get("use", ""))
+    with suppress(ValueError):  # a fault that is told later, or a plugin's
+        if use and defers(locate(use)):
+            return node
     priced = {name: _with_prices(inner, prices) for name, inner in node.items()}
     listed = prices.get(str(priced.get("model")))
     if listed and use.endswith("pipelines.models.ChatAPI") and priced.get("prices") is None:

@@ -290,7 +290,7 @@ run study.yaml --allow ../own --out taken
 run study.yaml --allow ../own --out taken/deeper
 check study.yaml --allow ../own --out taken
 score runs/study --allow ../own --out taken
-export runs/study --to run --out taken
+merge runs/study --out taken
 compare runs/study runs/study --allow ../own --out taken
 discover study.yaml --allow ../own --out taken
 """

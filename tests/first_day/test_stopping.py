@@ -22,7 +22,7 @@ import pytest
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.pipelines import ChatAPI, Model, Pipeline, Scripted, Stage, State
 from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.config.spec import Arm

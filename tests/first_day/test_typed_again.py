@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from looktwice.eval import Photos
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.sample import Item
 from tests.first_day.studies import looktwice

@@ -21,7 +21,6 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.models import ChatAPI
-from looktwice.pipelines.models.batched import bodies
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.chat_template import chat_of
 from looktwice.pipelines.models.wire import reply_of, wire_messages
@@ -122,29 +121,6 @@ def test_what_is_attached_outlives_the_cache(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="turn 0 is not what I said"):
             ChatAPI("m", server.url)([HELLO, Message("assistant", ("",), (PLAIN,)), turns[2]])
         assert len(server.bodies) == 3
-
-
-def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
-    blocks: list[Json] = [
-        {"type": "thinking", "thinking": "", "signature": "s1"},
-        {"type": "redacted_thinking", "data": "d"},
-        {"type": "text", "text": "I look."},
-        {"type": "tool_use", "id": "t1", "name": "zoom", "input": {"x": 1}},
-    ]
-    said = bodies.message_completion({"content": blocks, "stop_reason": "tool_use"})
-    turns = wire_messages([HELLO, reply_of(said, 0.0).as_message()])
-    again = bodies.message_request({"max_tokens": 9, "messages": turns})
-    assert again["messages"][1] == {"role": "assistant", "content": blocks}
-
-
-def test_a_signature_returns_to_its_text_in_geminis_batches() -> None:
-    parts = [{"text": "hm", "thought": True}, {"text": "(A)", "thoughtSignature": "s"}]
-    candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
-    reply = reply_of(bodies.content_completion({"candidates": [candidate]}), 0.0)
-    assert (reply.text, reply.reasoning) == ("(A)", "hm")
-    turns = wire_messages([HELLO, reply.as_message()])
-    request = bodies.content_request({"model": "m", "messages": turns})
-    assert request["contents"][1] == {"role": "model", "parts": parts[1:]}
 
 
 def test_a_local_model_s_template_gets_its_reasoning_back() -> None:

@@ -11,10 +11,7 @@ import pytest
 
 from looktwice.pipelines.model import Message, Model, ModelError, Reply, Usage
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.batched import bodies
-from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.wire import reply_of
 from looktwice.pipelines.models.wrappers import Retried
 from tests.canned import URL, Canned, response
 from tests.tables import table
@@ -35,10 +32,6 @@ def test_a_filters_verdict_is_a_filtered_reply(form: str, status: int, body: Any
     canned = Canned(responses=(response(status, body),))
     assert asked_fast(canned)(HELLO).finish == "filter"
     assert len(canned.asked) == 1
-    row = json.dumps({"custom_id": "k", "response": {"status_code": status, "body": body}})
-    batches = DIALECTS["openai"](Canned(responses=(response(200, row),)), URL)
-    ((key, answer),) = batches.answers(Batch("b", True, files=("f",)), ["k"])
-    assert (key, read_response(answer, URL, 0.0).finish) == ("k", "filter")
 
 
 @table
@@ -72,23 +65,6 @@ def test_a_filtered_reply_keeps_what_was_billed_and_who_served_it() -> None:
     for filtered in bodies:
         reply = read_response(response(200, filtered), URL, 0.0)
         assert reply == Reply("", "filter", usage=Usage(9, 3))
-
-
-@table
-def test_verdicts_in_the_batches_of_providers(dialect: str, row: Any, status: int) -> None:
-    if dialect == "gemini":
-        answered = {"inlinedResponses": {"inlinedResponses": [row]}}
-        row = {"name": "b", "metadata": {}, "response": answered}
-    batches = DIALECTS[dialect](Canned(responses=(response(200, json.dumps(row)),)), URL)
-    ((key, answer),) = batches.answers(Batch("b", True), ["k"])
-    assert (key, answer.status) == ("k", status)
-    assert read_response(answer, URL, 0.0).finish == "filter"
-
-
-def test_a_batch_that_brings_no_candidate_and_no_verdict_is_asked_again() -> None:
-    with pytest.raises(ModelError) as caught:
-        reply_of(bodies.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
-    assert caught.value.retryable
 
 
 @table

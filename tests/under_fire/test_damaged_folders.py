@@ -63,7 +63,7 @@ def commands(run: Path, url: str) -> Iterator[list[object]]:
         again(run),
     )
     yield ["export", run, "--to", "trajectories", "--out", run / "out.jsonl"]
-    yield ["export", run, "--to", "run", "--out", run.parent / "merged"]
+    yield ["merge", run, "--out", run.parent / "merged"]
     judge = f"models.judge={{use: pipelines.models.ChatAPI, model: j, url: '{url}'}}"
     yield ["judge", run, judge, "--model", "judge"]
 

@@ -22,7 +22,7 @@ from looktwice.eval.readers import BlinkOfficial
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.judgements import Judgement, append, judgements
 from looktwice.eval.report import write_report
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord

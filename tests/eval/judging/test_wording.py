@@ -23,7 +23,7 @@ from looktwice.eval.judging.passes import PASSES, JudgeCase, Wording
 from looktwice.eval.records import Record, RunError
 from looktwice.eval.records.judgements import judgements
 from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan

@@ -108,13 +108,12 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert (folder / "records.jsonl").read_bytes() == before
 
 
-@needs_extras
 def test_shards_are_merged_and_one_that_is_missing_is_said(study: Path) -> None:
-    whole = "--to", "run", "--out", "whole"
+    whole = "--out", "whole"
     looktwice("run", study, "--shard", "1/2", "--out", "one")
-    assert "missing: 2/2" in looktwice("export", "one/study", *whole, code=1)
+    assert "missing: 2/2" in looktwice("merge", "one/study", *whole, code=1)
     looktwice("run", study, "--shard", "2/2", "--out", "two")
-    merged = looktwice("export", "one/study", "two/study", *whole)
+    merged = looktwice("merge", "one/study", "two/study", *whole)
     assert "18 records of 2 shards" in merged and "missing" not in merged
     assert len(RunFolder(Path("whole")).records()) == 18
     assert "6" in looktwice("score", "whole")

@@ -18,9 +18,9 @@ from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.options import default_workers
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
-from looktwice.eval.runs.walk import Progress
+from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring import Verdict
 from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import score_run

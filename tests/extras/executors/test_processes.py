@@ -29,9 +29,9 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.options import RunSummary
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
-from looktwice.eval.runs.walk import Progress
+from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.eval.tasks import Facts
 from looktwice.extras.executors.messages import Recorded, SampleEnded, dump

@@ -15,7 +15,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
-from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics import compare_paired
 from looktwice.pipelines.config import ConfigError, Plan, load_plan

@@ -1,6 +1,6 @@
 """Runs every sample of a plan through every arm, and resumes what an earlier run began.
 
-A run reads from top to bottom: what is done, the trials of what is not (`walk`), their records
+A run reads from top to bottom: what is done, the trials of what is not (`trial`), their records
 (`records`), and of each record its companions (`companions`).
 """
 
@@ -25,7 +25,7 @@ from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.made_with import describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
-from looktwice.eval.runs.walk import Progress, Walk, build_tree
+from looktwice.eval.runs.trial import Progress, Walk, build_tree
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.clock import spend
@@ -145,7 +145,7 @@ class Run:
             self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
 
     def _execute_all(self, work: Work) -> None:
-        """Every sample, and those that wait for a batch as often as they do. Raises the first
+        """Every sample, and those that wait for a reply as often as they do. Raises the first
         error."""
         progress = self.progress
         self._execute(work)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.model import ModelError, Usage
-from looktwice.pipelines.models.batched import bodies
-from looktwice.pipelines.models.wire import reply_of
+from looktwice.extras.batches import bodies
+from looktwice.pipelines.model import Message, ModelError, Usage
+from looktwice.pipelines.models.wire import reply_of, wire_messages
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 TOOL = {
@@ -134,3 +134,26 @@ def test_a_prompt_that_is_blocked_is_filtered_and_a_malformed_call_is_no_reply()
     broken = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}
     with pytest.raises(ModelError, match="gave up in the middle"):
         reply_of(bodies.content_completion(broken), 0.0)
+
+
+def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "", "signature": "s1"},
+        {"type": "redacted_thinking", "data": "d"},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "zoom", "input": {"x": 1}},
+    ]
+    said = bodies.message_completion({"content": blocks, "stop_reason": "tool_use"})
+    turns = wire_messages([Message("user", ("Which?",)), reply_of(said, 0.0).as_message()])
+    again = bodies.message_request({"max_tokens": 9, "messages": turns})
+    assert again["messages"][1] == {"role": "assistant", "content": blocks}
+
+
+def test_a_signature_returns_to_its_text_in_geminis_batches() -> None:
+    parts = [{"text": "hm", "thought": True}, {"text": "(A)", "thoughtSignature": "s"}]
+    candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
+    reply = reply_of(bodies.content_completion({"candidates": [candidate]}), 0.0)
+    assert (reply.text, reply.reasoning) == ("(A)", "hm")
+    turns = wire_messages([Message("user", ("Which?",)), reply.as_message()])
+    request = bodies.content_request({"model": "m", "messages": turns})
+    assert request["contents"][1] == {"role": "model", "parts": parts[1:]}

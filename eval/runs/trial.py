@@ -92,7 +92,7 @@ class Progress:
     setting `stop` ends the run at the next model call. `counts` are of records and of samples
     that were put off, `held` are failures for which their endpoint may be to blame, `why` is what
     stopped the run, or `signal` the number of the last one that did, and `again` says that what
-    waited for a batch is asked again.
+    waited for a reply is asked again.
     """
 
     def __init__(self) -> None:

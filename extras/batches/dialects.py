@@ -14,10 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.answers import read_value, refusal
-from looktwice.pipelines.models.batched.bodies import (
+from looktwice.extras.batches.bodies import (
     Json,
     content_completion,
     content_request,
@@ -25,6 +22,9 @@ from looktwice.pipelines.models.batched.bodies import (
     message_request,
     whole,
 )
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.answers import read_value, refusal
 from looktwice.pipelines.models.chat_api import ChatAPI, bearer
 from looktwice.pipelines.models.http_client import HttpResponse
 

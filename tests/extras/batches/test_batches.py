@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from looktwice.eval.listing import classes_of
 from looktwice.eval.runs import Study
+from looktwice.extras.batches.model import Batched, BatchQueue
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import Deferred, Message, Reply
-from looktwice.pipelines.models import Batched, ChatAPI
-from looktwice.pipelines.models.batched.model import BatchQueue
+from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.cache import Store
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import records, run_study, send, when, write_study
@@ -241,3 +243,11 @@ def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
         Batched(ChatAPI("m", "http://h:1/v1"), look=0)
     for words in (("--budget", "1"), ("--max-requests", "5")):
         assert "bound it with --limit" in ask(tmp_path, "http://127.0.0.1:9/v1", *words, code=2)
+
+
+def test_it_is_named_among_the_models_of_the_core() -> None:
+    assert locate("pipelines.models.Batched") is Batched
+    assert classes_of("models", ())["pipelines.models.Batched"] is Batched
+    for misspelled in ("pipelines.models.Batchd", "pipelines.Batched"):
+        with pytest.raises(ValueError, match=r"did you mean '[\w.]*Batched'"):
+            locate(misspelled)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 from filelock import FileLock, Timeout
 from yarl import URL
 
+from looktwice.extras.batches.dialects import DIALECTS, Batch, BatchServer, key_of
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import append_file, read_file, write_file
@@ -33,7 +34,6 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch, BatchServer, key_of
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_api import ChatAPI
 from looktwice.pipelines.models.wire import request_bytes

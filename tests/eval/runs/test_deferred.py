@@ -1,0 +1,98 @@
+"""A model that defers, of nobody's room: a run collects, and goes again through what waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import RunOptions, Study
+from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.model import (
+    CallOptions,
+    Deferred,
+    Messages,
+    ModelError,
+    Reply,
+    request_key,
+)
+from looktwice.prompting.turns import CaptionThenAnswer
+from tests.questions_in_memory import Questions
+
+
+@dataclass(eq=False)
+class Gathered:
+    """What was asked and waits, and what has been collected; `rounds` counts the collections."""
+
+    identity: ClassVar[str] = "patient"
+    waiting: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
+    rounds: int = 0
+    closed: bool = False
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        key = request_key(self.identity, messages, draw, options)
+        if key not in self.known:
+            self.waiting.add(key)
+            raise Deferred("it waits")
+        return Reply("(A)")
+
+    def collect(self) -> None:
+        self.known |= self.waiting
+        self.waiting.clear()
+        self.rounds += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass(frozen=True)
+class Patient:
+    """Answers once it has been collected; the queues that runs opened are in `opened`."""
+
+    remote: ClassVar[bool] = True
+    place: ClassVar[str] = "nowhere"
+    prices: ClassVar[Any] = None
+    opened: list[Gathered] = field(default_factory=list, compare=False)
+
+    @property
+    def identity(self) -> str:
+        return "patient"
+
+    def check(self) -> None:
+        """Nothing is missing."""
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        raise ModelError("only a run collects")
+
+    def open_queue(
+        self,
+        store: Any,
+        stop: threading.Event,
+        say: Callable[[str], None],
+        give_up: Callable[[str], None],
+    ) -> Gathered:
+        self.opened.append(Gathered())
+        return self.opened[-1]
+
+
+def test_a_run_collects_and_goes_again_through_what_waits(tmp_path: Path) -> None:
+    model, stages = Patient(), {"ask": CaptionThenAnswer()}
+    task = Questions(("A", "B", "A"))
+    arm = Arm("a", {}, "made", task, model, stages, Robust(), 1, 0, True, "", "")
+    study = Study(Plan("test", (with_id(arm),)), tmp_path, RunOptions(workers=2))
+    summary = study()
+    (queue,) = model.opened
+    assert (summary.written, queue.rounds, queue.closed) == (3, 2, True), "a round for each turn"
+    found = RunFolder(study.folder).records().values()
+    assert [len(record.replies) for record in found] == [2, 2, 2]
+    assert study().written == 0
