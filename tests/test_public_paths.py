@@ -40,9 +40,7 @@ def rooms() -> list[str]:
 
 
 def public(room: str) -> list[str]:
-    own = [path.rpartition(".") for path in own_classes()]
-    moved = [name for place, _, name in own if place == room]
-    return sorted([*importlib.import_module(f"looktwice.{room}").__all__, *moved])
+    return sorted(importlib.import_module(f"looktwice.{room}").__all__)
 
 
 PATHS = [f"{room}.{name}" for room in rooms() for name in public(room)]

@@ -25,12 +25,12 @@ from looktwice.eval.runs.dry_run import (
     try_arm,
     warn_of_places,
 )
+from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
 from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.scoring.notes import SentByArm, say_unchanged
 from looktwice.eval.scoring.score import price_lines, price_of
 from looktwice.eval.tasks.base import MadeTask, at_task, checked_items, count_items
 from looktwice.eval.tasks.own_questions import Folder
-from looktwice.eval.tasks.sample_faults import find_sample_faults, open_item
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.runs.dry_run import announce_requests
-from looktwice.eval.tasks.sample_faults import looks_cut
+from looktwice.eval.runs.sample_faults import looks_cut
 from looktwice.pipelines.config import load_plan
 from tests.first_day.studies import said
 
