@@ -1,7 +1,4 @@
-"""What a newcomer is told before anything is paid: keys, stages, requests, costs, paths, names and
-own classes."""
-
-from __future__ import annotations
+"""What is told before anything is paid: keys, stages, requests, costs, paths, own classes."""
 
 import sys
 from collections.abc import Iterator
@@ -109,25 +106,16 @@ def own(
 @pytest.mark.parametrize(
     ("words", "code", "fault"),
     [
-        (["--all", "task.keys=AEA"], 2, "task, sample 1: the key 'E' is none of A, B"),
-        (["task.keys=AAE"], 2, "task, sample 2: the key 'E' is none of A, B; --all names all"),
-        (["task.keys=EAA"], 2, "task, sample 0: the key 'E' is none of A, B"),
-        (["--all", "task.ids='010'"], 2, "task, sample 0: the id comes twice"),
+        (["--all", "task.keys=AEA"], 2, "sample 1: the key 'E'"),
+        (["task.keys=AAE"], 2, "sample 2: the key 'E' is none of A, B; --all"),
+        (["task.keys=EAA"], 2, "sample 0: the key 'E'"),
+        (["--all", "task.ids='010'"], 2, "sample 0: the id comes twice"),
         ([], 0, "no faults"),
         (["--all"], 0, "answer: read at scoring"),
-        (["task={use: MODULE.NoFacts}"], 2, "a task has `facts`, `__len__`, `__iter__`; NoFacts"),
         (["task={use: MODULE.NoFacts}"], 2, "NoFacts lacks `facts`, `__len__`"),
-        (
-            ["stages.ask={use: MODULE.NotCalled}"],
-            2,
-            "NotCalled lacks `__call__(self, state, model)`",
-        ),
+        (["stages.ask={use: MODULE.NotCalled}"], 2, "NotCalled lacks `__call__(self, state, mod"),
         (["name=a/b"], 2, "write `name: a-b`"),
-        (
-            ["stages.own={use: MODULE.GivesNone, before: ask}"],
-            2,
-            "contestants.plain.stages.own: sample 0 of task: TypeError: ",
-        ),
+        (["stages.own={use: MODULE.GivesNone, before: ask}"], 2, "plain.stages.own: sample 0 of"),
         # the made-up reply may be to blame
         (["stages.own={use: MODULE.GivesNone, after: ask}"], 0, "FAILED: TypeError"),
     ],
@@ -135,8 +123,7 @@ def own(
 def test_check_names_what_would_fail(own: Own, words: list[str], code: int, fault: str) -> None:
     output = own("check", *(word.replace("MODULE", own.module) for word in words), code=code)
     assert fault in output and "answer: none" not in output
-    if code == 0:
-        assert "no faults" in output
+    assert code or "no faults" in output
 
 
 def test_a_question_whose_key_is_wrong_is_not_paid(own: Own) -> None:
@@ -188,19 +175,14 @@ def test_every_path_of_an_own_task_is_fenced_and_counts_from_the_file(
 ) -> None:
     text = (own.folder / "study.yaml").read_text()
     study = own.folder / "beside" / "study.yaml"
-    for path, code, says in (
-        ("..", 2, "lies outside"),
-        ("nothing", 2, "does not exist"),
-        ("study.yaml", 0, ""),
-    ):
+    for path, code, says in (("..", 2, "outside"), ("nothing", 2, "exist"), ("study.yaml", 0, "")):
         study.write_text(text.replace(".Lines}", f".Lines, {setting % path}}}"))
         assert says in own("check", code=code, study="beside/study.yaml")
 
 
 def test_a_file_whose_name_names_no_folder_is_told_what_to_write(own: Own) -> None:
     own.write("http://127.0.0.1:9/v1", "my study (1).yaml")
-    output = own("check", code=2, study="my study (1).yaml")
-    assert "'my study (1)'" in output and "write `name: my-study-1`" in output
+    assert "`name: my-study-1`" in own("check", code=2, study="my study (1).yaml")
 
 
 def test_show_prints_what_a_tool_gave_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,13 +228,17 @@ class Lamp:
 """
 
 
+STRANDED = """
+tasks: {own: {use: eval.tasks.Photos, kind: jigsaw, n: 2}}
+contestants:
+  one: {needs: {env: NOT_SET_ANYWHERE}, stages: {answer: {use: specialists.answers.Chance}}}
+"""
+
+
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_study_of_which_nobody_is_left_is_no_success(tmp_path: Path, command: str) -> None:
     config = tmp_path / "study.yaml"
-    config.write_text(
-        "tasks: {own: {use: eval.tasks.Photos, kind: jigsaw, n: 2}}\ncontestants: {one: {needs:"
-        " {env: NOT_SET_ANYWHERE}, stages: {answer: {use: specialists.answers.Chance}}}}\n"
-    )
+    config.write_text(STRANDED)
     words = ("--out", tmp_path) if command == "run" else ()
     output = said(command, config, *words, code=2)
-    assert "left out: one (" in output and "no contestant is left to run" in output
+    assert "left out: one (" in output and "no contestant is left" in output

@@ -1,7 +1,4 @@
-"""What comes with the package is found by name: configurations, and a line for everything that one
-may name."""
-
-from __future__ import annotations
+"""Configurations that come with the package, and a line for everything that has a name."""
 
 from pathlib import Path
 

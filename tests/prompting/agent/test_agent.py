@@ -268,8 +268,7 @@ def test_a_probe_asks_beside_the_conversation() -> None:
 def test_a_box_reaches_the_source_through_what_was_shown(
     frame: Any, box: tuple[float, ...], longest: int | None
 ) -> None:
-    """The zoom is cut from the source at its own size, wherever the box lies in the image that the
-    model was sent."""
+    """The zoom is cut from the source at its own size, wherever the box lies in what was sent."""
     x, y, w, h = box
     shares = [x, y, min(1, x + w), min(1, y + h)]
     fit = None if longest is None else LongestSide(longest, grow=True)

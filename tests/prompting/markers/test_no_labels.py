@@ -1,7 +1,4 @@
-"""`label: null` draws no label, in YAML and in Python, for every marker; `check` tells of labels
-that mislead."""
-
-from __future__ import annotations
+"""`label: null` draws no label for every marker; `check` warns of labels that mislead."""
 
 import json
 from dataclasses import replace

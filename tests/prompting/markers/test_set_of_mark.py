@@ -1,5 +1,4 @@
-"""Set-of-mark: which regions get a number, where it stands, and how a reply leads back to the
-region."""
+"""Set-of-mark: which regions get a number, where it is, and how a reply leads back to one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -336,8 +335,7 @@ def test_superpixels_refuse_what_makes_no_sense(cls: Any, name: str) -> None:
 def test_what_is_drawn_lies_on_the_mapped_region(
     box: tuple[int, int, int, int], degrees: float, stretch: float, mirrored: bool
 ) -> None:
-    """In each part the tint ends within 1 px of where the region's corners map to, and the number
-    lies inside."""
+    """In each part the tint ends within 1 px of where the region's corners map to."""
     x, y, width, height = box
     state = start()
     view = resize(state.views[0], round(200 * stretch), round(150 * stretch))

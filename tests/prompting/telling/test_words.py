@@ -1,5 +1,4 @@
-"""What specialists see, in words: the very sentences, the same for the same scene, and what a
-reader gains by them, by pixels, by both, and by a tool; what false words cost."""
+"""Evidence of specialists in words: the sentences, what they gain, and what false ones cost."""
 
 import re
 from collections.abc import Sequence

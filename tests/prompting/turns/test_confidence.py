@@ -1,5 +1,4 @@
-"""Confidence from the likelihoods of the choices: a planted calibration is recovered, `When` saves
-the calls that it should, as the server counts them, and votes go over styles."""
+"""Confidence from the likelihoods of choices, `When` that saves calls, and votes over styles."""
 
 import json
 import math
@@ -159,20 +158,14 @@ def test_the_first_token_that_names_a_choice_counts(
     assert ("no likelihood" in "".join(after.notes)) == (confidence is None)
 
 
-def test_unknown_confidence_is_low() -> None:
+def test_confidence_asks_for_likelihoods_and_an_unknown_one_is_low() -> None:
     heard = Heard("A")
     again = When(Ask(), 0.5)
     assert again(start(), heard).measures["looked_again"] == 1
     assert again.asks and not When(Circles()).asks
-    assert When(Circles(), 0.9)(start().replace(confidence=0.9), NoModel()).measures == {
-        "looked_again": 0
-    }
-
-
-def test_confidence_asks_for_likelihoods_and_nothing_else_does() -> None:
-    heard = Heard("A")
-    for stage in (Ask(), Ask(confidence="choices")):
-        stage(start(), heard)
+    sure = When(Circles(), 0.9)(start().replace(confidence=0.9), NoModel())
+    assert sure.measures == {"looked_again": 0}
+    Ask(confidence="choices")(start(), heard)
     assert [options.logprobs for *_, options in heard.calls] == [None, 20]
 
 

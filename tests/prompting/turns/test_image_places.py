@@ -1,7 +1,5 @@
 """Placeholders of images in a prompt, in the spellings of benchmarks and models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""The ways of BLINK's runner and of two toolkits, what lies between two of them, and decoding as
-published."""
-
-from __future__ import annotations
+"""The prompts of BLINK's runner and two toolkits, the gap between them, and decoding."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -306,8 +303,7 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
 @needs_extras
 @pytest.mark.dear
 def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Path) -> None:
-    """Two of the eight models on two tasks: the same words are worth anything between nothing and
-    half."""
+    """Two of the eight models on two tasks."""
     given = [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"]
     whole = load(CONFIGS / "why_different_readers.yaml")
     kept = {"Art_Style", "Relative_Depth", "GPT4V", "LLaVA-7B"}

@@ -379,7 +379,6 @@ def test_several_turns_of_tools_are_one_turn() -> None:
     "text", ["'x' * 10**9", "10**9 * [1]", "'%999999999d' % 1", "'x'|center(10**9)"]
 )
 def test_no_operator_of_a_template_makes_a_text_that_no_prompt_may_hold(text: str) -> None:
-    """A billion characters took seconds and gigabytes before they were refused."""
     with pytest.raises(ValueError, match="writes more than 200,000 characters"):
         Template(f"{{{{ {text} }}}}")(start(), NoModel())
     small = "{{ 'ab' * 2 }} {{ 2 * 3 }} {{ 7 % 2 }} {{ '%03d' % 5 }} {{ 'x'|center(3) }}|"

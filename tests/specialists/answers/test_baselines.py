@@ -1,7 +1,5 @@
 """Chance and guesses: even, repeatable, and only where they are asked for."""
 
-from __future__ import annotations
-
 import pytest
 
 from looktwice.pipelines.pipeline import NoModel

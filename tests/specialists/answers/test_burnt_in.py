@@ -1,7 +1,5 @@
 """Answer rules on marks that are burnt into the pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,8 +28,7 @@ def read_and(rule: Stage, sample: Sample, **settings: Any) -> State:
 
 
 def test_points_that_are_burnt_in_reach_the_rules() -> None:
-    """A ramp of light that the rules see without the rings: darker and, told so, farther on the
-    left."""
+    """On a ramp of light that the rules see without the rings."""
     ramp = np.tile(np.linspace(40, 220, 300).astype(np.uint8)[None, :, None], (200, 1, 3))
     points, closer = (Point("A", 220, 120), Point("B", 70, 110)), ("A is closer", "B is closer")
     red = asked("Which is closer?", closer, [as_released(ramp, points, (255, 0, 0))])

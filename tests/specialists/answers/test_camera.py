@@ -1,7 +1,5 @@
 """Where the camera moved, on matches whose flow is known."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

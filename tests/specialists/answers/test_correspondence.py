@@ -1,9 +1,7 @@
 """The matched point, on matches whose map is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,27 +57,26 @@ SPOTS = spread((60, 45))
 GOOD = moved(shift)
 
 
+HEAP = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
+
+
 @pytest.mark.parametrize(
-    ("matches", "spots", "reason"),
+    ("matches", "spots", "fact"),
     [
-        (Matches.none(), SPOTS, "0 matches, at least 6 are needed"),
+        (Matches.none(), SPOTS, "0 matches"),
         (GOOD[slice(0, 5)], SPOTS, "5 matches, at least 6"),
-        (moved(shift, count=12, wrong=12), SPOTS, "matches agree on one map, at least 6"),
+        (moved(shift, count=12, wrong=12), SPOTS, "agree on one map"),
+        (HEAP, SPOTS, "agree on one map"),
         (GOOD, {k: v for k, v in SPOTS.items() if k in "AC"}, "no point B, D on image 1"),
-        (GOOD, {**SPOTS, "A": (60, 45)}, "the distances from (60.0, 45.0) of"),
+        (GOOD, {**SPOTS, "A": (60, 45)}, "from (60.0, 45.0)"),
     ],
 )
-@pytest.mark.parametrize("transfer", ["homography", "affine"])
-def test_too_little_to_go_by_is_no_answer(
-    transfer: Literal["homography", "affine"],
-    matches: Matches,
-    spots: dict[str, tuple[float, float]],
-    reason: str,
-) -> None:
-    state = run_stage(MatchedPoint(Given(matches), transfer=transfer), corresponding(spots))
-    assert state.answer is None
-    assert state.reason.startswith("abstained: ")
-    assert reason in state.reason
+def test_too_little_to_go_by_is_no_answer(matches: Matches, spots: Any, fact: str) -> None:
+    for transfer in ("homography", "affine"):
+        stage = MatchedPoint(Given(matches), transfer=transfer)  # type: ignore[arg-type]
+        state = run_stage(stage, corresponding(spots))
+        assert state.answer is None
+        assert state.reason.startswith("abstained: ") and fact in state.reason
 
 
 @pytest.mark.parametrize(
@@ -97,10 +94,3 @@ def test_too_little_to_go_by_is_no_answer(
 def test_a_sample_of_another_kind_is_no_answer(asked: Sample, reason: str) -> None:
     state = run_stage(MatchedPoint(Given(GOOD)), asked)
     assert (state.answer, state.reason.startswith(f"abstained: {reason}")) == (None, True)
-
-
-def test_matches_that_all_lie_in_one_place_fit_no_map() -> None:
-    heap = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
-    for transfer in ("homography", "affine"):
-        state = run_stage(MatchedPoint(Given(heap), transfer=transfer), corresponding(SPOTS))
-        assert "agree on one map" in state.reason

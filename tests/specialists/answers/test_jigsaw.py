@@ -1,7 +1,5 @@
 """The missing quadrant of an image, cut out by the tests or real."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,6 @@
-"""What is told without weights: pictorial cues of depth, and reflectance, on pictures whose truth
-is known."""
+"""Pictorial cues of depth, and reflectance, on pictures whose truth is known."""
 
-from typing import get_args
+from typing import Any, get_args
 
 import cv2
 import numpy as np
@@ -55,21 +54,15 @@ PICTURES: dict[str, tuple[DepthEstimator, Pixels]] = {
 
 @pytest.mark.parametrize("name", sorted(PICTURES))
 def test_a_cue_tells_near_from_far(name: str) -> None:
-    """Away from the seam, nearly everything on the left is nearer than nearly everything on the
-    right."""
+    """Away from the seam, nearly all on the left is nearer than nearly all on the right."""
     cue, picture = PICTURES[name]
     depth = cue(picture)
     assert depth.larger_is_nearer
     assert depth.values.shape == (HIGH, WIDE)
     left, right = depth.values[10:-10, 20:100], depth.values[10:-10, 140:220]
     assert np.percentile(left, 5) > np.percentile(right, 95)
-
-
-@pytest.mark.parametrize("name", sorted(PICTURES))
-def test_a_mirrored_picture_has_the_mirrored_map(name: str) -> None:
-    cue, picture = PICTURES[name]
     mirrored = cue(np.ascontiguousarray(picture[:, ::-1])).values
-    np.testing.assert_allclose(mirrored[:, ::-1], cue(picture).values, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(mirrored[:, ::-1], depth.values, rtol=1e-6, atol=1e-6)
 
 
 def test_what_stands_lower_is_nearer() -> None:
@@ -92,19 +85,20 @@ def test_where_there_is_no_texture_there_is_no_size_of_it() -> None:
     assert np.isfinite(depth[:, :80]).all() and np.isnan(depth[:, 200:]).all()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "vertical_position"])
-def test_one_colour_tells_nothing(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [*get_args(Kind), ""])
+def test_one_colour_tells_nothing(kind: Any) -> None:
+    if kind == "vertical_position":
+        return
     for size in ((1, 1), (40, 30)):
         with pytest.raises(NoEvidence, match="of one colour"):
-            DepthCue(kind)(np.full((*size, 3), 90, np.uint8))
+            (DepthCue(kind) if kind else ColorRetinex())(np.full((*size, 3), 90, np.uint8))
 
 
 # Reflectance
 
 
 def lit(light: Floats) -> tuple[Pixels, Floats]:
-    """Patches of grey and of colours in a light that falls off, as sRGB; and what the patches
-    reflect."""
+    """Grey and coloured patches in a light that falls off, as sRGB; and what they reflect."""
     rng = np.random.default_rng(4)
     colors = rng.uniform(0.15, 0.6, (4, 6, 3))
     colors[::2] = colors[::2].mean(-1, keepdims=True)
@@ -121,29 +115,16 @@ def error(found: Floats, truth: Floats) -> float:
     return float(np.std(np.log(found.mean(-1) / truth.mean(-1))))
 
 
-def test_retinex_takes_the_light_away() -> None:
+def test_retinex_takes_the_light_away_and_in_even_light_changes_the_scale_alone() -> None:
     light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
     pixels, truth = lit(light)
-    assert error(ColorRetinex()(pixels), truth) < 0.25 * error(ConstantShading()(pixels), truth)
-
-
-def test_in_even_light_retinex_changes_nothing_but_the_scale() -> None:
+    constant = error(ConstantShading()(pixels), truth)
+    assert error(ColorRetinex()(pixels), truth) < 0.25 * constant
+    smaller = ColorRetinex(longest=120)(pixels)
+    assert smaller.shape == truth.shape and error(smaller, truth) < 0.5 * constant
     pixels, truth = lit(np.ones((HIGH, WIDE)))
-    assert error(ColorRetinex()(pixels), truth) < 0.02
-    assert error(ConstantShading()(pixels), truth) < 0.02
-
-
-def test_a_large_picture_is_looked_at_smaller_and_given_in_its_size() -> None:
-    light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
-    pixels, truth = lit(light)
-    depth = ColorRetinex(longest=120)(pixels)
-    assert depth.shape == truth.shape
-    assert error(depth, truth) < 0.5 * error(ConstantShading()(pixels), truth)
-
-
-def test_one_colour_shows_no_surface() -> None:
-    with pytest.raises(NoEvidence, match="of one colour"):
-        ColorRetinex()(np.full((20, 20, 3), 7, np.uint8))
+    for kind in (ColorRetinex, ConstantShading):
+        assert error(kind()(pixels), truth) < 0.02
 
 
 def test_steps_of_a_map_give_the_map_back() -> None:

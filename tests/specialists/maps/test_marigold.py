@@ -1,7 +1,5 @@
 """Marigold's albedo: the map of that name, at the size of the image, in linear light."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Disparity of stereo pairs, made and real."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -28,8 +26,7 @@ def test_sgbm_measures_a_shift(mode: Any, disparity: int) -> None:
 
 @pytest.mark.dear
 def test_a_real_stereo_pair() -> None:
-    """Depth and correspondence against the true disparity of Middlebury's motorcycle (in skimage
-    inf is unknown)."""
+    """Against the true disparity of Middlebury's motorcycle (in skimage inf is unknown)."""
     from skimage import data
 
     left, right, truth = data.stereo_motorcycle()  # type: ignore[no-untyped-call]

@@ -1,5 +1,4 @@
-"""A matcher that is led around: the turn is found, and matches come back in the image's own
-pixels."""
+"""A matcher that is led around: the turn is found, and matches are in the image's own pixels."""
 
 import math
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ DOTS = {(255, 0, 0): (60, 50), (0, 255, 0): (150, 60), (0, 0, 255): (110, 130)}
 
 @dataclass(frozen=True)
 class Upright:
-    """Finds the coloured dots again, but only in views that are turned by less than `most`
-    degrees."""
+    """Finds the coloured dots again in views that are turned by less than `most` degrees."""
 
     most: float = 12.0
 
@@ -65,8 +63,7 @@ def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
 
 
 def test_what_is_matched_beside_the_image_is_dropped() -> None:
-    """Turned by a quarter, the middle of the left rim lies in the image, and a point beyond the
-    right one does not."""
+    """Turned by a quarter, the middle of the left rim lies in the image."""
 
     def rim(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         high, wide = pixels1.shape[:2]

@@ -1,7 +1,5 @@
 """SIFT on an image and its affine copy."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

@@ -1,5 +1,4 @@
-"""What a specialist takes: pixels through one gate, a word as a word, and several inputs by the
-rules of one."""
+"""What a specialist takes: pixels through one gate, a word as a word, and several inputs."""
 
 from collections.abc import Callable
 from functools import partial
