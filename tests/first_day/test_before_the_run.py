@@ -10,7 +10,7 @@ from looktwice.eval import RunFolder, evaluate
 from looktwice.eval.tasks import Photos
 from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
-from looktwice.prompting.agent import Agent
+from looktwice.prompting.agent import Agent, Measure
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, run_study, said, write_study
 from tests.optional import needs_extras
@@ -185,47 +185,23 @@ def test_a_file_whose_name_names_no_folder_is_told_what_to_write(own: Own) -> No
     assert "`name: my-study-1`" in own("check", code=2, study="my study (1).yaml")
 
 
-def test_show_prints_what_a_tool_gave_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-
-    def look_once(messages: Messages) -> Reply:
+def test_show_prints_what_a_tool_gave_back(tmp_path: Path) -> None:
+    def measure_once(messages: Messages) -> Reply:
         if any(message.role == "assistant" for message in messages):
             return Reply("(A)")
-        return Reply("", "tool", tool_calls=(ToolCall("1", "lamp", "{}"),))
+        call = ToolCall("1", "measure", '{"start": [0, 0], "end": [30, 40], "image": 1}')
+        return Reply("", "tool", tool_calls=(call,))
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    Path("lamp_of_show.py").write_text(LAMP)
-    from lamp_of_show import Lamp  # type: ignore[import-not-found]
-
-    task = Photos("jigsaw", n=1)
-    arms = {"agent": Pipeline({"agent": Agent({"lamp": Lamp()})})}
-    evaluate(task, arms, Scripted(look_once), out="run")
+    task, arms = (
+        Photos("jigsaw", n=1),
+        {"agent": Pipeline({"agent": Agent({"measure": Measure()})})},
+    )
+    evaluate(task, arms, Scripted(measure_once), out=tmp_path / "run")
     sample = next(iter(task)).sample.id
-    output = looktwice("view", "run", "--sample", sample, "--plugin", "lamp_of_show.py").output
+    output = looktwice("view", tmp_path / "run", "--sample", sample).output
     lines = [line.strip() for line in output.splitlines()]
-    (look,) = [number for number, line in enumerate(lines) if line.startswith("look 1: lamp")]
-    assert lines[look + 1] == "told: 'the lamp is on'"
-
-
-LAMP = """
-from dataclasses import dataclass
-from typing import ClassVar
-
-from looktwice.prompting.agent import Arguments, ToolResult
-
-
-class NoArguments(Arguments):
-    pass
-
-
-@dataclass(frozen=True)
-class Lamp:
-    description: str = "Says whether the lamp is on."
-    arguments: ClassVar[type[Arguments]] = NoArguments
-
-    def __call__(self, state, arguments):
-        return ToolResult("the lamp is on")
-"""
+    (look,) = [number for number, line in enumerate(lines) if line.startswith("look 1: measure")]
+    assert lines[look + 1].startswith("told: '50.0 pixels")
 
 
 STRANDED = """

@@ -22,6 +22,7 @@ from looktwice.prompting.views import (
     IndexTags,
     LongestSide,
     Megapixels,
+    OpenAITiles,
     QwenPatches,
     Reorder,
 )
@@ -178,6 +179,7 @@ STAGES = st.one_of(
     st.builds(LongestSide, st.integers(150, 400), st.booleans()),
     st.builds(Megapixels, st.floats(0.03, 0.1), st.floats(0, 0.03)),
     st.builds(QwenPatches, st.just(28), st.just(20), st.just(200)),
+    st.builds(OpenAITiles, fit=st.just(150), short=st.just(90)),
 )
 places = st.floats(0.15, 0.85)
 
