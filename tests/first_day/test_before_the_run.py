@@ -14,6 +14,7 @@ from looktwice.prompting.agent import Agent, Measure
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, run_study, said, write_study
 from tests.optional import needs_extras
+from tests.tables import table
 
 MINE = """
 from collections.abc import Mapping
@@ -103,23 +104,7 @@ def own(
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "fault"),
-    [
-        (["--all", "task.keys=AEA"], 2, "sample 1: the key 'E'"),
-        (["task.keys=AAE"], 2, "sample 2: the key 'E' is none of A, B; --all"),
-        (["task.keys=EAA"], 2, "sample 0: the key 'E'"),
-        (["--all", "task.ids='010'"], 2, "sample 0: the id comes twice"),
-        ([], 0, "no faults"),
-        (["--all"], 0, "answer: read at scoring"),
-        (["task={use: MODULE.NoFacts}"], 2, "NoFacts lacks `facts`, `__len__`"),
-        (["stages.ask={use: MODULE.NotCalled}"], 2, "NotCalled lacks `__call__(self, state, mod"),
-        (["name=a/b"], 2, "write `name: a-b`"),
-        (["stages.own={use: MODULE.GivesNone, before: ask}"], 2, "plain.stages.own: sample 0 of"),
-        # the made-up reply may be to blame
-        (["stages.own={use: MODULE.GivesNone, after: ask}"], 0, "FAILED: TypeError"),
-    ],
-)
+@table
 def test_check_names_what_would_fail(own: Own, words: list[str], code: int, fault: str) -> None:
     output = own("check", *(word.replace("MODULE", own.module) for word in words), code=code)
     assert fault in output and "answer: none" not in output

@@ -14,6 +14,7 @@ from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.tasks.sample_faults import looks_cut
 from looktwice.pipelines.config import load_plan
 from tests.first_day.studies import said
+from tests.tables import table
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -69,15 +70,7 @@ def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
     assert " again: 6 requests, " in output and " in all: 6 requests, " in output
 
 
-@pytest.mark.parametrize(
-    ("word", "amount"),
-    [
-        ("--limit=1", "at most 4 requests, 4 pictures, "),
-        ("draws=5", " requests: plain 15, again 15; chance none "),
-        ("model.max_tokens=null", "out unknown (no `max_tokens`); cost about 0.0082"),
-        ("model.model=some-vlm", "of some-vlm are counted by a guess"),
-    ],
-)
+@table
 def test_limits_and_draws_change_what_is_asked(study: Path, word: str, amount: str) -> None:
     assert amount in check(word)
 
@@ -200,15 +193,7 @@ def test_an_image_that_lacks_its_last_bytes_alone_is_no_fault(study: Path) -> No
     assert "no faults" in check()
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"answer": "Z"}, "'Z' is none of the letters"),
-        ({"question": ""}, "the question is empty"),
-        ({"id": "0"}, "already that of row 0"),
-        ({}, ""),
-    ],
-)
+@table
 def test_rows_that_are_left_out_are_told(study: Path, change: dict[str, str], why: str) -> None:
     row = {"question": "Which?", "image": "0.png", "choices": ["red", "blue"], "answer": "A"}
     rows = [row | {"id": str(number)} for number in range(20)]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.readers import Marked, Robust
 from looktwice.eval.tasks import NearSighted
@@ -69,6 +68,7 @@ from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
+from tests import tables
 from tests.prompting.scenes import Heard, table
 from tests.strict_server import strict_server
 
@@ -259,29 +259,6 @@ def test_a_probe_asks_beside_the_conversation() -> None:
     assert [(look.probe, look.call) for look in read_looks(state.notes)] == [(0, 1)]
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    st.sampled_from(["pixels", "0-1", "0-1000"]),
-    st.tuples(st.floats(0, 0.8), st.floats(0, 0.8), st.floats(0.1, 0.5), st.floats(0.1, 0.5)),
-    st.sampled_from([None, 40, 113]),
-)
-def test_a_box_reaches_the_source_through_what_was_shown(
-    frame: Any, box: tuple[float, ...], longest: int | None
-) -> None:
-    """The zoom is cut from the source at its own size, wherever the box lies in what was sent."""
-    x, y, w, h = box
-    shares = [x, y, min(1, x + w), min(1, y + h)]
-    fit = None if longest is None else LongestSide(longest, grow=True)
-    shown = LongestSide(longest, grow=True).size(200, 150) if longest else (200, 150)
-    times = {"pixels": shown * 2, "0-1": (1, 1, 1, 1), "0-1000": (1000,) * 4}[frame]
-    agent = Agent({"zoom": PLAIN_ZOOM}, coordinates=frame, fit=fit)
-    boxed = call("zoom", box=[share * time for share, time in zip(shares, times, strict=True)])
-    state, _ = scripted(agent, boxed, "x", of=sample(pixels(200, 150)))
-    region = read_looks(state.notes)[0].regions[0]
-    wanted = [share * side for share, side in zip(shares, (200, 150, 200, 150), strict=True)]
-    assert np.abs(np.subtract(region[1:], wanted)).max() <= 1.01
-
-
 def test_places_ride_through_turns_and_joined_views_and_a_choice_is_no_source() -> None:
     two = sample(pixels(80, 60), pixels(80, 60)[:, ::-1])
     agent = Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()})
@@ -435,16 +412,7 @@ def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(
     assert state.views[1].pixels.max() == 50
 
 
-@pytest.mark.parametrize(
-    ("bound", "value", "looks"),
-    [
-        ("steps", 3, 3),
-        ("images", 2, 2),
-        ("megapixels", 0.0025, 3),
-        ("tokens", 250, 3),
-        ("seconds", 3.5, 4),
-    ],
-)
+@tables.table
 def test_each_bound_stops_the_loop_and_forces_an_answer(bound: str, value: Any, looks: int) -> None:
     boxes = [[0, 0, 30, 30 - n] for n in range(looks)]
     script = [call("zoom", image=1, box=box, tokens=100, seconds=1.0) for box in boxes]

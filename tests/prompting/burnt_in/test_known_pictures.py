@@ -16,6 +16,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.burnt_in import MarksFrom
+from tests.tables import table
 
 SAMPLES = [item.sample for item in MarkedScenes("symbol", n=12)]
 
@@ -46,15 +47,7 @@ def state_of(*images: Picture, words: str = "?", marks: tuple[Mark, ...] = ()) -
     return State.start(Sample("s1", words, images, marks=marks))
 
 
-@pytest.mark.parametrize(
-    ("kind", "side", "settings"),
-    [
-        ("JPEG", 320, {"quality": 75}),
-        ("JPEG", 160, {"quality": 60}),
-        ("WEBP", 500, {}),
-        ("PNG", 96, {}),
-    ],
-)
+@table
 def test_marks_find_their_picture(
     known: Path, kind: str, side: int, settings: dict[str, int]
 ) -> None:

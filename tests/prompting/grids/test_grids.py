@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import build
@@ -283,37 +282,3 @@ def test_words_without_a_guide_are_the_description_alone(grid: DotGrid | RuledGr
     for own in (None, grid):
         node = {"use": "prompting.grids.GridWords", "grid": own and spec(own)}
         assert build(node).grid == own
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    size=st.tuples(st.integers(60, 300), st.integers(60, 300)),
-    share=st.floats(0.4, 1),
-    corner=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-    stretch=st.tuples(st.floats(0.6, 2), st.floats(0.6, 2)),
-    mirrored=st.booleans(),
-    data=st.data(),
-)
-def test_a_dot_and_its_point_of_the_source_are_one_place(
-    size: tuple[int, int],
-    share: float,
-    corner: tuple[float, float],
-    stretch: tuple[float, float],
-    mirrored: bool,
-    data: st.DataObject,
-) -> None:
-    """What is drawn at a dot lies within 1 px of where the point that a reply names maps to."""
-    view = start(plain(*size)).views[0]
-    x, y = corner[0] * (1 - share) * size[0], corner[1] * (1 - share) * size[1]
-    view = crop(view, x, y, x + share * size[0], y + share * size[1])
-    view = resize(
-        view, max(40, round(view.size[0] * stretch[0])), max(40, round(view.size[1] * stretch[1]))
-    )
-    view = flip(view) if mirrored else view
-    grid = DotGrid(rows=3, columns=4, labels=False, color="red", radius=1)
-    row, column = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
-    after = grid(start(plain(*size)).replace(views=(view,)), NoModel()).views
-    (point,) = grid.places(after, f"({row},{column})")
-    seen = after[0].to_view(point)[0].center
-    assert tuple(after[0].pixels[round(seen[1]), round(seen[0])]) == RED
-    assert np.hypot(*np.subtract(seen, grid.dot(view.size, row, column))) < 1e-6

@@ -17,6 +17,7 @@ from looktwice.prompting.markers import (
     Tint,
 )
 from tests.prompting.scenes import GREY, NONE, box_of, drawn, is_color
+from tests.tables import table
 
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
@@ -95,15 +96,7 @@ def test_an_arrow_without_room_turns_by_the_fewest_quarters(
     assert (columns.mean() > x, rows.mean() > y) == (right, down)
 
 
-@pytest.mark.parametrize(
-    ("angle", "x", "y", "outwards"),
-    [
-        (180, 39.5, 50, (-1, 0)),
-        (0, 79.5, 50, (1, 0)),
-        (90, 60, 39.5, (0, -1)),
-        (270, 60, 59.5, (0, 1)),
-    ],
-)
+@table
 def test_an_arrow_turns_only_where_its_tail_would_leave(
     angle: float, x: float, y: float, outwards: tuple[int, int]
 ) -> None:

@@ -26,6 +26,7 @@ from looktwice.prompting.markers import Label
 from looktwice.prompting.markers.base import draw_labels
 from tests.counted_work import count_calls
 from tests.prompting.scenes import NONE, RED
+from tests.tables import table
 
 ASTRONAUT, COFFEE = data.astronaut(), data.coffee()  # type: ignore[no-untyped-call]
 PHOTOS = {"light": (ASTRONAUT, 400, 60), "dark": (ASTRONAUT, 330, 440), "busy": (COFFEE, 300, 150)}
@@ -83,17 +84,7 @@ def test_letters_without_a_plate_stand_out(photo: str) -> None:
     assert (pixels[: top - 3] == image[: top - 3]).all()
 
 
-@pytest.mark.parametrize(
-    ("placement", "side"),
-    [
-        ("auto", (0, -1)),
-        ("above", (0, -1)),
-        ("below", (0, 1)),
-        ("left", (-1, 0)),
-        ("right", (1, 0)),
-        ("beside", (1, 0)),
-    ],
-)
+@table
 def test_each_side_and_its_flip(placement: str, side: tuple[int, int]) -> None:
     for (x, y), sign in [((100, 75), 1), ((100 + 97 * side[0], 75 + 72 * side[1]), -1)]:
         (area,) = place_labels([anchor("A", x, y)], [(15, 17)], placement)  # type: ignore[arg-type]

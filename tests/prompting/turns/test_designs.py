@@ -132,17 +132,6 @@ def test_each_study_runs_with_a_script(study: Study, scripted: Any) -> None:
     assert not any(record.error for records in found.values() for record in records)
 
 
-def test_the_vote_and_its_five_draws_are_the_same_calls(tmp_path: Path, server: ChatServer) -> None:
-    before = server.stats["requests"]
-    model = f"{{use: pipelines.models.ChatAPI, model: once, url: '{server.url}'}}"
-    found = ran(STUDIES[0], tmp_path, model)
-    assert server.stats["requests"] - before == 2 + 4 + 10
-    for record in found["vote"]:
-        singles = {r.draw: r.replies[0].text for r in found["draws"] if r.sample == record.sample}
-        assert [reply.text for reply in record.replies] == [singles[draw] for draw in range(5)]
-        assert [call["draw"] for call in record.calls] == [0, 1, 2, 3, 4]
-
-
 def test_the_records_hold_what_the_designs_ask_for(scripted: Any) -> None:
     path, found = scripted(STUDIES[1])
     folder = RunFolder(path)

@@ -1,6 +1,5 @@
 """Answer rules on marks that are burnt into the pixels."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,16 +7,15 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
-from looktwice.specialists.answers import DarkerPoint, FittingBox, MatchedPoint, NearerPoint
+from looktwice.specialists.answers import DarkerPoint, MatchedPoint, NearerPoint
 from looktwice.specialists.matching import SIFT
-from looktwice.specialists.results import Boxes, DepthMap
+from looktwice.specialists.results import DepthMap
 from tests.burnt_in import as_released
-from tests.specialists.samples import DARK, WHICH, asked, boxes
+from tests.specialists.samples import DARK, asked
 
 
 def read_and(rule: Stage, sample: Sample, **settings: Any) -> State:
@@ -39,28 +37,6 @@ def test_points_that_are_burnt_in_reach_the_rules() -> None:
     assert state.answer == "B"
     unmarked = asked("Which is closer?", closer, [ramp])
     assert read_and(near, unmarked).reason == "abstained: no point A, B on image 0"
-
-
-def test_boxes_that_are_burnt_in_reach_the_rules() -> None:
-    pixels = np.full((240, 320, 3), 128, np.uint8)
-    for (left, top, right, bottom), color, label in (
-        ((40, 60, 140, 160), (255, 0, 0), "A"),
-        ((120, 110, 280, 200), (0, 255, 0), "B"),
-    ):
-        cv2.rectangle(pixels, (left, top), (right, bottom), color, 3)
-        pixels[top - 18 : top - 3, left : left + 14] = 0
-        place, look = (left + 2, top - 5), (cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1)
-        cv2.putText(pixels, label, place, *look, cv2.LINE_AA)
-    seen: list[Pixels] = []
-
-    def detector(image: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        seen.append(image)
-        return boxes((118, 112, 284, 198))
-
-    sample = asked(WHICH, ("Box A", "Box B"), [pixels])
-    assert read_and(FittingBox(detector), sample, kinds=("boxes",)).answer == "B"
-    # the detector sees no drawn line
-    assert np.abs(seen[0][70:100, 130:150].astype(int) - 128).max() <= 8
 
 
 def test_correspondence_is_read_from_two_images() -> None:

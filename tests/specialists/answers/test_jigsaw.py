@@ -1,12 +1,10 @@
 """The missing quadrant of an image, cut out by the tests or real."""
 
-import io
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Sample
@@ -89,13 +87,3 @@ def test_all_real_jigsaws_are_solved(stage: SeamMatcher, shared_data: Path) -> N
         found[row["idx"]] = f"({state.answer})"
     assert len(found) == 75
     assert found == {row["idx"]: row["answer"] for row in rows}
-
-
-def test_a_marked_jpeg_goes_through_as_well_as_pixels() -> None:
-    board, piece = jigsaw(1, 1, 160, 120)
-    encoded = []
-    for pixels in (board, piece[::-1], piece):
-        buffer = io.BytesIO()
-        Image.fromarray(pixels).save(buffer, "JPEG", quality=80)
-        encoded.append(Picture.encoded(buffer.getvalue()))
-    assert run_stage(SeamMatcher(), Sample("s1", "", tuple(encoded), ("a", "b"))).answer == "B"

@@ -18,6 +18,7 @@ from looktwice.specialists.detection.ppocr import FILES, to_input
 from looktwice.specialists.results import Boxes
 from tests.specialists.samples import asked, check, finds
 from tests.specialists.scenes import photograph
+from tests.tables import table
 
 NEEDS = "rapidocr is not installed: pip install 'looktwice[eyes]'"
 real = [pytest.mark.weights, pytest.mark.skipif(find_spec("rapidocr") is None, reason=NEEDS)]
@@ -122,16 +123,7 @@ def test_the_networks_are_given_blue_first_and_from_minus_one_to_one() -> None:
     np.testing.assert_allclose(given[0, :, 0, 0], [-0.6, -1, 1], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("lines", "join", "choices", "answer", "reason"),
-    [
-        (["Way", "out"], " ", (), "Way out", ""),
-        (["W A", "Y"], "", (), "WAY", ""),
-        ([], " ", (), None, "no text is read"),
-        (["Tickts"], " ", ("Platform", "TICKETS", "Exit"), "B", ""),
-        (["xyz"], " ", ("aaa", "bbb"), None, "choices"),
-    ],
-)
+@table
 def test_what_is_read_is_the_answer_or_chooses_it(
     lines: list[str], join: str, choices: tuple[str, ...], answer: str | None, reason: str
 ) -> None:

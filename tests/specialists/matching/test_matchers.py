@@ -41,6 +41,7 @@ from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import FeatureGrid, Matches
 from looktwice.specialists.rules import NoEvidence
 from tests.optional import optional
+from tests.tables import table
 
 torch = optional("torch")
 
@@ -432,22 +433,13 @@ def test_a_missing_package_is_one_sentence() -> None:
         find_package_file("kornia", "kornia", "weights", "a.pt")
 
 
-@pytest.mark.parametrize(
-    ("shape", "longest", "multiple", "enlarge", "expected"),
-    [
-        ((100, 120), None, 32, False, (96, 96)),
-        ((100, 120), 60, 10, False, (60, 50)),
-        ((100, 120), 240, 10, False, (120, 100)),
-        ((100, 120), 240, 10, True, (240, 200)),
-        ((5, 700), None, 32, False, (672, 32)),
-    ],
-)
+@table
 def test_working_sizes(
     shape: Any, longest: int | None, multiple: int, enlarge: bool, expected: Any
 ) -> None:
     image = texture(shape[1], shape[0])
     size = InputSize.of(image, longest, multiple, enlarge=enlarge)
-    assert (size.columns, size.rows) == expected == size.resized(image).shape[1::-1]
+    assert [size.columns, size.rows] == expected == [*size.resized(image).shape[1::-1]]
     corners = size.to_image([(-0.5, -0.5), (size.columns - 0.5, size.rows - 0.5)])
     np.testing.assert_allclose(corners, [(-0.5, -0.5), (shape[1] - 0.5, shape[0] - 0.5)])
 

@@ -30,6 +30,7 @@ from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM
 from tests.optional import optional
 from tests.specialists.scenes import noise
+from tests.tables import table
 from tests.tiny import dire_network
 
 torch = optional("torch")
@@ -366,20 +367,7 @@ def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
         ask("depth_anything", built("grounding_dino"))
 
 
-@pytest.mark.parametrize(
-    ("name", "less", "more"),
-    [
-        ("depth_anything", "head.conv3", ""),
-        ("depth_anything", "backbone.encoder.layer.0.mlp.fc1.bias", ""),
-        ("glpn", "convolutional_layer1.1.running_var", ""),
-        ("grounding_dino", "model.text_projection.weight", ""),
-        ("owlv2", "class_head.logit_shift.bias", ""),
-        ("efficient_loftr", "running_mean", ""),
-        ("super_glue", "running_mean", ""),
-        ("depth_anything", "", "head.conv4.weight"),
-        ("grounding_dino", "", "model.adapter.weight"),
-    ],
-)
+@table
 def test_a_file_that_lacks_tensors_or_has_others_is_refused(
     name: str, less: str, more: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
