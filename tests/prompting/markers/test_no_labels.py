@@ -68,7 +68,6 @@ stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}
         (["yes", "no"], "'yes' 'no'"),
         (["point B", "point A"], "'point B' 'point A'"),
         (["point A", "B is closer"], ""),
-        ([], ""),
     ],
 )
 def test_check_tells_of_labels_that_are_letters_of_other_choices(
