@@ -1,14 +1,17 @@
 """Agents that were trained elsewhere are understood, and their code is read and never run."""
 
 import json
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from looktwice.eval.tasks import LettersAndShapes, NearSighted
+from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.model import Reply
+from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Tool
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel, Pipeline
@@ -17,6 +20,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import Agent, CodeCalls, Edit, ZoomIn
 from looktwice.prompting.agent.episode import read_looks
+from looktwice.prompting.views import LongestSide
 from tests import tables
 from tests.paths import CONFIGS
 from tests.prompting.scenes import table
@@ -108,3 +112,61 @@ def test_images_are_named_as_agents_know_them(given: dict[str, Any], image: int 
     else:
         with pytest.raises(ValueError, match=image):
             ZoomIn.arguments.model_validate(whole)
+
+
+@dataclass(frozen=True)
+class Trained(NearSighted):
+    """Sees as NearSighted does, and asks for its zoom in the form of a trained agent."""
+
+    form: str = ""
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        shown = [view for message in messages for view in message.views]
+        words = "".join(message.text for message in messages if message.role == "user")
+        tools = () if "cannot look any further" in words else (Tool("zoom", "", {}),)
+        asked = (Message("user", (*shown, words)),)
+        seen = super().__call__(asked, options=CallOptions(tools=tools))
+        if not seen.tool_calls:
+            return Reply(seen.text.replace("ANSWER: ", "<answer>") + "</answer>")
+        given = json.loads(seen.tool_calls[0].arguments)
+        number = given["image"] - 1
+        source = f"observation_{number}" if number else "original_image"
+        call = self.form.format(box=given["box"], index=number, source=source)
+        return Reply(f"<think>{seen.text}</think>{call}")
+
+
+CALLED = (
+    '<tool_call>{{"name": "image_zoom_in_tool", "arguments": {{"bbox_2d": {box}, "label": "it",'
+    ' "img_idx": {index}}}}}</tool_call>'
+)
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(
+    ("preset", "coordinates", "form"),
+    [
+        ("deepeyes", "pixels", CALLED),
+        ("qwen3_vl", "0-1000", CALLED),
+        ("mini_o3", "0-1", '<grounding>{{"bbox_2d": {box}, "source": "{source}"}}</grounding>'),
+        ("thyme", "pixels", "<code>box = {box}\nprint(image.crop(tuple(box)).size)</code>"),
+    ],
+)
+def test_a_reader_of_known_acuity_reads_by_their_zooms(
+    preset: str, coordinates: Any, form: str
+) -> None:
+    """At 480 pixels it reads hardly a letter, and all with the zooms of any of them."""
+    (arm,) = load_plan(CONFIGS / f"agent_{preset}.yaml").points
+    agent, model = arm.stages["agent"], Trained(coordinates=coordinates, form=form)
+    assert isinstance(agent, Agent)
+    items = [item for item in checked_items(LettersAndShapes(n=16)) if item.sample.id[0] == "l"]
+    right = []
+    fit = LongestSide(480, grow=True)
+    for steps in (0, 3):
+        bounds = replace(agent.bounds, steps=steps)
+        stage = Pipeline({"agent": replace(agent, fit=fit, bounds=bounds)})
+        answers = [arm.read(stage(State.start(i.sample), model), NoModel()).answer for i in items]
+        pairs = zip(answers, items, strict=True)
+        right.append(sum(str(answer)[-1:] == item.answer for answer, item in pairs))
+    assert right[0] <= 2 and right[1] == len(items) == 8

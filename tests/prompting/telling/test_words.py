@@ -1,5 +1,6 @@
 """Evidence of specialists in words: the sentences, what they gain, and what false ones cost."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,10 +8,16 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.model import CallOptions, Messages, Reply, ToolCall
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.state import Stage
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.agent import Agent, ApplyStage
+from looktwice.prompting.agent.episode import Bounds
+from looktwice.prompting.markers import DepthOverlay
 from looktwice.prompting.telling import DepthWords, MatchWords, RegionWords, SimilarityWords
+from looktwice.prompting.turns import Ask
 from looktwice.prompting.where import Detected, Segmented
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from looktwice.specialists.rules import NoEvidence
@@ -126,3 +133,57 @@ def test_without_anything_to_tell_the_prompt_is_as_before() -> None:
     few = MatchWords(matcher=Fixed(Matches.none()), missing="fail")
     with pytest.raises(ValueError, match="0 matches, at least 5 are needed"):
         few(start(Point("A", 1, 1), images=(plain(), plain(grey=1))), NoModel())
+
+
+class Reader:
+    """Believes words of ranks, else what is brighter in a second picture, and else guesses."""
+
+    identity = "reader"
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        words = "\n".join(message.text for message in messages)
+        views = [view for message in messages for view in message.views]
+        if options.tools and not any(message.tool_calls for message in messages):  # asks first
+            return Reply("", "tool", tool_calls=(ToolCall("1", "depth", '{"image": 1}'),))
+        if ranked := re.search(r"^([AB]),.*rank 1 of 2", words, re.M):
+            return Reply(ranked[1])
+        if len(views) > 1:
+            levels = {label: views[1].pixels[50, x].sum() for label, x in PLACES.items()}
+            return Reply(max(levels, key=lambda label: int(levels[label])))
+        return Reply("AB"[int(views[0].pixels[0, 0, 1]) % 2])
+
+
+PLACES = {"A": 30, "B": 90}
+ITEMS = 200
+
+
+def accuracy(*stages: Stage) -> float:
+    """Of pairs of points whose nearness is planted; that the guess is right is as likely as not."""
+    right = 0
+    for number in range(ITEMS):
+        rng = np.random.default_rng(number)
+        near, pixels = "AB"[number % 2], np.zeros((100, 120, 3), np.uint8)
+        pixels[..., 0] = 40 + 150 * (np.arange(120) // 60 == "AB".index(near))
+        pixels[..., 1] = int(rng.integers(256))
+        marks = tuple(Point(label, x, 50) for label, x in PLACES.items())
+        state = State.start(Sample(str(number), "Which?", (Picture(pixels),), ("A", "B"), marks))
+        for stage in stages:
+            state = stage(state, Reader())
+        right += state.reply == near
+    return right / ITEMS
+
+
+@pytest.mark.dear
+def test_a_reader_gains_by_planted_depth_and_loses_as_much_by_false_depth() -> None:
+    words, pixels = DepthWords(depth=Red()), DepthOverlay(depth=Red(), layout="extra")
+    ask = Ask()
+    alone = accuracy(ask)
+    assert 0.4 < alone < 0.6
+    tool = Agent({"depth": ApplyStage(words, "Tells depth.")}, bounds=Bounds(steps=1))
+    arms: list[list[Stage]] = [[words, ask], [pixels, ask], [words, pixels, ask], [tool]]
+    assert [accuracy(*arm) for arm in arms] == [1.0] * 4
+    false = accuracy(replace(words, invert=True), ask)
+    assert false == 0.0
+    assert accuracy(replace(pixels, invert=True), ask) == 0.0
