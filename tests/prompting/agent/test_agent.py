@@ -550,7 +550,8 @@ def test_looks_of_every_draw_of_a_vote_and_before_a_failure_are_kept(nested: boo
     agent: Any = Agent({"zoom": PLAIN_ZOOM})
     agent = Pipeline({"inner": agent}) if nested else agent
     look = call("zoom", box=[10, 20, 30, 50])
-    state, _ = scripted(Vote(Robust(), agent, n=3), *[look, "(A)"] * 3)
+    replies: list[str | Reply] = [look, "(A)"]
+    state, _ = scripted(Vote(Robust(), agent, n=3), *replies * 3)
     looks = [(look.number, look.call) for look in read_looks(state.notes)]
     assert looks == [(1, 0), (1, 2), (1, 4)]
     with pytest.raises(StageFailed) as caught:

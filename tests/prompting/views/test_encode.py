@@ -112,7 +112,7 @@ def test_png_is_lossless_keep_changes_nothing_and_a_jpeg_is_coded_again() -> Non
     assert again.picture.payload.data != source.payload.data
     assert again.parts == png.parts == kept.views[0].parts and again.size == source.size
     for codec in ("png", "jpeg", "webp"):
-        one = coded(Encode(codec), Picture(np.full((1, 1, 3), 200, np.uint8))).views[0]  # type: ignore[arg-type]
+        one = coded(Encode(codec), Picture(np.full((1, 1, 3), 200, np.uint8))).views[0]
         assert one.size == (1, 1) and one.picture.payload.data
 
 

@@ -153,7 +153,7 @@ def test_what_shows_no_mark_or_nothing_else_is_passed_on_as_it_is() -> None:
         (start(), {"labels": ("A", "B")}, 1),
     ):
         with pytest.raises(ValueError, match=f"sample s1: view {view}: no mark"):
-            zoomed(hidden, **more)  # type: ignore[arg-type]
+            zoomed(hidden, **more)
     assert zoomed(State.start(Sample("s1", "Hm?"))).views == ()
     with pytest.raises(ValueError, match="images names 2"):
         zoomed(start(Point("p", 1, 1)), images=(2,))

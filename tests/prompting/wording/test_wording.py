@@ -70,9 +70,10 @@ def test_choices_that_are_pictures_are_shown_and_named() -> None:
 
 
 def test_a_question_without_choices_among_others_is_asked_for_a_short_answer() -> None:
-    asks = {"Answer with a single word, number or phrase.": {}, "Reply briefly.": None, "": None}
-    for text, settings in asks.items():
-        choose = MultipleChoice(**({"open": text} if settings is None else settings))
+    answer = "Answer with a single word, number or phrase."
+    asks = {answer: MultipleChoice(), "Brief!": MultipleChoice(open="Brief!")}
+    asks[""] = MultipleChoice(open="")
+    for text, choose in asks.items():
         assert choose(start(()), NoModel()).prompt == f"Is it?\n{text}".strip()
 
 

@@ -246,7 +246,7 @@ HEAP = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
 )
 def test_too_little_to_go_by_is_no_answer(matches: Matches, spots: Any, fact: str) -> None:
     for transfer in ("homography", "affine"):
-        stage = MatchedPoint(Given(matches), transfer=transfer)  # type: ignore[arg-type]
+        stage = MatchedPoint(Given(matches), transfer=transfer)
         state = run_stage(stage, corresponding(spots))
         assert state.answer is None
         assert state.reason.startswith("abstained: ") and fact in state.reason

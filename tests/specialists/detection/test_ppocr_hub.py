@@ -123,7 +123,7 @@ def test_letters_are_those_of_transformers(
 
 
 def test_lines_are_found_and_read_by_folders(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = PPOCR(threshold=0, box_threshold=0, **folders)
     for image in IMAGES:
@@ -143,12 +143,12 @@ def test_lines_are_found_and_read_by_folders(
 
 
 @pytest.fixture
-def folders(built: Callable[..., Path]) -> dict[str, Path]:
+def folders(built: Callable[..., Path]) -> dict[str, Any]:
     reader = built("PPOCRV6SmallRec", max_image_width=3200)
     return {"detector": built("PPOCRV5MobileDet"), "recognizer": reader}
 
 
-def test_a_wrong_folder_is_called_what_it_is(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_wrong_folder_is_called_what_it_is(folders: dict[str, Any], tmp_path: Path) -> None:
     mute = pp_ocr(tmp_path / "mute", "PPOCRV6SmallRec", "abc", character_list=[])
     for wrong, fact in (
         ({"detector": folders["recognizer"]}, "AutoModelForObjectDetection"),

@@ -63,8 +63,8 @@ def test_points_too_and_few_prompts_at_once_change_nothing(model: str) -> None:
 
 
 def test_a_prompt_outside_the_image_is_refused() -> None:
-    points = [[80, 10], [-1, 10], [10, 48], [np.nan, 10], [200, 200]]
-    boxes = [[80, 0, 90, 20], [-30, 0, 0, 20], [10, 48, 20, 60]]
+    points: list[list[float]] = [[80, 10], [-1, 10], [10, 48], [np.nan, 10], [200, 200]]
+    boxes: list[list[float]] = [[80, 0, 90, 20], [-30, 0, 0, 20], [10, 48, 20, 60]]
     boxes += [[10, 20, 10, 30], [30, 20, 10, 30], [np.nan, 0, 9, 9]]
     sam = SAM(model="no network is opened", device="cpu")
     for prompt in points + boxes:
