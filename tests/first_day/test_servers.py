@@ -188,7 +188,7 @@ def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) ->
     with chat_server(None, *slow) as first, chat_server(None, *slow) as second:
         threading.Timer(0.4, second.kill).start()
         output = run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=16)
-        assert (first.stats["probes"], second.stats["probes"]) == (1, 1)
+        assert first.stats["probes"] == 1
     assert "16 new" in output and "0 failed" in output
     assert endpoints(tmp_path) == {server.url.removeprefix("http://") for server in (first, second)}
 
