@@ -182,15 +182,24 @@ def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
     assert "stopped: http://" in output and "cannot be reached" in output and "0 new" in output
 
 
+SLOW = ("--delay", "0.2")
+
+
+def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
+    with chat_server(None, *SLOW) as first, chat_server(None, *SLOW) as second:
+        run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=12)
+        asked = [server.stats["requests"] for server in (first, second)]
+        assert sum(asked) == 12 and min(asked) > 0
+        assert (first.stats["probes"], second.stats["probes"]) == (1, 1)
+    assert endpoints(tmp_path) == {server.url.removeprefix("http://") for server in (first, second)}
+
+
 @pytest.mark.dear
 def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) -> None:
-    slow = ("--delay", "0.2")
-    with chat_server(None, *slow) as first, chat_server(None, *slow) as second:
+    with chat_server(None, *SLOW) as first, chat_server(None, *SLOW) as second:
         threading.Timer(0.4, second.kill).start()
         output = run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=16)
-        assert first.stats["probes"] == 1
     assert "16 new" in output and "0 failed" in output
-    assert endpoints(tmp_path) == {server.url.removeprefix("http://") for server in (first, second)}
 
 
 CHOOSE = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #%s'}"
