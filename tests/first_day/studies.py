@@ -1,7 +1,4 @@
-"""A study of a user's own folder against a server, run by the command line, and signals that come
-in the middle."""
-
-from __future__ import annotations
+"""A study of a user's folder, run by the command line, and signals that come in the middle."""
 
 import os
 import threading

@@ -1,10 +1,8 @@
-"""A user's `check` before a run that costs money: how much is asked, and which images cannot be
-opened."""
-
-from __future__ import annotations
+"""`check` before a run that costs money: how much is asked, and which images are broken."""
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.runs.sample_faults import looks_cut
 from looktwice.pipelines.config import load_plan
 from tests.first_day.studies import said
+from tests.tables import table
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -34,8 +33,7 @@ contestants:
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three questions of 40 characters about images of 512 x 512 pixels, one of them broken in its
-    middle."""
+    """Three questions of 40 characters on images of 512 x 512 pixels, one of them broken."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     row = {
@@ -72,25 +70,9 @@ def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
     assert " again: 6 requests, " in output and " in all: 6 requests, " in output
 
 
-@pytest.mark.parametrize(
-    ("words", "amount"),
-    [
-        (("--limit", "1"), "a run asks at most 4 requests, 4 pictures, "),
-        (("draws=5",), " requests: plain 15, again 15; chance none "),
-        (
-            ("model.max_tokens=null",),
-            "out unknown (no `max_tokens`); cost about 0.0082 and the rep",
-        ),
-        (
-            ("model.model=some-vlm",),
-            "of some-vlm are counted by a guess, one token for 28 x 28 pixels",
-        ),
-    ],
-)
-def test_limits_and_draws_change_what_is_asked(
-    study: Path, words: tuple[str, ...], amount: str
-) -> None:
-    assert amount in check(*words)
+@table
+def test_limits_and_draws_change_what_is_asked(study: Path, word: str, amount: str) -> None:
+    assert amount in check(word)
 
 
 def test_check_all_names_every_image_that_cannot_be_opened(study: Path) -> None:
@@ -109,37 +91,30 @@ def test_check_all_names_every_image_that_cannot_be_opened(study: Path) -> None:
 ROW = {"question": "Which?", "choices": ["red", "blue"], "answer": "A", "image": "0.png"}
 OUTSIDE = {"label": "P", "x": 600, "y": 5}
 INSIDE = OUTSIDE | {"x": 5}
+FAILS = "{} samples? would fail for {} .* the first: sample {}"
+TWO_IMAGES = {"image": None, "images": ["0.png", "2.png"]}
 SAMPLES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "an image that is not there": (
         [ROW, ROW, ROW | {"image": "9.png"}],
-        "1 sample would fail for an image that cannot be read; the first: sample q2: ",
+        FAILS.format(1, "an image", "q2"),
     ),
     "of several": (
-        [ROW, ROW | {"images": ["0.png", "9.png"], "image": None}, ROW | {"image": "8.png"}],
-        "2 samples would fail for an image that cannot be read; the first: sample q1: ",
+        [ROW, ROW | TWO_IMAGES | {"images": ["0.png", "9.png"]}, ROW | {"image": "8.png"}],
+        FAILS.format(2, "an image", "q1"),
     ),
     "of a choice": (
         [ROW, ROW | {"choices": ["red", {"image": "9.png"}]}],
-        "1 sample would fail for an image that cannot be read; the first: sample q1: ",
+        FAILS.format(1, "an image", "q1"),
     ),
-    "of the first sample": (
-        [ROW | {"image": "9.png"}, ROW],
-        "1 sample would fail for an image that cannot be read; the first: sample q0: ",
-    ),
-    "no image at all": (
-        [ROW, ROW | {"image": "samples.jsonl"}],
-        "1 sample would fail for an image that cannot be read; the first: sample q1: ",
-    ),
+    "of the first sample": ([ROW | {"image": "9.png"}, ROW], FAILS.format(1, "an image", "q0")),
+    "no image at all": ([ROW, ROW | {"image": "samples.jsonl"}], FAILS.format(1, "an image", "q1")),
     "a mark outside": (
         [ROW | {"marks": [INSIDE]}, ROW | {"marks": [INSIDE, OUTSIDE]}],
-        "1 sample would fail for a mark outside its image; the first: sample q1: point 'P' at",
+        FAILS.format(1, "a mark", "q1: point 'P'"),
     ),
     "a mark outside the second image": (
-        [
-            ROW,
-            ROW | {"image": None, "images": ["0.png", "2.png"], "marks": [OUTSIDE | {"image": 1}]},
-        ],
-        "1 sample would fail for a mark outside its image; the first: sample q1: point 'P' at",
+        [ROW, ROW | TWO_IMAGES | {"marks": [OUTSIDE | {"image": 1}]}],
+        FAILS.format(1, "a mark", "q1: point 'P'"),
     ),
 }
 
@@ -150,12 +125,11 @@ def test_a_sample_that_will_fail_is_a_fault(study: Path, form: str) -> None:
     named = [{"id": f"q{number}", **row} for number, row in enumerate(rows)]
     lines = [json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in named]
     Path("own/samples.jsonl").write_text("".join(lines))
+    first = fault.endswith("q0")
     for words in ((), ("--all",)):
         output = check(*words, code=2)
-        assert fault in output
-        assert "named at the end" in output and "no faults" not in output
-    whole = check("--limit", "1", code=2 if "the first: sample q0" in fault else 0)
-    assert (fault in whole) is ("the first: sample q0" in fault)
+        assert re.search(fault, output) and "no faults" not in output
+    assert bool(re.search(fault, check("--limit", "1", code=2 if first else 0))) is first
 
 
 def test_images_of_a_table_are_looked_for_too(study: Path) -> None:
@@ -169,12 +143,6 @@ def test_images_of_a_table_are_looked_for_too(study: Path) -> None:
     fault = "1 sample would fail for an image that cannot be read; the first: sample "
     assert fault in check(words, code=2)
     assert "no faults" in check(words, "--limit", "2")
-
-
-def test_a_torn_image_is_found_where_all_are_opened(study: Path) -> None:
-    assert "no faults" in check()
-    output = check("--all", code=2)
-    assert "1 fault in the samples and their 3 images" in output
 
 
 def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:
@@ -225,15 +193,7 @@ def test_an_image_that_lacks_its_last_bytes_alone_is_no_fault(study: Path) -> No
     assert "no faults" in check()
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"answer": "Z"}, "'Z' is none of the letters"),
-        ({"question": ""}, "the question is empty"),
-        ({"id": "0"}, "already that of row 0"),
-        ({}, ""),
-    ],
-)
+@table
 def test_rows_that_are_left_out_are_told(study: Path, change: dict[str, str], why: str) -> None:
     row = {"question": "Which?", "image": "0.png", "choices": ["red", "blue"], "answer": "A"}
     rows = [row | {"id": str(number)} for number in range(20)]

@@ -1,7 +1,4 @@
-"""A user's contestants: stages laid over the file's, pipelines without an answer, settings of
-nested parts."""
-
-from __future__ import annotations
+"""Contestants: stages laid over the file's, and settings of nested parts."""
 
 from pathlib import Path
 
@@ -87,15 +84,11 @@ def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
     assert "contestants.a.extend: no such entry; a contestant's stages are laid over" in extend
 
 
+TOOL = "{use: prompting.agent.Zoom, crop: CROP}"
+ORACLE = "{use: prompting.controls.OracleCrop, crop: CROP}"
 ZOOMS = {
-    "agent": (
-        "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom,"
-        " crop: CROP}}}}"
-    ),
-    "stage": (
-        "stages: {zoom: {use: prompting.controls.OracleCrop, crop: CROP}, ask: {use:"
-        " prompting.turns.Ask}}"
-    ),
+    "agent": f"stages: {{agent: {{use: prompting.agent.Agent, tools: {{zoom: {TOOL}}}}}}}",
+    "stage": f"stages: {{zoom: {ORACLE}, ask: {{use: prompting.turns.Ask}}}}",
 }
 PLACEBOS = {
     "agent": "{agent: {tools: {zoom: {elsewhere: true}}}}",
@@ -169,28 +162,21 @@ def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folde
 def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(
     folder: Path, first: str
 ) -> None:
-    axes = {
-        "use": "[prompting.markers.Circles, prompting.markers.Crosshairs]",
-        "radius": "[10, 30]",
-    }
+    axes = {"use": "[prompting.markers.Circles, prompting.markers.Dots]", "radius": "[10, 30]"}
     lines = [f"  stages.mark.{name}: {axes[name]}\n" for name in sorted(axes, key=first.__ne__)]
-    assert marks(folder, f"sweep:\n{''.join(lines)}") == set(
-        ["Circles 10", "Circles 30", "Crosshairs 10", "Crosshairs 30"]
-    )
+    found = marks(folder, f"sweep:\n{''.join(lines)}")
+    assert found == {f"{kind} {radius}" for kind in ("Circles", "Dots") for radius in (10, 30)}
 
 
-@pytest.mark.parametrize(
-    ("each", "more"),
-    [
-        ("null", "none"),
-        ("{use: prompting.markers.Crosshairs, radius: 7}", "Crosshairs 7"),
-        ("{radius: 5}", "Circles 5"),
-        ("{use: prompting.markers.Contours}", "Contours 0"),
-    ],
-)
-def test_a_single_change_is_laid_over_the_sweep(folder: Path, each: str, more: str) -> None:
-    text = f"sweep: {{stages.mark.radius: [10, 30]}}\neach: [{{stages.mark: {each}}}]\n"
-    assert marks(folder, text) == {"Circles 10", "Circles 30", more}
+def test_a_single_change_is_laid_over_the_sweep(folder: Path) -> None:
+    for each, more in {
+        "null": "none",
+        "{use: prompting.markers.Crosshairs, radius: 7}": "Crosshairs 7",
+        "{radius: 5}": "Circles 5",
+        "{use: prompting.markers.Contours}": "Contours 0",
+    }.items():
+        text = f"sweep: {{stages.mark.radius: [10, 30]}}\neach: [{{stages.mark: {each}}}]\n"
+        assert marks(folder, text) == {"Circles 10", "Circles 30", more}
 
 
 def marks(folder: Path, more: str) -> set[str]:

@@ -1,7 +1,4 @@
-"""What newcomers type first, in the words of other programs: the answer says what to type, in every
-kind of work."""
-
-from __future__ import annotations
+"""What newcomers type first, in the words of other programs, is answered with what to type."""
 
 import json
 import shlex

@@ -1,7 +1,4 @@
-"""A new user in a lab: data beside the study, on another disk, or behind a link; and a file
-from elsewhere."""
-
-from __future__ import annotations
+"""Data beside the study, on another disk, or behind a link; and a file from elsewhere."""
 
 import json
 import os

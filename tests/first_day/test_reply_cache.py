@@ -1,13 +1,9 @@
 """`looktwice cache`: what the reply cache holds, and pruning that leaves what a record names."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from looktwice.eval.recorded.reply_cache import parse_size
 from looktwice.pipelines.model import Reply
@@ -104,22 +100,14 @@ def test_a_blob_goes_with_its_last_reply(tmp_path: Path) -> None:
     assert store.get("b") is not None and store.get("a") is store.get("c") is None
 
 
-@pytest.mark.parametrize(
-    ("text", "size"), [("0", 0), ("500MB", 500_000_000), ("1.5 gb", 1_500_000_000), ("2k", 2000)]
-)
-def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-def test_what_is_no_size_and_no_cache_is_said(tmp_path: Path) -> None:
+def test_what_is_a_size_and_what_is_no_cache(tmp_path: Path) -> None:
+    sizes = {"0": 0, "500MB": 500_000_000, "1.5 gb": 1_500_000_000, "2k": 2000}
+    assert {text: parse_size(text) for text in sizes} == sizes
     nothing = looktwice("cache", tmp_path)
-    assert nothing.exit_code == 2 and "holds no replies.sqlite" in nothing.output
-    Store(tmp_path / ".cache").put("a", "m", Reply("x"))
-    wrong = looktwice("cache", tmp_path, "--prune", "lots")
-    assert wrong.exit_code == 2 and "such as 500MB or 2GB; found 'lots'" in wrong.output
-
-
-def test_runs_without_a_server_have_no_replies_to_keep(tmp_path: Path) -> None:
+    assert nothing.exit_code == 2 and "replies.sqlite" in nothing.output
     assert looktwice("run", write_chance(tmp_path), "--out", tmp_path).exit_code == 0
     result = looktwice("cache", tmp_path)
     assert result.exit_code == 0 and "no replies" in result.output and "Pocket" in result.output
+    Store(tmp_path / ".cache").put("a", "m", Reply("x"))
+    wrong = looktwice("cache", tmp_path, "--prune", "lots")
+    assert wrong.exit_code == 2 and "'lots'" in wrong.output

@@ -1,5 +1,4 @@
-"""A user's first tables: classes of one's own, plans that changed, runs that stopped early, sweeps,
-specialists."""
+"""A user's first tables: own classes, plans that changed, sweeps, specialists."""
 
 from __future__ import annotations
 
@@ -20,12 +19,10 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.recorded.replay import describe_replay, replay
-from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring import Metric, PointScores, Scorer
 from looktwice.eval.scoring.metrics import accuracy
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines import Picture, Pipeline, Sample, Scripted
-from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
 from looktwice.prompting import Ask, MultipleChoice
@@ -113,8 +110,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def looktwice(*words: str, code: int = 0) -> str:
-    """What a command prints, in one line, as a process of its own would run it: no plugin is loaded
-    yet."""
+    """What a command prints, in one line, as a process without a loaded plugin."""
     sys.modules.pop("mine", None)
     result = CliRunner().invoke(app, list(words), catch_exceptions=False)
     assert result.exit_code == code, result.output
@@ -151,17 +147,17 @@ def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
 
 
 @needs_extras
-@pytest.mark.parametrize("command", ["score", "score --report", "export"])
 def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_without(
-    folder: Path, command: str
+    folder: Path,
 ) -> None:
     looktwice(*RUN)
-    to = ("--to", "trajectories", "--out", "t.jsonl") if command == "export" else ()
-    words = (*command.split(), "runs/own", *to)
-    without = looktwice(*words, code=2)
-    assert "its reader mine.LastLetter is a class of the plugin" in without
-    assert f"looktwice score runs/own --plugin {folder / 'mine.py'}`" in without
-    looktwice(*words, "--plugin", str(folder / "mine.py"))
+    for command in ("score", "score --report", "export --to trajectories --out t.jsonl"):
+        name, *options = command.split()
+        words = (name, "runs/own", *options)
+        without = looktwice(*words, code=2)
+        assert "mine.LastLetter" in without
+        assert f"looktwice score runs/own --plugin {folder / 'mine.py'}`" in without
+        looktwice(*words, "--plugin", str(folder / "mine.py"))
 
 
 def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:
@@ -170,33 +166,23 @@ def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:
     assert table.csv == score_table("runs/own", plugins=["mine"]).csv
     (folder / "mine.py").write_text(MINE.replace('in "AB"', 'in "A"'))
     names = " ".join(f"--plugin {path}" for path in ("mine.py", "./mine.py", folder / "mine.py"))
-    assert "reader: last_letter" in looktwice(
-        "score", "runs/own", "--table", "full", *names.split()
-    )
+    assert "reader: last_letter" in looktwice(*SCORE, *names.split())
     (folder / "mine.py").write_text(MINE.replace("class LastLetter", "class FirstLetter"))
     gone = looktwice("score", "runs/own", "--plugin", "mine.py", code=2)
-    assert "plain on task cannot be scored" in gone
-    assert "no public class 'LastLetter' in mine" in gone
+    assert "plain on task" in gone and "'LastLetter' in mine" in gone
+
+
+SCORE = ("score", "runs/own", "--table", "full")
 
 
 def test_a_reader_of_one_s_own_can_be_named_for_scoring_alone_and_its_fault_is_told(
     folder: Path,
 ) -> None:
     looktwice(*RUN, "read={use: eval.readers.Robust}")
-    again = (
-        "score",
-        "runs/own",
-        "--table",
-        "full",
-        "--reader",
-        "mine.LastLetter",
-        "--plugin",
-        "mine.py",
-    )
+    again = (*SCORE, "--reader", "mine.LastLetter", "--plugin", "mine.py")
     assert "reader: last_letter" in looktwice(*again)
     (folder / "mine.py").write_text(MINE.replace("in state.reply", "in state.reply.text"))
-    fault = "failed: 4 answers, most often with AttributeError: 'str' object has no attribute"
-    assert fault in looktwice(*again)
+    assert "failed: 4 answers, most often with AttributeError" in looktwice(*again)
 
 
 def test_what_scoring_needs_is_built_before_the_first_request(folder: Path) -> None:
@@ -216,22 +202,14 @@ def test_evaluate_scores_with_the_objects_that_it_was_given(folder: Path) -> Non
     assert values(table, metric="accuracy") == {"plain": 0.5}
     assert table.rows[0].reader == "last_letter"
     assert values(table, metric="halved") == {"plain": 0.25}
-    with pytest.raises(
-        ValueError, match=r"its reader __main__\.LastLetter is a class of the script"
-    ):
+    with pytest.raises(ValueError, match=r"__main__\.LastLetter"):
         score_table("runs/evaluate")
     lines = [*describe_replay(replay(Path("runs/evaluate")))]
-    assert "'__main__.Greys' is a class of the script or notebook" in lines[0]
-    assert lines[1] == f"not replayed: {len(Greys())} records (the task cannot be built again)"
+    assert "'__main__.Greys'" in lines[0] and f"not replayed: {len(Greys())} records" in lines[1]
 
 
 # ---- the present plan
 
-PHOTOS = """
-task: {{use: eval.tasks.Photos, kind: jigsaw, n: {n}}}
-model: {{use: pipelines.models.Scripted, answer: (A)}}
-stages: {{ask: {{use: prompting.turns.Ask}}}}
-"""
 RADII = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
 model: {use: pipelines.models.Scripted, answer: (A)}
@@ -280,77 +258,15 @@ def test_evaluate_pools_nothing_that_was_in_its_folder_before(folder: Path) -> N
 # ---- what was never asked
 
 
-def stopped(folder: Path) -> Table:
-    """A run of 4 samples of which one was never asked, and of which `other` was asked two alone."""
-    say = "{say: {use: prompting.wording.MultipleChoice, before: ask}}"
-    (folder / "short.yaml").write_text(
-        f"{PHOTOS.format(n=4)}contestants: {{plain: {{}}, other: {{stages: {say}}}}}\n"
-    )
-    plan, run = load_plan(folder / "short.yaml"), folder / "runs/short"
-    Study(plan, folder / "runs", RunOptions(workers=1))()
-    lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
-    samples = (run / "samples.jsonl").read_text().splitlines(keepends=True)
-    last = samples[-1].partition('"id":"')[2].partition('"')[0]
-    other = [line for line in lines if f'"point":"{plan.points[1].id}"' in line]
-    kept = [line for line in lines if last not in line and line not in other[2:]]
-    (run / "records.jsonl").write_text("".join(kept))
-    (run / "samples.jsonl").write_text("".join(samples[:-1]))
-    return score_table(run)
-
-
-def test_what_was_never_asked_is_in_no_mean_and_is_counted(folder: Path) -> None:
-    table = stopped(folder)
-    by = {row.contestant: row for row in table.where(metric="accuracy", task="jigsaw") if row.point}
-    for name, asked in (("plain", 3), ("other", 2)):
-        row = by[name]
-        assert (row.n, row.missing) == (asked, 4 - asked)
-        assert row.value == pytest.approx((row.right or 0) / asked)
-    assert values(table, metric="coverage", task="jigsaw") == {"plain": 1.0, "other": 1.0}
-    assert values(table, metric="missing") == {"plain": 0.25, "other": 0.5}
-    assert table.notes == (
-        "delta: against plain",
-        "unfinished: 3 of 8 planned answers are missing, and in no mean; the same command goes on",
-    )
-    shown = " ".join(repr(table).split())
-    assert "r/w/u/f/m" in shown
-    for line in table.notes:
-        assert line in shown
-        assert line in table._repr_html_()
-    looktwice("score", "runs/short", "--report")
-    for name in ("report.md", "report.html"):
-        assert "3 of 8 planned answers are missing" in (folder / "runs/short" / name).read_text()
-
-
-def test_a_contestant_without_any_record_has_no_accuracy(folder: Path) -> None:
-    stopped(folder)
-    (folder / "runs/short/records.jsonl").write_text("")
-    table = score_table("runs/short")
-    assert values(table, metric="accuracy", task="jigsaw") == {"plain": None, "other": None}
-    assert "plain - 0 0/0/0/0/4" in " ".join(repr(table).split())
-
-
 # ---- factors of a sweep, Holm, notebooks, macro, specialists
-
-
-def test_a_sweep_of_two_factors_tells_the_effect_of_each(folder: Path) -> None:
-    (folder / "two.yaml").write_text(RADII.replace("15]}", "15], stages.say: [{}, null]}"))
-    output = looktwice("run", "two.yaml", "--table", "full")
-    assert "effect of each factor" in output
-    assert "sweep: the effect of a level is its mean difference to the factor's first" in output
-    report = (folder / "runs/two/report.md").read_text()
-    assert "| plain | jigsaw | mark.radius | 10 | 5 | +0.0<br>" in report
-    assert "<h3>Effect of each factor</h3>" in (folder / "runs/two/report.html").read_text()
 
 
 def test_a_notebook_names_a_task_once(folder: Path) -> None:
     table = evaluate({"one": Greys(4), "two": Greys(6)}, {"a": ASK, "b": SAY}, MODEL)
     assert table._repr_html_().count("<th scope=row>one</th>") == 1
-    lines = [
-        line.split("|")[1].strip()
-        for line in table._repr_markdown_().splitlines()
-        if line.startswith("| ")
-    ]
-    assert [name for name in lines if name] == ["task", "---", "one", "two", "macro", "micro"]
+    rows = [line for line in table._repr_markdown_().splitlines() if line.startswith("| ")]
+    names = [row.split("|")[1].strip() for row in rows]
+    assert [name for name in names if name] == ["task", "---", "one", "two", "macro", "micro"]
     alone = evaluate(Greys(4), {"a": ASK}, MODEL, out="runs/alone")
     assert alone._repr_markdown_().count("greys") == 1
     assert "macro" not in alone._repr_html_()

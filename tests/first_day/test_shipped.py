@@ -1,7 +1,4 @@
-"""What comes with the package is found by name: configurations, and a line for everything that one
-may name."""
-
-from __future__ import annotations
+"""Configurations that come with the package, and a line for everything that has a name."""
 
 from pathlib import Path
 
@@ -13,6 +10,7 @@ from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.config.shipped import shipped
 from tests.first_day.studies import looktwice, said
 from tests.paths import ROOT
+from tests.tables import table
 
 OWN = '''
 """Things of one's own."""
@@ -98,18 +96,7 @@ def test_every_line_of_the_study_that_is_commented_out_can_be_used(
     assert names == {"marked", "unmarked", "first-the-words", "resized", "other", "chance", "seams"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "named", "absent"),
-    [
-        ("stages", "prompting.markers.Circles", "views.Crop "),
-        ("specialists", "specialists.matching.SIFT", "views.Crop "),
-        ("tools", "prompting.agent.Zoom", "prompting.markers.Circles "),
-        ("tasks", "eval.tasks.Folder", "prompting.markers.Circles "),
-        ("readers", "eval.readers.Robust", "prompting.markers.Circles "),
-        ("models", "pipelines.models.ChatAPI", "Cached"),
-        ("configs", "quickstart", "prompting.markers.Circles "),
-    ],
-)
+@table
 def test_list_names_everything_by_kind_in_a_line_each(kind: str, named: str, absent: str) -> None:
     output = looktwice("list", kind).output
     (line,) = [line for line in output.splitlines() if line.startswith(f"{named} ")]

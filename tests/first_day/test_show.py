@@ -1,7 +1,4 @@
-"""A user looks at one question of a run: what was answered, why it counts as it does, and where an
-agent looked."""
-
-from __future__ import annotations
+"""One question of a run: the answer, why it counts as it does, and where an agent looked."""
 
 import json
 import re
@@ -37,8 +34,7 @@ IDS = ("a/b", "a:b", "Con", "con", "plain.", "ends ")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished run over questions whose ids are no file names, with markup in question and
-    reply."""
+    """A finished run over ids that are no file names, with markup in question and reply."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     Image.new("RGB", (60, 40), "red").save(tmp_path / "own" / "x.png")

@@ -1,7 +1,4 @@
-"""A run is stopped or killed: no request leaves any more, what was on its way is paid for once, and
-the same command goes on."""
-
-from __future__ import annotations
+"""A run that is stopped or killed pays once for what was under way, and goes on later."""
 
 import json
 import os

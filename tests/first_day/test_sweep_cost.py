@@ -1,7 +1,5 @@
 """What a sweep costs: what its arms share is done once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""A newcomer's second day with tables: fewer draws, effects of single changes, older arms, data
-frames, LaTeX."""
-
-from __future__ import annotations
+"""Tables: fewer draws, effects of single changes, older arms, data frames."""
 
 from pathlib import Path
 from typing import Any
@@ -71,8 +68,7 @@ EACH: list[dict[str, Any]] = [
 
 
 def ask_each(made: MadeRun, sweep: dict[str, Any]) -> None:
-    """The baseline does not mark; `plain` is right in everything, and for half the samples without
-    its thought."""
+    """`plain` is right in everything, and for half the samples without its thought."""
     made.answers(made.point("unmarked", "t", baseline=True), "BBBB")
     made.answers(made.point("unmarked", "t", baseline=True, changes={"stages.think": None}), "ABBB")
     for colour in sweep.get("stages.mark.color", [None]):
@@ -105,12 +101,7 @@ def test_a_change_of_each_is_compared_with_its_own_arm_without_it(
     assert found["plain", "mark.color + mark.radius", "gray + 20", "unchanged"] == "-1"
     assert (("plain", "mark.color", "white", "red") in found) is bool(sweep)
     text = (made.path / "report.md").read_text()
-    assert ("sweep: the effect" in text) is bool(sweep)
-    assert (
-        "each: the effect of a change is its mean difference to the same contestant unchanged"
-        in text
-    )
-    assert "every combination was asked" not in text and "delta of its own line" not in text
+    assert ("sweep: the effect" in text) is bool(sweep) and "each: the effect" in text
 
 
 def test_a_file_without_each_says_nothing_of_it(made: MadeRun) -> None:
@@ -149,10 +140,11 @@ def test_results_tell_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> None:
     for point, replies in ((old, "BBBB"), (now, "AAAA")):
         made.answers(point, replies)
     facts(made, arms=[now])
-    with pytest.raises(RunError, match=r"'unmarked' here; an earlier plan .* all_arms=True"):
-        Results.open(made.path).flips("unmarked", "ring")
-    with pytest.raises(RunError, match=r"'unasked' here; there are ring$"):
-        Results.open(made.path).flips("ring", "unasked")
+    results = Results.open(made.path)
+    with pytest.raises(RunError, match=r"'unmarked' .*all_arms=True"):
+        results.flips("unmarked", "ring")
+    with pytest.raises(RunError, match=r"'unasked' .* ring$"):
+        results.flips("ring", "unasked")
     with pytest.raises(RunError, match="nobody"):
         Results.open(made.path, judge="nobody")
     results = Results.open(made.path, all_arms=True)

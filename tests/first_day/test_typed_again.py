@@ -1,7 +1,4 @@
-"""A finished run, typed again: no question is made, its page is drawn again only where something
-changed, and a library of another version is noticed."""
-
-from __future__ import annotations
+"""A finished run, typed again, makes no question and draws its page only after a change."""
 
 import os
 import re

@@ -1,5 +1,4 @@
-"""A stage of one's own puts into the state what cannot be recorded: that sample fails alone, with a
-sentence."""
+"""A stage that puts into the state what cannot be recorded fails its sample alone."""
 
 import re
 from collections.abc import Iterator
@@ -124,7 +123,6 @@ class NumberKeys:
 
 
 def test_a_key_that_is_a_number_ends_check_and_run_alike(tmp_path: Path) -> None:
-    """It was written down, and then no command could read the run again."""
     sentence = "sample s0: its key is a text, or None where it is hidden, found 1"
     with pytest.raises(TaskError, match=sentence):
         evaluate(NumberKeys(), CHANCE, out=tmp_path / "run")

@@ -1,7 +1,4 @@
-"""What the tests of prompting share: plain pictures, samples with marks, what a stage draws on
-them, and tables of cases."""
-
-from __future__ import annotations
+"""Plain pictures, samples with marks, what a stage draws on them, and tables of cases."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,4 @@
-"""Coordinates of a model become pixels of the view, through the size at which the image was
-sent."""
-
-from __future__ import annotations
+"""A model's coordinates become pixels of the view, through the size at which it was sent."""
 
 import numpy as np
 import pytest

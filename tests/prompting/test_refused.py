@@ -1,5 +1,4 @@
-"""A setting that makes no sense is refused before anything runs, with its sentence: the table is
-`refused.yaml`."""
+"""A setting that makes no sense is refused before anything runs (`refused.yaml`)."""
 
 from collections.abc import Callable
 from functools import partial

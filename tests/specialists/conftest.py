@@ -1,7 +1,4 @@
-"""Tiny networks, each built once for all tests, and the memory of opened ones freed behind each
-file."""
-
-from __future__ import annotations
+"""Tiny networks, each built once, and the memory of opened ones freed behind each file."""
 
 import gc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Samples with blank images, made evidence, and a check of what a rule answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +24,7 @@ def asked(
     marks: Sequence[Mark] = (),
     name: str = "s1",
 ) -> Sample:
-    """A sample; images given by their number are blank, each with its number in its corner pixel
-    and white opposite."""
+    """A sample; blank images have their number in the first pixel and white in the last."""
     pixels = (
         [numbered_image(number) for number in range(images)] if isinstance(images, int) else images
     )
@@ -41,8 +38,7 @@ def numbered_image(number: int) -> Pixels:
 
 
 def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") -> State:
-    """Run a rule; it must answer so with a confidence in 0..1, or abstain with a reason that begins
-    so."""
+    """Run a rule; it must answer so with a confidence in 0..1, or abstain with this reason."""
     state = stage(State(sample), NoModel())
     assert state.answer == answer, state.reason
     if answer is None:
@@ -126,8 +122,7 @@ SOME = (1, 1, 5, 5)
 
 
 def faces(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
-    """A face detector that sees in image n the faces whose identities `people[n]` lie so on a line,
-    largest first."""
+    """A face detector that sees in image n the identities `people[n]`, largest first."""
 
     def detector(pixels: Pixels, /) -> Faces:
         seen = people[int(pixels[0, 0, 0])]

@@ -1,7 +1,5 @@
 """Samples with textures, made matches and maps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

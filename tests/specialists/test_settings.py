@@ -1,7 +1,5 @@
 """Settings of specialists that cannot be, each told from its range."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from functools import partial

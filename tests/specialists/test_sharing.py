@@ -1,7 +1,5 @@
 """The same pixels are looked at once in a run, and in all commands where a look is dear."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -57,8 +55,7 @@ stages: {ask: {use: prompting.turns.Ask}}
 contestants:
   zoom: {stages: {zoom: {use: prompting.views.ZoomOnDetections, before: ask, detector: DETECTOR}}}
   marks: {stages: {mark: {use: prompting.markers.SetOfMark, before: ask, detector: DETECTOR}}}
-  count: {replace: true, stages: {answer: {use: specialists.answers.Count, detector: DETECTOR, \
-words: "WORDS"}}}
+  count: {replace: true, stages: {answer: {use: specialists.answers.Count, detector: DETECTOR}}}
 """
 
 
@@ -85,8 +82,7 @@ class Slow:
 
 @pytest.fixture(autouse=True)
 def _no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No look yet, and a clock by which a look takes as long as it says, however busy the
-    machine is."""
+    """No look yet, and a clock by which a look takes as long as it says."""
     LOOKS.clear()
     clock = SimpleNamespace(perf_counter=lambda: NOW[0], sleep=pass_time)
     monkeypatch.setattr(sharing, "time", clock)
@@ -107,10 +103,9 @@ def run(*words: str) -> None:
     assert result.exit_code == 0 and "9 new" in result.output, result.output
 
 
-def write_study(detector: str, words: str = "") -> None:
+def write_study(detector: str) -> None:
     """Three arms that ask one detector about three pictures, in the working folder."""
-    study = STUDY.replace("DETECTOR", f"{{use: {detector}}}").replace("WORDS", words)
-    Path("study.yaml").write_text(study)
+    Path("study.yaml").write_text(STUDY.replace("DETECTOR", f"{{use: {detector}}}"))
     rows = []
     for number in range(3):
         Image.fromarray(np.full((60, 80, 3), 50 * number, np.uint8)).save(f"{number}.png")
@@ -135,41 +130,19 @@ def test_a_detector_behind_three_arms_runs_once_a_picture_also_across_commands(
     assert looks() == 6
 
 
-def test_a_cascade_behind_three_arms_looks_once_at_each_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ran three times on each, two thirds of a run; a rule that asks it for words asks for the
-    same."""
-    monkeypatch.chdir(tmp_path)
-    write_study("specialists.detection.FaceCascade", words="face")
-    asked = list[tuple[int, ...]]()
-
-    def faces(self: FaceCascade, pixels: Pixels) -> list[Any]:
-        asked.append(pixels.shape)
-        pass_time(2 * DEAR)
-        return [(9, 2.0, 2.0, 40.0)]
-
-    monkeypatch.setattr(FaceCascade, "_faces", faces)
-    run()
-    assert len(asked) == 3
-    run("--again=all")
-    assert len(asked) == 3
-
-
-def test_many_threads_that_ask_at_once_run_it_once(tmp_path: Path) -> None:
-    with use_result_store(tmp_path), ThreadPoolExecutor(8) as pool:
+def test_many_threads_run_it_once_and_a_failure_is_not_kept(tmp_path: Path) -> None:
+    with use_result_store(tmp_path / "once"), ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda _: look_once(Slow(0.1), PICTURE), range(8))) == [0.5] * 8
     assert len(LOOKS) == 1
+    LOOKS.clear()
 
-
-def test_a_failure_is_not_kept_and_who_waited_tries_again(tmp_path: Path) -> None:
     def look(_: int) -> float | str:
         try:
             return float(look_once(Slow(0.05, fails=2), PICTURE))
         except RuntimeError as exc:
             return str(exc)
 
-    with use_result_store(tmp_path), ThreadPoolExecutor(4) as pool:
+    with use_result_store(tmp_path / "fails"), ThreadPoolExecutor(4) as pool:
         assert sorted(map(str, pool.map(look, range(4)))) == ["0.5"] * 2 + ["out of luck"] * 2
     assert len(LOOKS) == 3
 
@@ -248,19 +221,14 @@ def test_lists_of_pictures_what_is_left_out_and_paths_in_a_list_tell_results_apa
     assert first != second
 
 
-def test_a_picture_that_is_its_own_result_stays_as_it_is(tmp_path: Path) -> None:
-    picture = PICTURE.copy()
-    with use_result_store(tmp_path):
-        assert not look_once(Same(), picture).flags.writeable
-    assert picture.flags.writeable
-
-
 def test_what_others_might_change_is_shared_with_nobody(tmp_path: Path) -> None:
+    picture = PICTURE.copy()
     with use_result_store(tmp_path):
         assert look_once(Slow(gives="list"), PICTURE) is not look_once(Slow(gives="list"), PICTURE)
         look_once(lambda pixels: LOOKS.append("lambda"), PICTURE)
         look_once(Slow(), Image.fromarray(PICTURE))
-    assert len(LOOKS) == 4
+        assert not look_once(Same(), picture).flags.writeable
+    assert len(LOOKS) == 4 and picture.flags.writeable
 
 
 def test_a_remark_is_made_to_all_who_share_a_result(tmp_path: Path) -> None:
@@ -281,10 +249,23 @@ class OneFace:
         return Faces(np.array([[1, 1, 5, 5]]), np.ones(1), np.empty((1, 0)))
 
 
-def test_what_is_made_of_others_is_stored_once_by_these(tmp_path: Path) -> None:
-    with use_result_store(tmp_path):
+def test_what_is_made_of_others_is_stored_once_by_these_whatever_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with use_result_store(tmp_path / "boxes"):
         boxes = look_once(FaceBoxes(OneFace()), PICTURE)
     assert isinstance(boxes, Boxes) and len(list(tmp_path.rglob("*.npz"))) == 1
+    asked = list[tuple[int, ...]]()
+
+    def faces(self: FaceCascade, pixels: Pixels) -> list[Any]:
+        asked.append(pixels.shape)
+        return [(9, 2.0, 2.0, 12.0)]
+
+    monkeypatch.setattr(FaceCascade, "_faces", faces)
+    with use_result_store(tmp_path / "cascade"):
+        for words in ((), (None,), (["face"],)):
+            assert len(look_once(FaceCascade(), PICTURE, *words)) == 1
+    assert len(asked) == 1
 
 
 def test_the_memory_is_bounded_and_forgets_what_was_not_asked_for() -> None:

@@ -1,7 +1,5 @@
 """What the scenes share: a folder of questions, and a command that ends as it should."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,4 @@
-"""A disk that fills up while something is written: the file is named, nothing half-written stays,
-and a run goes on."""
-
-from __future__ import annotations
+"""A disk that fills up: the file is named, nothing half-written stays, and a run goes on."""
 
 import sys
 from collections.abc import Iterator

@@ -1,9 +1,7 @@
-"""A configuration or a folder of questions that nobody in their right mind wrote: each is answered
-with a sentence."""
-
-from __future__ import annotations
+"""Hostile configurations and folders of questions are each answered with a sentence."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,22 +31,22 @@ def check(more: str = "", *words: str, code: int = 2) -> str:
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("more", "fact"),
     [
-        ("include: 5", "include: expected the name of a configuration, or a list, found 5"),
-        ("include: [{a: b}]", "include: expected the name of a configuration, or a list"),
+        ("include: 5", "include: .* found 5"),
+        ("include: [{a: b}]", "include: expected"),
         ("include: own", "include: 'own' is no file"),
         ("note: " + "[" * 1500 + "]" * 1500, f"{DEEP}, at line 5"),
         ("note: " + "{a: " * 1500 + "1" + "}" * 1500, f"{DEEP}, at line 5"),
         ("note: " + "[" * 100 + "]" * 100, DEEP),
-        (BOMB, "aliases repeat more than 1,000,000 values, at line"),
-        ("note: &a [*a]", "*a stands for nothing, or contains itself, at line 5"),
-        (f"sweep: {json.dumps(SWEPT)}", "make 100,000,000 arms, and 100,000 are the most"),
+        (BOMB, "1,000,000 values, at line"),
+        ("note: &a [*a]", r"\*a .*at line 5"),
+        (f"sweep: {json.dumps(SWEPT)}", "100,000,000 arms"),
     ],
     ids=lambda text: text[:20],
 )
-def test_a_hostile_configuration_is_a_sentence(more: str, sentence: str) -> None:
-    assert sentence in check(more)
+def test_a_hostile_configuration_is_a_sentence(more: str, fact: str) -> None:
+    assert re.search(fact, check(more))
 
 
 def test_references_in_a_circle_are_a_sentence() -> None:

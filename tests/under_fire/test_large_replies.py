@@ -1,7 +1,4 @@
-"""Replies, words and files that are larger than any use of them: a bound that is stated, and
-nothing that hangs or dies."""
-
-from __future__ import annotations
+"""Replies, words and files beyond any use: a stated bound, and nothing that hangs or dies."""
 
 import json
 from functools import partial
@@ -75,10 +72,13 @@ def test_number_words_without_end_are_no_count(words: str, reader: Any) -> None:
     assert (read.answer, read.reason) == (None, "unread")
 
 
-def test_a_picture_that_is_too_large_to_read_fails_its_own_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_picture_that_is_too_large_to_read_fails_its_own_sample() -> None:
     write_questions(*({"images": [f"{number}.png"]} for number in range(3)))
     Path("study.yaml").write_text(STUDY)
     with Path("own/1.png").open("ab") as file:
@@ -105,10 +105,8 @@ def run_agent(script: Any, code: int) -> str:
         return ends(code, "run", "study.yaml")
 
 
-def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("folder")
+def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted() -> None:
     names = (f"c{number}" for number in range(20_000))
     calls = [{"id": name, "function": {"name": "zoom", "arguments": "{}"}} for name in names]
     message = {"content": "", "tool_calls": calls}
@@ -128,10 +126,10 @@ def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted(
     ends(0, "replay", RUN)
 
 
+@pytest.mark.usefixtures("folder")
 def test_a_record_that_nobody_could_read_fails_its_own_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for module in ("eval.records.writer", "pipelines.disk"):
         monkeypatch.setattr(f"looktwice.{module}.MOST_LINE", 9_000)
 

@@ -1,7 +1,4 @@
-"""Own models, tasks and stages that give what no record can hold: a sentence says it, and the
-folder stays whole."""
-
-from __future__ import annotations
+"""Own models, tasks and stages that give what no record can hold end in a sentence."""
 
 import os
 import sys

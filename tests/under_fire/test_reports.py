@@ -1,7 +1,4 @@
-"""What a report is made of comes from servers, data and strangers: in it, it is text, and no markup
-and no link."""
-
-from __future__ import annotations
+"""Texts of servers, data and strangers are text in a report, and no markup and no link."""
 
 import csv
 import json
@@ -32,8 +29,7 @@ contestants: {NAME: {}, other: {stages: {ask: {system: NAME}}}, LEFT: {needs: {e
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished run in which every name and text is hostile; one question fails, as its image is
-    not there."""
+    """A finished run in which every name and text is hostile; one question fails."""
     monkeypatch.chdir(tmp_path)
     row = {"question": EVIL, "choices": [EVIL, "b"], "meta": {"kind": EVIL}}
     images = {"id": f"{EVIL}2", "images": ["q.png"]}, {"id": "3", "images": ["p.png"]}

@@ -1,7 +1,4 @@
-"""The cache of replies under fire: several processes at once, a killed one, a full disk, and
-damaged rows."""
-
-from __future__ import annotations
+"""The reply cache: several processes at once, a killed one, a full disk, damaged rows."""
 
 import errno
 import os
@@ -97,7 +94,7 @@ def test_a_killed_process_gives_way_and_a_living_one_is_waited_for(tmp_path: Pat
 
 @dataclass
 class Asked:
-    """A model that says how often it was asked, and that may wait or fail."""
+    """A model that says how often it was asked, and that may fail."""
 
     fails: bool = False
     identity: str = "asked"
@@ -162,23 +159,24 @@ def fill_run_folder(path: Path, lines: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "records.jsonl")
 
 
+# with the run folder full the first answers, and what had left until they were written
 @pytest.mark.parametrize(
-    ("full", "most", "words", "kept"),
+    ("place", "full", "most", "words", "kept"),
     [
-        (("looktwice.eval.runs.run_models.Store", Full), Full.room + 4, "free its disk", Full.room),
-        # the first answers, and what had left until they were written
-        (("looktwice.eval.records.writer.append_file", fill_run_folder), 8, "No space left", 0),
+        ("runs.run_models.Store", Full, Full.room + 4, "free its disk", Full.room),
+        ("records.writer.append_file", fill_run_folder, 8, "No space left", 0),
     ],
 )
 def test_a_full_disk_ends_the_payments(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    full: tuple[str, object],
+    place: str,
+    full: object,
     most: int,
     words: str,
     kept: int,
 ) -> None:
-    monkeypatch.setattr(*full)
+    monkeypatch.setattr(f"looktwice.eval.{place}", full)
     with chat_server(None, "--delay", "0.1") as server:
         study = write_study(tmp_path, server.url, n=40)
         assert words in ends(2, "run", study, "--out", tmp_path, "--workers", 4)

@@ -1,7 +1,4 @@
-"""Output that is closed, ends early or is full, and a signal or too little memory before the first
-sample."""
-
-from __future__ import annotations
+"""Output that is closed, ends early or is full, and signals before the first sample."""
 
 import os
 import platform
@@ -9,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,29 +27,25 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _heed_interrupts() -> None:
-    """As a terminal starts a program; tests in the background, or of some CI, inherit that
-    interrupts are ignored."""
+    """As a terminal starts a program; in the background they may be ignored."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
+def started(*words: str, heed: Any = _heed_interrupts, **more: str) -> subprocess.Popen[str]:
+    """Another process, whose output and errors are one text."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(words, env=environment | more, preexec_fn=heed, **pipe)
+
+
 def shell(line: str) -> tuple[int, str]:
     """The exit code of LOOKTWICE in a line of a shell, and what else there is to read."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     line = f"{{ {line.replace('LOOKTWICE', COMMAND)}; }}; exit ${{PIPESTATUS[0]}}"
-    command, pipe = ["bash", "-c", line], subprocess.PIPE
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        check=False,
-        preexec_fn=_heed_interrupts,
-    )
-    said = done.stdout + done.stderr
+    with started("bash", "-c", line) as process:
+        said, _ = process.communicate()
     assert "Traceback" not in said and "Exception" not in said, said
-    return done.returncode, said
+    return process.returncode, said
 
 
 @pytest.mark.dear
@@ -85,16 +79,8 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
 def test_a_server_ends_by_ctrl_c_as_announced_and_says_which_other_signal_ended_it(
     command: str, number: int, code: int
 ) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    words = [sys.executable, "-uc", "from looktwice.eval.cli import main; main()", *command.split()]
-    with subprocess.Popen(
-        words,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=_heed_interrupts,
-    ) as server:
+    main = "from looktwice.eval.cli import main; main()"
+    with started(sys.executable, "-uc", main, *command.split()) as server:
         assert server.stdout is not None
         said = server.stdout.readline()
         server.send_signal(number)
@@ -123,14 +109,10 @@ libc.fflush(None)
 
 @pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="the heaps are those of glibc")
 @pytest.mark.parametrize(("told", "heaps"), [({}, 4), ({"MALLOC_ARENA_MAX": "2"}, 2)])
-def test_threads_share_four_heaps_or_as_many_as_was_told(told: dict[str, str], heaps: int) -> None:
-    path = os.pathsep.join(part for part in sys.path if part)
-    environment = {k: v for k, v in os.environ.items() if k != "MALLOC_ARENA_MAX"}
-    done = subprocess.run(
-        [sys.executable, "-c", HEAPS],
-        env=environment | {"PYTHONPATH": path} | told,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.count("<heap nr=") == heaps
+def test_threads_share_four_heaps_or_as_many_as_was_told(
+    told: dict[str, str], heaps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    with started(sys.executable, "-c", HEAPS, **told) as process:
+        said, _ = process.communicate()
+    assert process.returncode == 0 and said.count("<heap nr=") == heaps, said

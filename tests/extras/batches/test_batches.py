@@ -1,7 +1,4 @@
-"""A study that is asked in batches: rounds, kills, requests that expire or fail, and what is never
-asked twice."""
-
-from __future__ import annotations
+"""A study that is asked in batches: rounds, kills, expired and failed requests."""
 
 import json
 import os

@@ -1,18 +1,16 @@
-"""The agent: what it sends, what it runs, what stops it, and that nothing a model writes can do
-more than that."""
+"""The agent: what it sends, what it runs, what stops it, and what a model cannot make it do."""
 
 import json
 import math
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.readers import Marked, Robust
 from looktwice.pipelines.config import build
@@ -41,7 +39,6 @@ from looktwice.prompting.agent import (
     AgentTool,
     Answer,
     ApplyStage,
-    Arguments,
     Bounds,
     Contrast,
     CropByWord,
@@ -58,7 +55,6 @@ from looktwice.prompting.agent import (
     ShowMatches,
     ShowSegments,
     TaggedCalls,
-    ToolResult,
     Undo,
     Zoom,
     ZoomOnFaces,
@@ -71,7 +67,7 @@ from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
-from tests.chat_server import chat_server
+from tests import tables
 from tests.prompting.scenes import Heard, table
 from tests.strict_server import strict_server
 
@@ -88,28 +84,18 @@ def pixels(width: int = 80, height: int = 60) -> Pixels:
     return np.dstack([xs, ys, np.full_like(xs, 200)]).astype(np.uint8)
 
 
-def sample(*images: Pixels, **more: Any) -> Sample:
-    return Sample(
-        "s", more.pop("question", "What is it?"), tuple(map(Picture, images or (pixels(),))), **more
-    )
+def sample(*images: Pixels, question: str = "What is it?", **more: Any) -> Sample:
+    return Sample("s", question, tuple(map(Picture, images or (pixels(),))), **more)
 
 
-def call(
-    name: str,
-    words: str = "",
-    id: str = "c",
-    tokens: int = 0,
-    seconds: float = 0.0,
-    **arguments: Any,
-) -> Reply:
-    calls = (ToolCall(id, name, json.dumps(arguments)),)
+def call(name: str, words: str = "", tokens: int = 0, seconds: float = 0.0, **given: Any) -> Reply:
+    calls = (ToolCall("c", name, json.dumps(given)),)
     return Reply(words, "tool", tool_calls=calls, usage=Usage(tokens, 0), seconds=seconds)
 
 
 def raw(*calls: tuple[str, str]) -> Reply:
-    return Reply(
-        "", "tool", tool_calls=tuple(ToolCall(f"c{n}", *each) for n, each in enumerate(calls))
-    )
+    made = tuple(ToolCall(f"c{n}", *each) for n, each in enumerate(calls))
+    return Reply("", "tool", tool_calls=made)
 
 
 def ran(agent: Stage, model: Model, of: Sample | None = None) -> State:
@@ -124,8 +110,7 @@ def scripted(
 
 
 def seen(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
-    """Messages as tuples: the role, texts as they are, views as (width, height), calls as (name,
-    arguments)."""
+    """Messages as tuples: the role, texts, views as (width, height), calls as (name, arguments)."""
     return [
         (
             m.role,
@@ -144,9 +129,6 @@ def ended(state: State) -> EpisodeEnd:
     end = read_end(state.notes)
     assert end is not None
     return end
-
-
-# What is sent
 
 
 def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> None:
@@ -175,23 +157,19 @@ def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> 
 
 def test_tagged_calls_are_told_and_read_in_words() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls(), coordinates="0-1000", system="")
-    sentence = (
-        'Hm.\n<tool_call>\n{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 500,'
-        " 500]}}\n</tool_call>"
-    )
+    given = '{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 500, 500]}}'
+    sentence = f"Hm.\n<tool_call>\n{given}\n</tool_call>"
     state, asked = scripted(agent, sentence, "A cat.")
-    system = asked[0][0].text
-    told = json.loads(system.partition("<tools>\n")[2].partition("\n</tools>")[0])
+    told = json.loads(asked[0][0].text.partition("<tools>\n")[2].partition("\n</tools>")[0])
+    described = describe_tool("zoom", PLAIN_ZOOM, "0-1000")
     assert told == {
         "name": "zoom",
         "description": PLAIN_ZOOM.description,
-        "parameters": dict(describe_tool("zoom", PLAIN_ZOOM, "0-1000").parameters),
+        "parameters": dict(described.parameters),
     }
     assert "thousandths" in told["parameters"]["properties"]["box"]["description"]
-    assert seen(asked[1])[2:] == [
-        ("assistant", sentence),
-        ("user", "<tool_response>", "Image 2:", (40, 30), "</tool_response>"),
-    ]
+    answer = ("user", "<tool_response>", "Image 2:", (40, 30), "</tool_response>")
+    assert seen(asked[1])[2:] == [("assistant", sentence), answer]
     assert state.reply == "A cat."
 
 
@@ -205,26 +183,14 @@ def test_plain_lines_ask_and_answer_and_nothing_else_does() -> None:
     assert state.reply == "ANSWER: a cat" and outcomes(state) == ["shown", "refused"]
 
 
-@pytest.mark.parametrize(
-    "left",
-    [
-        '<tool_call>{"name": "zoom", "arguments": {"box": [10, 20, 30, 50]}}</tool_call>',
-        "<function=zoom>\n<parameter=box>\n[10, 20, 30, 50]\n</parameter>\n</function>",
-        '[TOOL_CALLS]zoom[ARGS]{"box": [10, 20, 30, 50]}',
-        '{"name": "zoom", "parameters": {"box": [10, 20, 30, 50]}}',
-        "[zoom(box=[10, 20, 30, 50])]",
-        "<|channel|>analysis<|message|>I look.<|end|><|start|>assistant<|channel|>commentary"
-        ' to=functions.zoom <|constrain|>json<|message|>{"box": [10, 20, 30, 50]}<|call|>',
-    ],
-)
-def test_a_call_that_the_server_leaves_as_text_is_run(left: str) -> None:
-    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), f"<think>Hm.</think>{left}", "A cat.")
+def test_a_call_that_the_server_leaves_as_text_is_run() -> None:
+    left = '<think>Hm.</think>[TOOL_CALLS]zoom[ARGS]{"box": [10, 20, 30, 50]}'
+    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), left, "A cat.")
     assert outcomes(state) == ["shown"] and state.reply == "A cat."
     assert [view.size for view in state.views] == [(80, 60), (20, 30)]
     turn = next(turn for turn in asked[1] if turn.role == "assistant")
-    assert [(call.name, json.loads(call.arguments)) for call in turn.tool_calls] == [
-        ("zoom", {"box": [10, 20, 30, 50]})
-    ]
+    (called,) = turn.tool_calls
+    assert (called.name, json.loads(called.arguments)) == ("zoom", {"box": [10, 20, 30, 50]})
     assert "zoom" not in turn.text
 
 
@@ -267,22 +233,20 @@ def test_the_model_is_offered_tools_with_their_schemas() -> None:
     tools: dict[str, AgentTool] = {"zoom": Zoom(), "undo": Undo()}
     ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), model)
     ((*_, options),) = model.calls
-    told = options.tools or ()
-    assert options.temperature == 0.5 and [tool.name for tool in told] == ["zoom", "undo"]
-    box = told[0].parameters["properties"]["box"]
+    zoom, undo = options.tools or ()
+    assert (options.temperature, zoom.name, undo.name) == (0.5, "zoom", "undo")
+    box = zoom.parameters["properties"]["box"]
     four = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
     assert box.items() >= four.items()
-    assert "from 0 to 1" in box["description"] and told[0].parameters["required"] == ["box"]
-    json.dumps(told[1].parameters)
+    assert "from 0 to 1" in box["description"] and zoom.parameters["required"] == ["box"]
+    json.dumps(undo.parameters)
 
 
 def test_history_can_drop_the_images_of_earlier_turns() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, history=History(images="latest"))
-    _, asked = scripted(
-        agent, call("zoom", box=[0, 0, 9, 9]), call("zoom", image=1, box=[0, 0, 5, 5]), "x"
-    )
-    shown = [part for m in asked[2] for part in m.parts if not isinstance(part, str)]
-    assert [view.size for view in shown] == [(5, 5)]
+    calls = call("zoom", box=[0, 0, 9, 9]), call("zoom", image=1, box=[0, 0, 5, 5])
+    _, asked = scripted(agent, *calls, "x")
+    assert [view.size for message in asked[2] for view in message.views] == [(5, 5)]
 
 
 def test_a_probe_asks_beside_the_conversation() -> None:
@@ -294,57 +258,20 @@ def test_a_probe_asks_beside_the_conversation() -> None:
     assert [(look.probe, look.call) for look in read_looks(state.notes)] == [(0, 1)]
 
 
-# Places
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.sampled_from(["pixels", "0-1", "0-1000"]),
-    st.tuples(st.floats(0, 0.8), st.floats(0, 0.8), st.floats(0.1, 0.5), st.floats(0.1, 0.5)),
-    st.sampled_from([None, 40, 113]),
-)
-def test_a_box_reaches_the_source_through_what_was_shown(
-    frame: Any, box: tuple[float, ...], longest: int | None
-) -> None:
-    """The zoom is cut from the source at its own size, wherever the box lies in the image that the
-    model was sent."""
-    x, y, w, h = box
-    shares = [x, y, min(1, x + w), min(1, y + h)]
-    fit = None if longest is None else LongestSide(longest, grow=True)
-    shown = LongestSide(longest, grow=True).size(200, 150) if longest else (200, 150)
-    times = {"pixels": shown * 2, "0-1": (1, 1, 1, 1), "0-1000": (1000,) * 4}[frame]
-    agent = Agent({"zoom": PLAIN_ZOOM}, coordinates=frame, fit=fit)
-    boxed = call("zoom", box=[share * time for share, time in zip(shares, times, strict=True)])
-    state, _ = scripted(agent, boxed, "x", of=sample(pixels(200, 150)))
-    region = read_looks(state.notes)[0].regions[0]
-    wanted = [share * side for share, side in zip(shares, (200, 150, 200, 150), strict=True)]
-    assert np.abs(np.subtract(region[1:], wanted)).max() <= 1.01
-
-
-def test_places_ride_through_crops_turns_and_joined_views() -> None:
+def test_places_ride_through_turns_and_joined_views_and_a_choice_is_no_source() -> None:
     two = sample(pixels(80, 60), pixels(80, 60)[:, ::-1])
     agent = Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()})
     first, last = call("zoom", box=[100, 10, 130, 50]), call("zoom", box=[0, 0, 10, 20])
     joined = Pipeline({"join": Concatenate(margin=10), "agent": agent})
     state = joined(State.start(two), Scripted([first, call("turn", degrees=180), last, "x"]))
     regions = [look.regions for look in read_looks(state.notes)]
-    assert regions[0] == ((1, 10, 10, 40, 50),)
-    assert regions[1] == ((),)  # turned, it shows the same
-    assert regions[2] == ((1, 30, 30, 40, 50),)
-
-
-def test_a_choice_that_is_a_picture_can_be_zoomed_though_it_is_no_source() -> None:
+    # turned, it shows the same
+    assert regions == [((1, 10, 10, 40, 50),), ((),), ((1, 30, 30, 40, 50),)]
     state = State.start(sample())
-    extra = replace(state.views[0], parts=())
-    agent = Pipeline({"agent": Agent({"zoom": PLAIN_ZOOM})})
-    after = agent(
-        state.replace(views=(*state.views, extra)),
-        Scripted([call("zoom", image=2, box=[0, 0, 9, 9]), "x"]),
-    )
+    state = state.replace(views=(*state.views, replace(state.views[0], parts=())))
+    zoom = Agent({"zoom": PLAIN_ZOOM})
+    after = zoom(state, Scripted([call("zoom", image=2, box=[0, 0, 9, 9]), "x"]))
     assert after.views[2].size == (9, 9) and read_looks(after.notes)[0].regions == ((),)
-
-
-# Tools
 
 
 def finds(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
@@ -407,24 +334,17 @@ def test_a_tool_is_a_stage_on_a_view(name: str) -> None:
 def test_measure_speaks_of_the_image_at_its_full_size() -> None:
     agent = Agent({"measure": Measure()}, fit=LongestSide(40), coordinates="0-1")
     state, asked = scripted(agent, call("measure", start=[0.25, 0.5], end=[0.75, 0.5]), "x")
-    assert asked[1][-1].text.startswith(
-        "40.0 pixels, 50.0 % of the width of image 1; direction 0.0 degrees"
-    )
-    assert read_looks(state.notes)[0].outcome == "said" and len(state.views) == 1
+    told = asked[1][-1].text
+    assert all(fact in told for fact in ("40.0 pixels", "50.0 %", "image 1", "0.0 degrees"))
+    assert outcomes(state) == ["said"] and len(state.views) == 1
 
 
 def test_turning_over_and_over_does_not_fill_the_memory() -> None:
-    bounds, fit = Bounds(steps=12), LongestSide(40)
+    agent = Agent({"rotate": Rotate()}, bounds=Bounds(steps=12), fit=LongestSide(40))
     turns = [call("rotate", degrees=45 - n / 10) for n in range(8)]
-    state, _ = scripted(
-        Agent({"rotate": Rotate()}, bounds=bounds, fit=fit),
-        *turns,
-        "x",
-        of=sample(pixels(1200, 1200)),
-    )
-    looks = read_looks(state.notes)
-    assert [look.outcome for look in looks] == ["shown"] * 4 + ["failed"] * 4
-    assert looks[-1].reason.endswith("turn an earlier image, or a part of it")
+    state, _ = scripted(agent, *turns, "x", of=sample(pixels(1200, 1200)))
+    assert outcomes(state) == ["shown"] * 4 + ["failed"] * 4
+    assert "earlier image" in read_looks(state.notes)[-1].reason
     assert turned_size((80, 60), 90) == (60, 80) and turned_size((80, 60), -180) == (80, 60)
 
 
@@ -441,39 +361,41 @@ def test_undo_withdraws_the_last_image() -> None:
 
 
 def test_the_answer_tool_is_read_by_the_agents_reader() -> None:
-    agent = Agent({"answer": Answer()}, reader=Robust())
-    state, _ = scripted(agent, call("answer", text="It is (B)."), of=sample(choices=("cat", "dog")))
+    agent, of = Agent({"answer": Answer()}, reader=Robust()), sample(choices=("cat", "dog"))
+    state, _ = scripted(agent, call("answer", text="It is (B)."), of=of)
     assert (state.answer, state.reason, ended(state).by) == ("B", "", "answer")
-    state, _ = scripted(agent, call("answer", text="Who knows"), of=sample(choices=("cat", "dog")))
+    state, _ = scripted(agent, call("answer", text="Who knows"), of=of)
     assert state.answer is None and state.reason
 
 
 def test_the_controls_look_like_the_zoom_and_show_another_place() -> None:
-    truth = Box("target", 60, 40, 80, 60)
-    of = sample(pixels(), marks=(truth,), meta={"region": "target"})
-    crop = Crop(padding=0, min_px=1)
-    asked_for = [5.0, 5.0, 25.0, 25.0]
-    regions, plain = {}, Zoom(crop=crop)
-    placebo, oracle = Zoom(crop=crop, elsewhere=True), OracleZoom(crop=crop)
-    tools: dict[str, AgentTool] = {"zoom": plain, "placebo": placebo, "oracle": oracle}
+    truth = Box("target", 60, 40, 80, 60, 1)
+    of = sample(pixels() // 2, pixels(), marks=(truth,), meta={"region": "target"})
+    crop, asked_for, regions = Crop(padding=0, min_px=1), [5.0, 5.0, 25.0, 25.0], {}
+    tools: dict[str, AgentTool] = {
+        "zoom": Zoom(crop=crop),
+        "placebo": Zoom(crop=crop, elsewhere=True),
+        "oracle": OracleZoom(crop=crop),
+    }
     for name, tool in tools.items():
         assert describe_tool("zoom", tool, "pixels") == describe_tool("zoom", Zoom(), "pixels")
-        state, _ = scripted(Agent({"zoom": tool}), call("zoom", box=asked_for), "x", of=of)
-        regions[name] = read_looks(state.notes)[0].regions[0][1:]
-    assert regions["zoom"] == tuple(asked_for) and regions["oracle"] == truth.xyxy
-    x0, y0, x1, y1 = regions["placebo"]
+        wanted = call("zoom", box=asked_for, image=1)
+        state, _ = scripted(Agent({"zoom": tool}), wanted, "x", of=of)
+        (regions[name],) = read_looks(state.notes)[0].regions
+    assert regions["zoom"] == (0, *asked_for)
+    assert regions["oracle"] == (1, *truth.xyxy), "whichever image shows it"
+    _, x0, y0, x1, y1 = regions["placebo"]
     assert (x1 - x0, y1 - y0) == (20, 20) and (x0 >= 25 or y0 >= 25)
 
 
-def test_an_oracle_finds_the_region_in_whichever_image_shows_it() -> None:
-    of = sample(pixels(), pixels() // 2, marks=(Box("t", 0, 0, 10, 10, 1),), meta={"region": "t"})
-    state, _ = scripted(
-        Agent({"zoom": OracleZoom(crop=Crop(padding=0, min_px=1))}),
-        call("zoom", box=[9, 9, 20, 20], image=1),
-        "x",
-        of=of,
-    )
-    assert read_looks(state.notes)[0].regions == ((1, 0, 0, 10, 10),)
+IMPORTS = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from pydantic import Field
+from looktwice.pipelines.state import State
+from looktwice.prompting.agent import Arguments, ImageArguments, ToolResult
+"""
 
 
 def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(
@@ -481,44 +403,24 @@ def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(
 ) -> None:
     example = re.findall(r"(?:^(?: {4}.*)?\n)+", tool_file.__doc__ or "", re.M)
     code = textwrap.dedent(max(example, key=len))
-    imports = (
-        "from dataclasses import dataclass\nfrom typing import ClassVar\n"
-        "import numpy as np\nfrom pydantic import Field\n"
-        "from looktwice.pipelines.state import State\n"
-        "from looktwice.prompting.agent import Arguments, ImageArguments, ToolResult\n"
-    )
-    (tmp_path / "my_tools.py").write_text(imports + code, encoding="utf-8")
-    plugin = load_plugin(str(tmp_path / "my_tools.py"))
-    agent = build(
-        {"use": "prompting.agent.Agent", "tools": {"dark": {"use": "my_tools.Darken"}}},
-        Scope(plugins=(plugin,)),
-    )
+    (tmp_path / "my_tools.py").write_text(IMPORTS + code, encoding="utf-8")
+    scope = Scope(plugins=(load_plugin(str(tmp_path / "my_tools.py")),))
+    tools = {"dark": {"use": "my_tools.Darken"}}
+    agent = build({"use": "prompting.agent.Agent", "tools": tools}, scope)
     state, _ = scripted(agent, call("dark", factor=4), "x")
     assert state.views[1].pixels.max() == 50
 
 
-# Bounds
-
-
-BOUNDS: dict[str, tuple[Bounds, int]] = {
-    "steps": (Bounds(steps=3), 3),
-    "images": (Bounds(images=2), 2),
-    "megapixels": (Bounds(megapixels=0.0025), 3),
-    "tokens": (Bounds(tokens=250), 3),
-    "seconds": (Bounds(seconds=3.5), 4),
-}
-
-
-@pytest.mark.parametrize("name", BOUNDS)
-def test_each_bound_stops_the_loop_and_forces_an_answer(name: str) -> None:
-    bounds, looks = BOUNDS[name]
-    script = [
-        call("zoom", image=1, box=[0, 0, 30, 30 - n], tokens=100, seconds=1.0) for n in range(looks)
-    ]
-    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, bounds=bounds), *script, Reply("A cat."))
-    last = asked[-1][-1]
-    assert len(asked) == looks + 1 and last.role == "user" and last.text.endswith(FINAL)
-    assert ended(state).by == name and state.reply == "A cat." and not state.ended
+@tables.table
+def test_each_bound_stops_the_loop_and_forces_an_answer(bound: str, value: Any, looks: int) -> None:
+    boxes = [[0, 0, 30, 30 - n] for n in range(looks)]
+    script = [call("zoom", image=1, box=box, tokens=100, seconds=1.0) for box in boxes]
+    model = Heard(*script, Reply("A cat."))
+    state = ran(Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(**{bound: value})), model)
+    messages, _, options = model.calls[-1]
+    assert len(model.calls) == looks + 1 and not options.tools
+    assert messages[-1].role == "user" and messages[-1].text.endswith(FINAL)
+    assert ended(state).by == bound and state.reply == "A cat." and not state.ended
 
 
 def test_without_steps_there_are_no_tools_and_a_call_for_the_answer_is_an_abstention() -> None:
@@ -526,31 +428,22 @@ def test_without_steps_there_are_no_tools_and_a_call_for_the_answer_is_an_absten
     assert [message.role for message in asked[0]] == ["user"] and state.reply == "A cat."
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(steps=1))
     state, _ = scripted(agent, call("zoom", box=[0, 0, 9, 9]), call("zoom", box=[0, 0, 5, 5]))
-    assert (
-        state.reason == "abstained: it called zoom where it had to answer (steps used up)"
-        and len(state.views) == 2
-    )
+    assert state.reason.startswith("abstained: it called zoom") and len(state.views) == 2
     agent = Agent({"zoom": PLAIN_ZOOM, "answer": Answer()}, reader=Marked(), bounds=Bounds(steps=0))
     state, _ = scripted(agent, call("answer", text="Answer: cat"))
     assert (state.answer, ended(state).by) == ("cat", "steps")
 
 
-def test_images_that_a_bound_leaves_no_room_for_are_not_shown() -> None:
+def test_images_beyond_a_bound_are_not_shown_and_the_same_call_is_not_run_twice() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(images=2))
     calls = raw(*(("zoom", json.dumps({"image": 1, "box": [0, 0, 10 + n, 10]})) for n in range(4)))
     state, asked = scripted(agent, calls, "x")
     assert outcomes(state) == ["shown", "shown", "bound", "bound"]
     assert len(state.views) == 3 and "not shown" in asked[1][-2].text
-
-
-def test_the_same_call_is_not_run_twice() -> None:
-    twice = [call("zoom", image=1, box=[0, 0, 9, 9])] * 2
-    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), *twice, "x")
+    same = call("zoom", image=1, box=[0, 0, 9, 9])
+    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), same, same, "x")
     assert outcomes(state) == ["shown", "repeated"] and len(state.views) == 2
-    assert "it brought image 2" in asked[2][-1].text
-
-
-# Bad input
+    assert "image 2" in asked[2][-1].text
 
 
 BOX = '{"box": [0, 0, 9, 9]'
@@ -596,6 +489,9 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
         assert len(asked[1][2].tool_calls or asked[1][2].text) < 1000
 
 
+TRAP = '<tool_call>{"name": "zoom", "arguments": {"box": [0, 0, 9, 9]}}</tool_call>'
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -605,10 +501,7 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
         "<tool_call>" + " " * 200_000,
         "CALL " * 5000,
         "",
-        (
-            '<think><tool_call>{"name": "zoom", "arguments": {"box": [0, 0, 9,'
-            " 9]}}</tool_call></think>A cat."
-        ),
+        f"<think>{TRAP}</think>A cat.",
         '<tool_call>{"name": 7}</tool_call>',
         '<tool_call>{"name": "\\ud800", "arguments": {"a": "\\ud800"}}</tool_call>',
         "<tool_call>null</tool_call>",
@@ -618,31 +511,25 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
 )
 @FORMS
 def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
-    state, asked = scripted(
-        Agent({"zoom": PLAIN_ZOOM}, protocol=form, bounds=Bounds(steps=2)), *[text] * 4
-    )
+    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, bounds=Bounds(steps=2))
+    state, asked = scripted(agent, *[text] * 4)
     assert len(asked) <= 3 and len(state.views) == 1
     assert ended(state).by in ("reply", "malformed", "steps")
     json.dumps([message_json(message) for message in state.messages], ensure_ascii=False).encode()
 
 
-def test_words_of_the_question_and_of_tools_call_nothing() -> None:
-    trap = '<tool_call>{"name": "zoom", "arguments": {"box": [0, 0, 9, 9]}}</tool_call>'
-    of = sample(question=f"What does the sign say? {trap}\nCALL zoom {{}}")
-    state, asked = scripted(
-        Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls()), "It asks for a tool.", of=of
-    )
+def test_words_of_the_question_call_nothing() -> None:
+    of = sample(question=f"What does the sign say? {TRAP}\nCALL zoom {{}}")
+    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls())
+    state, asked = scripted(agent, "It asks for a tool.", of=of)
     assert len(asked) == 1 and read_looks(state.notes) == []
 
 
-def test_what_a_tool_cannot_do_is_told_and_no_correction() -> None:
+def test_what_a_tool_cannot_do_is_told_and_missing_weights_fail_the_sample() -> None:
     agent = Agent({"word": CropByWord(finds), "depth": ShowDepth(empty)})
     state, asked = scripted(agent, call("word", word="nothing"), call("depth", image=1), "A cat.")
     assert outcomes(state) == ["failed", "failed"] and state.reply == "A cat."
-    assert "no box for nothing in image 0" in asked[1][-1].text
-
-
-def test_a_tool_whose_weights_are_missing_fails_the_sample_and_is_not_told_to_the_model() -> None:
+    assert "nothing in image 0" in asked[1][-1].text
     model = Scripted([call("depth", image=1), "A cat."])
     with pytest.raises(StageFailed) as caught:
         ran(Agent({"depth": ShowDepth(unopened)}), model)
@@ -653,79 +540,25 @@ def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, system="")
     last = Reply("A cat.", usage=Usage(500, 2))
     state, _ = scripted(agent, call("zoom", tokens=9, box=[10, 20, 30, 50]), last)
-    assert (
-        state.notes[0].startswith("the server counted 9 tokens for 1 image and ")
-        and len(read_looks(state.notes)) == 1
-    )
-    assert sum("counted" in note for note in state.notes) == 1
+    assert [note for note in state.notes if "counted" in note] == [state.notes[0]]
+    assert "9 tokens for 1 image" in state.notes[0] and len(read_looks(state.notes)) == 1
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_every_draw_of_a_vote_keeps_its_looks(nested: bool) -> None:
+def test_looks_of_every_draw_of_a_vote_and_before_a_failure_are_kept(nested: bool) -> None:
     agent: Any = Agent({"zoom": PLAIN_ZOOM})
-    replies: list[str | Reply] = [call("zoom", box=[10, 20, 30, 50]), "(A)"]
-    voted = Vote(Robust(), Pipeline({"inner": agent}) if nested else agent, n=3)
-    state, _ = scripted(voted, *replies * 3)
+    agent = Pipeline({"inner": agent}) if nested else agent
+    look = call("zoom", box=[10, 20, 30, 50])
+    replies: list[str | Reply] = [look, "(A)"]
+    state, _ = scripted(Vote(Robust(), agent, n=3), *replies * 3)
     looks = [(look.number, look.call) for look in read_looks(state.notes)]
     assert looks == [(1, 0), (1, 2), (1, 4)]
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_looks_before_a_failure_are_kept(nested: bool) -> None:
-    agent: Any = Agent({"zoom": PLAIN_ZOOM})
-    model = Scripted([call("zoom", box=[10, 20, 30, 50]), call("zoom", box=[1, 1, 9, 9])])
     with pytest.raises(StageFailed) as caught:
-        ran(Pipeline({"inner": agent}) if nested else agent, model)
-    notes = caught.value.state.notes
-    looks = [(look.number, look.call, look.outcome) for look in read_looks(notes)]
-    assert looks == [(1, 0, "shown"), (2, 1, "shown")]
-    assert read_end(notes) is None and len(caught.value.state.trace[-1].calls) == 3
-
-
-# A real server
-
-
-@dataclass(frozen=True)
-class Numbered:
-    """What the test server asks for: zoom {"x": 1}."""
-
-    picture: bool
-    description: str = "Shows column x."
-    arguments: ClassVar[type[Arguments]] = type("X", (Arguments,), {"__annotations__": {"x": int}})
-
-    def __call__(self, state: State, arguments: Any) -> ToolResult:
-        view = state.views[0]
-        return ToolResult("column", (view.with_pixels(view.pixels // 2),) if self.picture else ())
-
-
-def test_over_http_the_whole_conversation_is_on_the_wire(tmp_path: Path) -> None:
-    of = sample(question="What is it? #tool")
-    with chat_server(tmp_path / "log.jsonl") as server:
-        agent = Agent({"zoom": Numbered(True)}, system="Look.")
-        state = ran(agent, ChatAPI("m", url=server.url), of)
-        first, second = server.bodies
-    assert [tool["function"]["name"] for tool in first["tools"]] == ["zoom"]
-    assert len(first["messages"]) == 2
-    system, user, assistant, tool, image = second["messages"]
-    assert (system["content"], user["content"][-1]["text"]) == ("Look.", "What is it? #tool")
-    assert assistant["tool_calls"][0]["function"] == {"name": "zoom", "arguments": '{"x": 1}'}
-    words = "column\nImage 2 (80 x 60 pixels):"
-    assert tool == {"role": "tool", "tool_call_id": "call_7", "content": words}
-    assert [part["type"] for part in image["content"]] == ["text", "image_url"]
-    assert state.reply in ("(A)", "(B)", "(C)", "(D)") and ended(state).tokens == 214
-
-
-def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
-    """This server looks at no image and calls for the same forever."""
-    of = sample(question="What is it? #tool")
-    with chat_server(tmp_path / "log.jsonl") as server:
-        model = ChatAPI("m", url=server.url)
-        state = ran(Agent({"zoom": Numbered(False)}, bounds=Bounds(steps=3)), model, of)
-        assert server.stats["requests"] == 4 and "tools" not in server.bodies[-1]
-        wrong = ran(Agent({"zoom": PLAIN_ZOOM}), model, of)
-        assert server.stats["requests"] == 6
-    assert ended(state).by == "steps" and state.reply.startswith("(")
-    assert wrong.reason.startswith("abstained: malformed tool call: `box` is missing")
+        ran(agent, Scripted([look, call("zoom", box=[1, 1, 9, 9])]))
+    state = caught.value.state
+    looks = [(look.number, look.call) for look in read_looks(state.notes)]
+    assert looks == [(1, 0), (2, 1)] and outcomes(state) == ["shown", "shown"]
+    assert read_end(state.notes) is None and len(state.trace[-1].calls) == 3
 
 
 TWO: list[dict[str, Any]] = [
@@ -764,31 +597,21 @@ def test_a_thinking_model_gets_its_own_turns_back(form: Any, message: dict[str, 
 def test_a_server_that_refuses_its_own_fields_is_sent_none() -> None:
     said = {"content": None, "reasoning": "hm", "tool_calls": TWO}
     with strict_server(said, {"content": "(A)"}, withheld=["reasoning"]) as server:
-        kept = Agent({"zoom": PLAIN_ZOOM})
+        kept, model = Agent({"zoom": PLAIN_ZOOM}), ChatAPI("m", url=server.url)
         with pytest.raises(StageFailed):
-            ran(kept, ChatAPI("m", url=server.url))
+            ran(kept, model)
         assert len(server.refused) == 1
-        dropping = replace(kept, history=History(attached="drop"))
-        assert ran(dropping, ChatAPI("m", url=server.url)).reply == "(A)"
+        assert ran(replace(kept, history=History(attached="drop")), model).reply == "(A)"
         assert len(server.refused) == 1
 
 
-# Settings
-
-
-def test_an_agent_is_its_spec() -> None:
+def test_an_agent_is_its_spec_and_a_fit_does_no_more_than_size() -> None:
     tools: Any = {"zoom": OracleZoom(label="t"), "grid": ShowGrid()}
     agent = Agent(tools, Robust(), TaggedCalls(), Bounds(steps=2), fit=LongestSide(9))
     assert build(spec(agent)) == agent and identity(build(spec(agent))) == identity(agent)
-
-
-def test_a_fit_that_does_more_than_size_is_refused() -> None:
-    with pytest.raises(Exception, match="agent") as caught:
+    with pytest.raises(StageFailed) as caught:
         ran(Agent({"zoom": Zoom()}, fit=OracleCrop("t")), Scripted("x"))
-    assert caught.value.__cause__ is not None
-
-
-# The near-sighted model
+    assert isinstance(caught.value.__cause__, ValueError)
 
 
 def test_marks_of_all_kinds_are_no_trouble_for_a_zoom() -> None:

@@ -1,7 +1,4 @@
-"""Agents that were trained elsewhere: what they say is understood, their pictures come back in the
-form they know, and code is read and never run."""
-
-from __future__ import annotations
+"""Agents that were trained elsewhere are understood, and their code is read and never run."""
 
 import json
 from dataclasses import dataclass, replace
@@ -55,13 +52,14 @@ def test_golden_conversations(case: dict[str, Any]) -> None:
     assert "K" in str(arm.read(after, NoModel()).answer)
 
 
-@pytest.mark.parametrize("code", [f"x = {'-' * 100_000}1", f"image.rotate({'9' * 400})"])
-def test_code_that_no_reader_bears_is_refused(code: str) -> None:
-    ((call,), _) = CodeCalls().read_calls(Reply(f"<code>{code}</code>"), 3)
-    assert "it is read, not run" in call.arguments
-
-
-@pytest.mark.parametrize(("code", "read"), CASES["code"])
+@pytest.mark.parametrize(
+    ("code", "read"),
+    [
+        *CASES["code"],
+        (f"x = {'-' * 100_000}1", "it is read, not run"),
+        (f"image.rotate({'9' * 400})", "it is read, not run"),
+    ],
+)
 def test_code_is_read_and_never_run(code: str, read: dict[str, Any] | str) -> None:
     agent = Agent({"edit": Edit()}, protocol=CodeCalls())
     reply = Reply(f"<code>\n```python\n{code}\n```\n</code>")
@@ -72,8 +70,7 @@ def test_code_is_read_and_never_run(code: str, read: dict[str, Any] | str) -> No
         return
     after = Pipeline({"agent": agent})(START, Scripted([reply, "K"]))
     (look,) = read_looks(after.notes)
-    assert look.outcome == "failed"
-    assert read in look.reason
+    assert look.outcome == "failed" and read in look.reason
 
 
 @pytest.mark.parametrize(
@@ -136,21 +133,18 @@ class Trained:
     ) -> Reply:
         shown = [view for message in messages for view in message.views]
         words = "".join(message.text for message in messages if message.role == "user")
-        asked = (Message("user", (*shown, words)),)
         tools = () if "cannot look any further" in words else (Tool("zoom", "", {}),)
+        asked = (Message("user", (*shown, words)),)
         seen = self.eyes(asked, options=CallOptions(tools=tools))
         if not seen.tool_calls:
             return Reply(seen.text.replace("ANSWER: ", "<answer>") + "</answer>")
         given = json.loads(seen.tool_calls[0].arguments)
         number = given["image"] - 1
         source = f"observation_{number}" if number else "original_image"
-        return Reply(
-            f"<think>{seen.text}</think>"
-            + self.form.format(box=given["box"], index=number, source=source)
-        )
+        call = self.form.format(box=given["box"], index=number, source=source)
+        return Reply(f"<think>{seen.text}</think>{call}")
 
 
-GROUNDING = '<grounding>{{"bbox_2d": {box}, "source": "{source}"}}</grounding>'
 CALLED = (
     '<tool_call>{{"name": "image_zoom_in_tool", "arguments": {{"bbox_2d": {box}, "label": "it",'
     ' "img_idx": {index}}}}}</tool_call>'
@@ -161,33 +155,28 @@ CALLED = (
 @pytest.mark.parametrize(
     ("preset", "coordinates", "form"),
     [
-        ("agent_deepeyes", "pixels", CALLED),
-        ("agent_qwen3_vl", "0-1000", CALLED),
-        (
-            "agent_mini_o3",
-            "0-1",
-            '<grounding>{{"bbox_2d": {box}, "source": "{source}"}}</grounding>',
-        ),
-        ("agent_thyme", "pixels", "<code>box = {box}\nprint(image.crop(tuple(box)).size)</code>"),
+        ("deepeyes", "pixels", CALLED),
+        ("qwen3_vl", "0-1000", CALLED),
+        ("mini_o3", "0-1", '<grounding>{{"bbox_2d": {box}, "source": "{source}"}}</grounding>'),
+        ("thyme", "pixels", "<code>box = {box}\nprint(image.crop(tuple(box)).size)</code>"),
     ],
 )
 def test_a_reader_of_known_acuity_reads_by_their_zooms(
     preset: str, coordinates: Any, form: str
 ) -> None:
     """At 480 pixels it reads hardly a letter, and nearly all with the zooms of any of them."""
-    (arm,) = load_plan(CONFIGS / f"{preset}.yaml").points
+    (arm,) = load_plan(CONFIGS / f"agent_{preset}.yaml").points
     agent, model = arm.stages["agent"], Trained(scenes.NearSighted(coordinates=coordinates), form)
     assert isinstance(agent, Agent)
     items = [
         item for item in checked_items(scenes.LettersAndShapes(n=16)) if item.sample.id[0] == "l"
     ]
     right = []
+    fit = LongestSide(480, grow=True)
     for steps in (0, 3):
         bounds = replace(agent.bounds, steps=steps)
-        stage = replace(agent, fit=LongestSide(480, grow=True), bounds=bounds)
-        states = [Pipeline({"agent": stage})(State.start(item.sample), model) for item in items]
-        answers = [arm.read(state, NoModel()).answer for state in states]
+        stage = Pipeline({"agent": replace(agent, fit=fit, bounds=bounds)})
+        answers = [arm.read(stage(State.start(i.sample), model), NoModel()).answer for i in items]
         pairs = zip(answers, items, strict=True)
         right.append(sum(str(answer)[-1:] == item.answer for answer, item in pairs))
-    assert right[0] <= 2
-    assert right[1] == len(items) == 8
+    assert right[0] <= 2 and right[1] == len(items) == 8

@@ -1,7 +1,4 @@
-"""Rings, boxes, dots and arrows without labels are read as marks at any size, and photographs and
-words have none."""
-
-from __future__ import annotations
+"""Drawn shapes without labels are read as marks at any size; photographs and words have none."""
 
 import io
 from typing import Any

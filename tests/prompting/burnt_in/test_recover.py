@@ -1,7 +1,4 @@
-"""Reading burnt-in markers and removing them: on real BLINK images, and on photographs whose
-markers are known."""
-
-from __future__ import annotations
+"""Reading and removing burnt-in markers: on BLINK, and on photographs whose markers are known."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -27,7 +24,6 @@ from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel
 from looktwice.prompting.burnt_in.recover import FoundRectangle, _match_labels, label_words
 from looktwice.prompting.markers import Circles, Label
-from looktwice.prompting.markers.styles import BlinkReleasedStyle
 from tests.burnt_in import as_released, made
 from tests.prompting.scenes import table
 
@@ -186,8 +182,7 @@ def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None
 
 
 def boxed(ground: Pixels, seed: int) -> tuple[Pixels, list[Box]]:
-    """A red box A and a green box B around about the same place, as JPEG of quality 90 gives them
-    back."""
+    """A red box A and a green box B, overlapping, as JPEG of quality 90 gives them back."""
     rng, pixels = np.random.default_rng(seed), ground.copy()
     boxes: list[Box] = []
     for label, color in (("A", RED), ("B", (0, 255, 0))):
@@ -297,8 +292,6 @@ def test_erasing_asks_for_recovering_first(coffee: Pixels) -> None:
 
 @pytest.mark.dear
 def test_real_items_are_erased_and_marked_anew(real: Callable[[int], list[State]]) -> None:
-    """Redrawn markers are read where the old ones were: nothing of the old style is left to be
-    found."""
     stage = Circles(radius=9, thickness=2, color="white", label=Label(font_size=14))
     for read in real(16):
         clean = EraseMarks()(read, NoModel())
@@ -307,18 +300,3 @@ def test_real_items_are_erased_and_marked_anew(real: Callable[[int], list[State]
         old, new = points(read), points(anew)
         assert new.keys() == {"A", "B"}
         assert max(away(old[label], new[label]) for label in "AB") < 1
-
-
-def test_the_released_preset_on_erased_images_measures_like_the_old_markers(
-    real: Callable[[int], list[State]],
-) -> None:
-    """Within half a pixel in place, and in the ring's size; the plates stand where they stood."""
-    for read in real(16):
-        drawn = BlinkReleasedStyle()(EraseMarks()(read, NoModel()), NoModel())
-        anew = recovered(state_of(drawn.views[0].pixels))
-        assert points(anew).keys() == points(read).keys()
-        looks = (state.sample.meta["burnt_in"] for state in (read, anew))
-        for old, new in zip(*looks, strict=True):
-            assert np.hypot(old["x"] - new["x"], old["y"] - new["y"]) < 1
-            before, after = (look["radius"] + look["stroke"] / 2 for look in (old, new))
-            assert before == pytest.approx(after, abs=0.8)

@@ -1,15 +1,14 @@
-"""Grids and axes: dots, lines and ticks where geometry puts them, and names that lead back to the
-source."""
+"""Dots, lines and ticks are where geometry puts them, and names lead back to the source."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import build
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -43,8 +42,7 @@ def changed(pixels: Pixels, grey: int = 90) -> np.ndarray:
 
 
 def test_the_dots_stand_where_scaffolds_code_puts_them() -> None:
-    """Spacing width / 7 and height / 7 in whole pixels, radius width // 240, white on a dark
-    ground."""
+    """Spacing width / 7 and height / 7 in whole pixels, radius width // 240, white on dark."""
     pixels = drawn(DotGrid(labels=False), plain(481, 360))
     seen = changed(pixels)
     for row in range(1, 7):
@@ -174,12 +172,6 @@ def test_dots_are_as_wide_as_they_say(radius: float, across: int) -> None:
     assert (seen == seen.T).all()
 
 
-def test_a_crowded_grid_can_be_asked_for() -> None:
-    assert changed(drawn(DotGrid(columns=16, crowded="draw"))).any()
-    assert changed(drawn(RuledGrid(columns=40, crowded="draw"))).any()
-    assert drawn(Axes(), plain(1, 1)).shape[0] > 1
-
-
 def test_lines_divide_the_view_and_leave_its_rim_alone() -> None:
     grid = RuledGrid(rows=3, columns=4, names="none", color="red", alpha=1, thickness=2)
     seen = (drawn(grid, plain(402, 300)) == RED).all(-1)
@@ -239,31 +231,26 @@ def test_ticks_stand_at_source_pixels_in_a_mirrored_crop(place: Any) -> None:
     assert list(columns) == [round(x) for x in expected]
 
 
-def test_thousandths_are_of_what_is_shown_of_the_image() -> None:
+def test_axes_of_thousandths_of_joined_images_and_of_turned_ones() -> None:
     view = crop(start(plain(400, 300)).views[0], 100, 50, 300, 250)
     after = Axes(frame="0-1000", place="inside", step=500, color="red", lines=1).draw(view)
     red = (after.pixels == RED).all(-1)
     assert list(np.flatnonzero(red[100:].all(0))) == [0, 100, 199]
-
-
-def test_joined_images_have_axes_of_their_own_inside() -> None:
     first, second = start(plain(400, 300), plain(300, 200)).views
     pair = beside([first, second], 10)
     axes = Axes(place="inside", step=100, color="red", tick=8)
     red = (axes.draw(pair).pixels == RED).all(-1)
     assert list(np.flatnonzero(red[:8].all(0))) == [0, 100, 200, 300]
     assert list(np.flatnonzero(red[50:58].all(0))) == [410, 510, 610]
-    with pytest.raises(ValueError, match="views of one image, this one shows 2; set place: inside"):
+    with pytest.raises(ValueError, match="shows 2; set place: inside"):
         Axes().draw(pair)
-
-
-def test_a_turned_image_has_no_pixel_axes() -> None:
-    view = rotate(start().views[0], 30)
-    with pytest.raises(ValueError, match=r"image 0 lies turned in its view.*frame: 0-1000"):
-        Axes().draw(view)
-    assert Axes(frame="0-1000").draw(view).size > view.size
-    other = View(plain())
-    assert Axes().draw(other) is other
+    turned, other = rotate(start().views[0], 30), View(plain())
+    with pytest.raises(ValueError, match=r"image 0 lies turned .*frame: 0-1000"):
+        Axes().draw(turned)
+    assert Axes(frame="0-1000").draw(turned).size > turned.size
+    assert Axes().draw(other) is other and drawn(Axes(), plain(1, 1)).shape[0] > 1
+    assert changed(drawn(DotGrid(columns=16, crowded="draw"))).any()
+    assert changed(drawn(RuledGrid(columns=40, crowded="draw"))).any()
 
 
 def test_words_follow_the_grid_and_the_number_of_images() -> None:
@@ -292,46 +279,6 @@ def test_words_without_a_guide_are_the_description_alone(grid: DotGrid | RuledGr
     assert GridWords(grid)(state, NoModel()).prompt == f"Which?\n{grid.describe(1)}"
     assert GridWords(grid, header="See:", final="Now.")(state, NoModel()).prompt.endswith("\nNow.")
     assert GridWords(None)(state, NoModel()) is state
-
-
-def test_a_configuration_gives_the_words_their_grid_or_none() -> None:
-    node = {
-        "use": "prompting.grids.GridWords",
-        "grid": {"use": "prompting.grids.DotGrid", "rows": 4},
-    }
-    assert build(node).grid == DotGrid(rows=4)
-    assert build({**node, "grid": None}).grid is None
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    size=st.tuples(st.integers(60, 300), st.integers(60, 300)),
-    share=st.floats(0.4, 1),
-    corner=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-    stretch=st.tuples(st.floats(0.6, 2), st.floats(0.6, 2)),
-    mirrored=st.booleans(),
-    data=st.data(),
-)
-def test_a_dot_and_its_point_of_the_source_are_one_place(
-    size: tuple[int, int],
-    share: float,
-    corner: tuple[float, float],
-    stretch: tuple[float, float],
-    mirrored: bool,
-    data: st.DataObject,
-) -> None:
-    """What is drawn at a dot lies within 1 px of where the point that a reply names maps to."""
-    view = start(plain(*size)).views[0]
-    x, y = corner[0] * (1 - share) * size[0], corner[1] * (1 - share) * size[1]
-    view = crop(view, x, y, x + share * size[0], y + share * size[1])
-    view = resize(
-        view, max(40, round(view.size[0] * stretch[0])), max(40, round(view.size[1] * stretch[1]))
-    )
-    view = flip(view) if mirrored else view
-    grid = DotGrid(rows=3, columns=4, labels=False, color="red", radius=1)
-    row, column = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
-    after = grid(start(plain(*size)).replace(views=(view,)), NoModel()).views
-    (point,) = grid.places(after, f"({row},{column})")
-    seen = after[0].to_view(point)[0].center
-    assert tuple(after[0].pixels[round(seen[1]), round(seen[0])]) == RED
-    assert np.hypot(*np.subtract(seen, grid.dot(view.size, row, column))) < 1e-6
+    for own in (None, grid):
+        node = {"use": "prompting.grids.GridWords", "grid": own and spec(own)}
+        assert build(node).grid == own

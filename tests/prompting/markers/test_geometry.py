@@ -1,7 +1,4 @@
-"""Marker geometry to the pixel: where labels begin beside a shape, and the least size of scaled
-shapes."""
-
-from __future__ import annotations
+"""Where labels begin beside a shape, and the least size of scaled shapes, to the pixel."""
 
 import numpy as np
 import pytest
@@ -20,6 +17,7 @@ from looktwice.prompting.markers import (
     Tint,
 )
 from tests.prompting.scenes import GREY, NONE, box_of, drawn, is_color
+from tests.tables import table
 
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
@@ -29,8 +27,7 @@ def plate(pixels: Pixels) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("half", [0, 0.5])
 def test_labels_begin_after_the_gap(half: float) -> None:
-    """A ring of radius 10 and stroke 2 with a gap of 3 keeps 14 pixels from the point's middle
-    free."""
+    """A ring of radius 10, stroke 2 and a gap of 3 keep 14 pixels free."""
     x, y, edges = 60 + half, 50 + half, {}
     for side in ("left", "right", "above", "below"):
         label = Label(placement=side, plate="blue", font_size=9)
@@ -62,8 +59,6 @@ def test_a_label_above_a_region_is_centred_on_it(
 
 
 def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
-    """At a hundredth of their size: a dot of one pixel, a ring around its pixel, bars that begin a
-    pixel away."""
     dot = drawn(Dots(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50)) != GREY
     assert np.argwhere(dot.any(-1)).tolist() == [[50, 60]]
     ring = drawn(Circles(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50))
@@ -75,8 +70,7 @@ def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
 
 
 def test_a_spotlight_begins_to_fade_at_the_edge() -> None:
-    """The outermost pixel of a box keeps its own value, and the next ones darken over `feather`
-    pixels."""
+    """The outermost pixel keeps its value, and the next ones darken over `feather` pixels."""
     row = drawn(Spotlight(dim=1, feather=4), Box("A", 40, 40, 60, 60))[50, :, 0]
     assert row[40] == row[59] == 90
     assert row[60:65].tolist() == [68, 45, 22, 0, 0]
@@ -102,20 +96,11 @@ def test_an_arrow_without_room_turns_by_the_fewest_quarters(
     assert (columns.mean() > x, rows.mean() > y) == (right, down)
 
 
-@pytest.mark.parametrize(
-    ("angle", "x", "y", "outwards"),
-    [
-        (180, 39.5, 50, (-1, 0)),
-        (0, 79.5, 50, (1, 0)),
-        (90, 60, 39.5, (0, -1)),
-        (270, 60, 59.5, (0, 1)),
-    ],
-)
+@table
 def test_an_arrow_turns_only_where_its_tail_would_leave(
     angle: float, x: float, y: float, outwards: tuple[int, int]
 ) -> None:
-    """Tip and tail are 4 and 40 pixels off the point: at 39.5 from the first pixel's centre it ends
-    on the edge."""
+    """Tip and tail are 4 and 40 pixels off the point."""
     across, down = outwards
     for further, stays in ((0.0, True), (0.25, False)):
         point = Point("A", x + further * across, y + further * down)

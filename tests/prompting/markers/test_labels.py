@@ -1,5 +1,4 @@
-"""Labels: what they say, that they can be read, that they keep out of the way, and the colours they
-take."""
+"""Labels: their text, whether they can be read, where they are placed, and their colours."""
 
 import io
 import math
@@ -27,6 +26,7 @@ from looktwice.prompting.markers import Label
 from looktwice.prompting.markers.base import draw_labels
 from tests.counted_work import count_calls
 from tests.prompting.scenes import NONE, RED
+from tests.tables import table
 
 ASTRONAUT, COFFEE = data.astronaut(), data.coffee()  # type: ignore[no-untyped-call]
 PHOTOS = {"light": (ASTRONAUT, 400, 60), "dark": (ASTRONAUT, 330, 440), "busy": (COFFEE, 300, 150)}
@@ -84,17 +84,7 @@ def test_letters_without_a_plate_stand_out(photo: str) -> None:
     assert (pixels[: top - 3] == image[: top - 3]).all()
 
 
-@pytest.mark.parametrize(
-    ("placement", "side"),
-    [
-        ("auto", (0, -1)),
-        ("above", (0, -1)),
-        ("below", (0, 1)),
-        ("left", (-1, 0)),
-        ("right", (1, 0)),
-        ("beside", (1, 0)),
-    ],
-)
+@table
 def test_each_side_and_its_flip(placement: str, side: tuple[int, int]) -> None:
     for (x, y), sign in [((100, 75), 1), ((100 + 97 * side[0], 75 + 72 * side[1]), -1)]:
         (area,) = place_labels([anchor("A", x, y)], [(15, 17)], placement)  # type: ignore[arg-type]
@@ -124,9 +114,7 @@ def test_labels_of_a_crowd_hide_neither_points_nor_each_other() -> None:
 
 def test_a_label_without_room_is_refused_with_its_size() -> None:
     pixels, long = np.zeros((30, 40, 3), np.uint8), anchor("much too long", 20, 15, size=(40, 30))
-    with pytest.raises(
-        ValueError, match=r"'much too long' of \d+ x \d+ pixels has no room in the view of 40 x 30"
-    ):
+    with pytest.raises(ValueError, match=r"'much too long' of \d+ x \d+ .*40 x 30"):
         draw_labels(pixels, [long], Label())
     assert draw_labels(pixels, [long], NONE) == []
     assert draw_labels(pixels, [replace(long, text="")], Label()) == []
@@ -164,22 +152,16 @@ def test_what_a_label_says() -> None:
     assert Label().label_text("{number}", 0) == "{number}"  # a mark's own label is no template
 
 
-def test_a_letter_that_the_font_lacks_is_named() -> None:
-    with pytest.raises(ValueError, match="no sign for '\u7532' in the label 'A\u7532'; give label"):
+def test_a_letter_that_the_font_lacks_is_named_and_fonts_come_from_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'\u7532' in the label 'A\u7532'"):
         render_text("A\u7532", 15)
-    with pytest.raises(
-        ValueError, match="no sign for 'Q' in the label 'Q'; there are A B C D E F R"
-    ):
+    with pytest.raises(ValueError, match="'Q'; there are A B C D E F R"):
         render_text("Q", 15, "blink")
-
-
-def test_a_font_file(tmp_path: Path) -> None:
     (tmp_path / "font.ttf").write_bytes(b"no font")
-    with pytest.raises(ValueError, match=r"font\.ttf: not a TrueType or OpenType font"):
+    with pytest.raises(ValueError, match=r"font\.ttf: not"):
         render_text("A", 15, tmp_path / "font.ttf")
     own = ImageFont.load_default(15)
-    assert isinstance(own, ImageFont.FreeTypeFont)
-    assert isinstance(own.path, io.BytesIO)
+    assert isinstance(own, ImageFont.FreeTypeFont) and isinstance(own.path, io.BytesIO)
     (tmp_path / "own.ttf").write_bytes(own.path.getvalue())
     assert (render_text("A", 15, tmp_path / "own.ttf") == render_text("A", 15)).all()
 
@@ -194,19 +176,16 @@ def test_text_is_cut_at_the_rim_and_plates_are_kept() -> None:
     assert not render_text("A", 15).flags.writeable
 
 
-@pytest.mark.parametrize(("value", "seen"), [(250, (0, 0, 0)), (5, (255, 255, 255))])
-def test_contrast_looks_at_the_pixels_around(value: int, seen: tuple[int, int, int]) -> None:
-    pixels = np.full((50, 50, 3), value, np.uint8)
-    assert contrasting_color(pixels, 25, 25, 8, BLACK_WHITE) == seen
-    pixels[:, :20] = 255 - value
-    assert contrasting_color(pixels, 40, 25, 8, BLACK_WHITE) == seen
-    assert contrasting_color(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
-
-
-@pytest.mark.parametrize("color", ["red", "lime", "blue", "yellow", "magenta", "cyan"])
-def test_contrast_never_takes_the_colour_of_the_ground(color: str) -> None:
-    pixels = np.full((40, 40, 3), rgb(color), np.uint8)
-    assert contrasting_color(pixels, 20, 20, 10) != rgb(color)
+def test_contrast_looks_at_the_pixels_around() -> None:
+    for value, seen in ((250, (0, 0, 0)), (5, (255, 255, 255))):
+        pixels = np.full((50, 50, 3), value, np.uint8)
+        assert contrasting_color(pixels, 25, 25, 8, BLACK_WHITE) == seen
+        pixels[:, :20] = 255 - value
+        assert contrasting_color(pixels, 40, 25, 8, BLACK_WHITE) == seen
+        assert contrasting_color(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
+    for color in ("red", "lime", "blue", "yellow", "magenta", "cyan"):
+        pixels = np.full((40, 40, 3), rgb(color), np.uint8)
+        assert contrasting_color(pixels, 20, 20, 10) != rgb(color)
 
 
 def test_ink_and_distinct_colours() -> None:

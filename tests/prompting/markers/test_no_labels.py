@@ -1,18 +1,13 @@
-"""`label: null` draws no label, in YAML and in Python, for every marker; `check` tells of labels
-that mislead."""
+"""`label: null` draws no label for every marker; `check` warns of labels that mislead."""
 
-from __future__ import annotations
-
-import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.marks import Box, Point
@@ -24,6 +19,7 @@ from looktwice.prompting import markers
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.markers import Circles, Label
 from looktwice.prompting.markers.base import Marking
+from tests.under_fire.scenes import ends, write_questions
 
 NAMES = [name for name in dir(markers) if issubclass(getattr(markers, name), Marking)]
 MARKS = (Point("A", 150, 120), Box("B", 40, 40, 90, 80))
@@ -69,39 +65,29 @@ stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}
 @pytest.mark.parametrize(
     ("choices", "confused"),
     [
-        (["yes", "no"], "A is drawn, and choice (A) is 'yes'; B is drawn, and choice (B) is 'no'"),
-        (
-            ["point B", "point A"],
-            "A is drawn, and choice (A) is 'point B'; B is drawn, and choice (B) is 'point A'",
-        ),
+        (["yes", "no"], "'yes' 'no'"),
+        (["point B", "point A"], "'point B' 'point A'"),
         (["point A", "B is closer"], ""),
-        ([], ""),
     ],
 )
 def test_check_tells_of_labels_that_are_letters_of_other_choices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choices: list[str], confused: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("own").mkdir()
-    Image.new("RGB", (200, 150), "gray").save("own/0.png")
     marks = [{"label": "A", "x": 50, "y": 60}, {"label": "B", "x": 150, "y": 60}]
-    row = {"id": "q", "question": "Is A nearer?", "images": ["0.png"], "marks": marks}
-    row |= {"answer": "A", **({"choices": choices} if choices else {})}
-    Path("own/samples.jsonl").write_text(json.dumps(row) + "\n")
+    write_questions({"images": ["0.png"], "marks": marks, "choices": choices}, side=200)
     Path("study.yaml").write_text(STUDY)
-    result = CliRunner().invoke(app, ["check", "study.yaml"])
-    assert result.exit_code == 0, result.output
-    warned = "warning: labels are letters of choices that do not speak of them, on task: "
-    assert (warned in result.output) == bool(confused)
-    assert not confused or f"{warned}{confused}; `label:" in result.output
-    without = CliRunner().invoke(app, ["check", "study.yaml", "stages.mark.label=null"])
-    assert without.exit_code == 0 and warned not in without.output
+    warned = "labels are letters of choices"
+    (line,) = [row for row in ends(0, "check", "study.yaml").splitlines() if warned in row] or [""]
+    assert " ".join(re.findall(r"'[^']+'", line)) == confused
+    assert bool(line) == bool(confused)
+    assert warned not in ends(0, "check", "study.yaml", "stages.mark.label=null")
 
 
 def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
-    with pytest.raises(ValueError, match="label is to be a Label or None, found 12; settings go"):
+    with pytest.raises(ValueError, match=r"label is .* found 12"):
         Circles(12)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="radius is a number, found 'big'"):
         Circles(radius="big")  # type: ignore[arg-type]
-    with pytest.raises(PictureError, match=r"found Image; type Picture\.open\(path\) for a file"):
+    with pytest.raises(PictureError, match=r"found Image; type Picture\.open"):
         Picture(Image.new("RGB", (4, 4)))  # type: ignore[arg-type]

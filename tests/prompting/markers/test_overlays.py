@@ -19,7 +19,6 @@ from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.evidence import project
 from looktwice.prompting.markers import DepthOverlay, MatchOverlay, ScalarOverlay, SegmentTint
 from looktwice.prompting.markers.overlays import spread_matches
-from looktwice.specialists.maps import SGBM
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.results import DepthMap, Masks, Matches
 from looktwice.specialists.rules import NoEvidence
@@ -29,8 +28,7 @@ GREY = 90
 
 @dataclass(frozen=True)
 class Ramp:
-    """Depth that falls from left to right, from 1 to 0; unknown in the columns from `unknown`
-    on."""
+    """Depth that falls from 1 at the left to 0; unknown in the columns from `unknown` on."""
 
     unknown: int = 10_000
     nearer: bool = True
@@ -140,12 +138,8 @@ def test_what_is_unknown_keeps_the_view_or_has_its_own_colour() -> None:
     assert (blend.pixels[:, :60] != GREY).any(-1).all()
     (only,) = shown(DepthOverlay(depth=Ramp(unknown=60), layout="only", unknown="#010203"))
     assert (only.pixels[:, 60:] == (1, 2, 3)).all()
-
-
-def test_a_map_without_contrast_is_of_one_colour() -> None:
-    (view,) = shown(
-        ScalarOverlay(scalar=Brightness(), layout="only", colormap="gray"), start(plain(1, 1))
-    )
+    flat = ScalarOverlay(scalar=Brightness(), layout="only", colormap="gray")
+    (view,) = shown(flat, start(plain(1, 1)))
     assert tuple(view.pixels[0, 0]) == (128, 128, 128)
 
 
@@ -199,29 +193,24 @@ def test_words_are_said_where_something_is_shown() -> None:
     ],
 )
 def test_without_a_find_the_setting_decides(stage: Any, why: str) -> None:
-    state = start(plain(), plain())
-    state = state if isinstance(stage, MatchOverlay) else start()
-    with pytest.raises(ValueError, match=f"sample s1: {why}; set missing: keep or abstain"):
+    state = start(plain(), plain()) if isinstance(stage, MatchOverlay) else start()
+    with pytest.raises(ValueError, match=f"sample s1: {why}; set missing"):
         stage(state, NoModel())
     kept = replace(stage, missing="keep")(state, NoModel())
-    assert kept.views == state.views
-    assert kept.notes == (f"{why}; kept as it is",)
+    assert (kept.views, kept.notes) == (state.views, (f"{why}; kept as it is",))
     assert replace(stage, missing="abstain")(state, NoModel()).reason == f"abstained: {why}"
 
 
 @pytest.mark.parametrize(
-    ("stage", "message"),
+    ("stage", "fact"),
     [
-        (
-            ScalarOverlay(scalar=Brightness((4, 5))),
-            r"map of image 0 has the shape \(4, 5\), its image \(80, 120\)",
-        ),
-        (DepthOverlay(depth=Ramp(), images=(2,)), "images names 2, but there are 1 images"),
-        (MatchOverlay(matcher=SIFT()), r"images names \(0, 1\), but there are 1"),
+        (ScalarOverlay(scalar=Brightness((4, 5))), r"image 0 .*\(4, 5\), .*\(80, 120\)"),
+        (DepthOverlay(depth=Ramp(), images=(2,)), "images names 2"),
+        (MatchOverlay(matcher=SIFT()), r"images names \(0, 1\)"),
     ],
 )
-def test_what_does_not_fit_is_named(stage: Stage, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_does_not_fit_is_named(stage: Stage, fact: str) -> None:
+    with pytest.raises(ValueError, match=fact):
         shown(stage)
 
 
@@ -288,22 +277,6 @@ def test_matches_are_chosen_over_the_whole_picture() -> None:
     assert len(spread_matches(Matches.none(), (120, 80), 4)) == 0
 
 
-def test_real_specialists_on_a_made_stereo_pair() -> None:
-    random = np.random.default_rng(5)
-    noise = random.integers(0, 255, (60, 120, 3), np.uint8)
-    wide = np.asarray(cv2.resize(noise, (480, 240), interpolation=cv2.INTER_CUBIC), np.uint8)
-    left, right = wide[:, 40:440].copy(), wide[:, 48:448].copy()
-    left[80:160, 160:280] = wide[80:160, 300:420]
-    right[80:160, 136:256] = wide[80:160, 300:420]
-    state = start(Picture(left), Picture(right))
-    near = DepthOverlay(depth=SGBM(disparities=64), images=(0,), layout="only", colormap="gray")
-    pixels = shown(near, state)[0].pixels
-    assert np.median(pixels[90:150, 180:260, 0]) > 2 * np.median(pixels[10:60, 100:380, 0]) + 50
-    (pair,) = shown(MatchOverlay(matcher=SIFT(), margin=10), state)
-    assert pair.size == (810, 240)
-    assert (pair.pixels[:, 400:410] != 0).any()
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     spot=st.tuples(st.integers(20, 100), st.integers(20, 60)),
@@ -314,8 +287,7 @@ def test_real_specialists_on_a_made_stereo_pair() -> None:
 def test_a_bright_spot_of_a_map_stays_on_its_place(
     spot: tuple[int, int], degrees: float, stretch: tuple[float, float], mirrored: bool
 ) -> None:
-    """The centre of a spot in the map lies within half a pixel of where its point is mapped to, in
-    every part."""
+    """Within half a pixel of where its point is mapped to, in every part."""
     ys, xs = np.mgrid[:80, :120]
     values = np.exp(-((xs - spot[0]) ** 2 + (ys - spot[1]) ** 2) / 18)
     view = start().views[0]

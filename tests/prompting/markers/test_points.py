@@ -1,6 +1,7 @@
 """What a marker draws: the pixels that matter, in the place that the law of geometry names."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.transforms import beside, crop, flip, pad, resize, rotate
+from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Arrows, Circles, Crosshairs, Dots, Halo, Label
 from looktwice.prompting.markers.points import PointMarking
@@ -130,34 +131,29 @@ def test_the_source_and_what_shows_no_point_are_never_drawn_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "message"),
+    ("place", "fact"),
     [
-        (Point("B", 120, 50), r"'B' at \(120, 50\) lies outside its image 0 of 120 x 100"),
-        (Point("B", 5, -0.6), r"'B' at \(5, -0\.6\) lies outside"),
-        (Point("B", float("nan"), 5), r"'B' at \(nan, 5\) lies outside"),
-        (Point("B", 5, 5, image=1), "'B' is on image 1, but there are 1 images"),
-        (Point("B", 5, 5, image=-1), "'B' is on image -1"),
+        ((120, 50), r"\(120, 50\) .*120 x 100"),
+        ((5, -0.6), r"\(5, -0\.6\)"),
+        ((float("nan"), 5), r"\(nan, 5\)"),
+        ((5, 5, 1), "image 1, .*1 images"),
+        ((5, 5, -1), "image -1"),
     ],
 )
-def test_a_point_outside_its_own_image_is_named(mark: Point, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        drawn(Circles(), mark)
+def test_a_point_outside_its_own_image_is_named(place: Any, fact: str) -> None:
+    with pytest.raises(ValueError, match=f"'B' .*{fact}"):
+        drawn(Circles(), Point("B", *place))
 
 
 def test_a_view_without_room_for_a_label_says_so() -> None:
-    with pytest.raises(ValueError, match=r"s1: label .A. of .* has no room in the view of 16"):
+    with pytest.raises(ValueError, match=r"s1: label .A. .*16"):
         drawn(Circles(), Point("A", 8, 8), image=plain(16, 16))
     with pytest.raises(ValueError, match="no room"):
         drawn(Circles(), Point("a very long label", 30, 50), image=plain(60, 100))
     small = drawn(Circles(radius=5, label=NONE), Point("A", 8, 8), image=plain(16, 16))
     assert tuple(small[8, 13]) == RED
-
-
-@pytest.mark.parametrize(
-    ("color", "seen"), [("#00fF80", (0, 255, 128)), ("Gray", (128, 128, 128)), ("white", WHITE)]
-)
-def test_colours_by_name_and_by_number(color: str, seen: tuple[int, int, int]) -> None:
-    assert tuple(drawn(Circles(color=color, label=NONE), Point("A", 60, 50))[50, 70]) == seen
+    for color, seen in {"#00fF80": (0, 255, 128), "Gray": (128, 128, 128), "white": WHITE}.items():
+        assert tuple(drawn(Circles(color=color, label=NONE), Point("A", 60, 50))[50, 70]) == seen
 
 
 SHAPES: list[PointMarking] = [
@@ -216,14 +212,11 @@ def test_an_arrow_points_at_its_point_and_does_not_touch_it(angle: float) -> Non
     assert tuple(drawn(stage, Point("A", 60, 50))[50, 60]) == GREY
 
 
-@pytest.mark.parametrize(("x", "y"), [(2, 2), (118, 2), (2, 97), (118, 97)])
-def test_an_arrow_turns_where_it_would_leave_the_image(x: float, y: float) -> None:
+def test_an_arrow_turns_where_it_would_leave_and_has_its_label_at_its_tail() -> None:
     whole = redness(drawn(Arrows(label=NONE), Point("A", 60, 50))).sum()
-    turned = redness(drawn(Arrows(label=NONE), Point("A", x, y))).sum()
-    assert turned == pytest.approx(whole, rel=0.01)
-
-
-def test_an_arrow_has_its_label_at_its_tail() -> None:
+    for x, y in [(2, 2), (118, 2), (2, 97), (118, 97)]:
+        turned = redness(drawn(Arrows(label=NONE), Point("A", x, y))).sum()
+        assert turned == pytest.approx(whole, rel=0.01)
     left, top, _, bottom = plate(drawn(Arrows(angle=0, length=36, gap=4), Point("A", 30, 50)))
     assert 72 < left <= 78  # the tail ends at 70
     assert abs((top + bottom - 1) / 2 - 50) <= 0.5
@@ -306,30 +299,6 @@ def test_drawing_and_label_stay_in_their_own_part_of_the_view() -> None:
 def test_a_picture_of_one_pixel_can_be_marked(stage: PointMarking) -> None:
     pixels = drawn(stage, Point("A", 0, 0), image=plain(1, 1))
     assert tuple(pixels[0, 0]) == (RED if isinstance(stage, Dots) else GREY)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    x=st.floats(0, 119),
-    y=st.floats(0, 99),
-    degrees=st.floats(-180, 180),
-    mirrored=st.booleans(),
-    width=st.integers(90, 260),
-    height=st.integers(80, 240),
-    rim=st.integers(0, 30),
-)
-def test_what_is_drawn_lies_where_the_mark_went(
-    x: float, y: float, degrees: float, mirrored: bool, width: int, height: int, rim: int
-) -> None:
-    state = start(Point("A", x, y))
-    view = rotate(resize(state.views[0], width, height), degrees, color=GREY)
-    view = pad(flip(view) if mirrored else view, 30 + rim, 30, 30, 30 + rim, color=GREY)
-    placed = view.to_view(state.sample.marks[0])[0].center
-    stage = Dots(radius=4, label=NONE)
-    before, after = view.pixels, stage(state.replace(views=(view,)), NoModel()).views[0].pixels
-    ys, xs = np.nonzero((before != after).any(-1))
-    assert np.hypot(xs - placed[0], ys - placed[1]).max() <= 5
-    assert len(xs)
 
 
 @settings(max_examples=40, deadline=None)

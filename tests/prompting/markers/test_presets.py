@@ -1,5 +1,4 @@
-"""The published marker styles, measured in the pixels that are drawn, and swept from a
-configuration."""
+"""The published marker styles, measured in pixels and built from a configuration."""
 
 import io
 from pathlib import Path
@@ -67,8 +66,7 @@ def test_blink_released_has_the_letters_of_the_real_images(shared_data: Path) ->
 
 
 def _has(pixels: Pixels, letter: str) -> bool:
-    """Whether the preset's plate is found in the picture, and a red ring with an open middle where
-    it would be."""
+    """Whether the preset's plate is in the picture, with an open red ring below it."""
     drawn = BlinkReleasedStyle().draw(plain(60, 60), [Point(letter, 30, 40)]).pixels
     grey, template = pixels.max(-1), np.ascontiguousarray(drawn[9:24, 24:38, 1])
     match = cv2.matchTemplate(grey, template, cv2.TM_CCOEFF_NORMED)

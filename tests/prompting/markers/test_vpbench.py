@@ -134,14 +134,7 @@ def test_numbers_keep_ref_and_the_sample_s_order() -> None:
     assert (one[20:40, 80:] == numbered[20:40, 80:]).all() and (one[20:40, :45] == 90).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "on", "off"),
-    [
-        ("square", [(70, 50), (50, 50), (70, 60), (60, 40)], [(60, 50), (74, 50), (65, 50)]),
-        ("triangle", [(60, 60), (65, 50), (70, 60), (60, 40)], [(60, 50), (70, 42), (52, 42)]),
-        ("diamond", [(70, 50), (65, 55), (60, 40), (50, 50)], [(60, 50), (69, 59), (64, 50)]),
-    ],
-)
+@tables.table
 def test_a_polygon_has_its_corners(name: Any, on: Any, off: Any) -> None:
     stage = Polygons(shape_name=name, radius=10, thickness=2, label=NONE)
     pixels = drawn(stage, Point("A", 60, 50))

@@ -1,8 +1,6 @@
-"""What specialists see, in words: the very sentences, the same for the same scene, and what a
-reader gains by them, by pixels, by both, and by a tool; what false words cost."""
+"""Evidence of specialists in words: the sentences, what they gain, and what false ones cost."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,12 +69,7 @@ def test_the_same_scene_is_told_in_the_same_words(noise: float) -> None:
 def test_false_words_turn_ranks_and_levels_round() -> None:
     stage = DepthWords(depth=Red(), lead="", invert=True)
     lines = stage(start(*MARKS, images=(slope(),)), NoModel()).prompt.splitlines()[1:]
-    assert [(line[0], line[-2:]) for line in lines] == [
-        ("A", "81"),
-        ("D", "81"),
-        ("B", "50"),
-        ("C", "19"),
-    ]
+    assert [line[0] + line[-2:] for line in lines] == ["A81", "D81", "B50", "C19"]
 
 
 @dataclass(frozen=True)
@@ -98,45 +91,37 @@ MASKS = Masks(MASK[None, :, :120] | True, np.ones(1), np.array(["wall"]))
 SHIFT = np.array([[10, 10], [20, 50], [60, 60], [100, 20], [50, 90.0]])
 
 
+SEEN = """\
+Seen:
+cat, from 8 to 58 % across and 20 to 50 % down, 15 % of the image
+a region, from 0 to 100 % across and 0 to 100 % down, 100 % of the image"""
+MATCHED = (
+    "REF of image 1, 42 % from the left and 50 % from the top, in image 2 52 % from the left and"
+    " 46 % from the top, nearest to A (1 % of the width away)"
+)
+WALL = "wall, from 0 to 100 % across and 0 to 100 % down, 100 % of the image"
+MOVED = Fixed(Matches(SHIFT, np.add(SHIFT, (12, -5)), np.ones(5)))
+POINTS = (Point("REF", 50, 50), Point("A", 62, 44, 1), Point("B", 50, 50, 1))
+
+
 @pytest.mark.parametrize(
-    ("stage", "marks", "lines"),
+    ("stage", "images", "words"),
     [
-        (
-            RegionWords(where=Detected(Fixed(BOXES), ("cat",)), lead="Seen:"),
-            (),
-            [
-                "Seen:",
-                "cat, from 8 to 58 % across and 20 to 50 % down, 15 % of the image",
-                "a region, from 0 to 100 % across and 0 to 100 % down, 100 % of the image",
-            ],
-        ),
-        (
-            RegionWords(where=Segmented(Fixed(MASKS)), lead=""),
-            (),
-            ["wall, from 0 to 100 % across and 0 to 100 % down, 100 % of the image"],
-        ),
-        (
-            MatchWords(matcher=Fixed(Matches(SHIFT, np.add(SHIFT, (12, -5)), np.ones(5))), lead=""),
-            (Point("REF", 50, 50), Point("A", 62, 44, 1), Point("B", 50, 50, 1)),
-            [
-                "REF of image 1, 42 % from the left and 50 % from the top, in image 2 52 % from the"
-                " left and 46 % from the top, nearest to A (1 % of the width away)"
-            ],
-        ),
+        (RegionWords(where=Detected(Fixed(BOXES), ("cat",)), lead="Seen:"), 1, SEEN),
+        (RegionWords(where=Segmented(Fixed(MASKS)), lead=""), 1, WALL),
+        (MatchWords(matcher=MOVED, lead=""), 2, MATCHED),
         (
             SimilarityWords(Fixed(0.714), lead="Alike:"),
-            (),
-            ["Alike:", "image 1 and image 2: similarity 0.71"],
+            2,
+            "Alike:\nimage 1 and image 2: similarity 0.71",
         ),
     ],
     ids=["boxes", "segments", "matches", "similarity"],
 )
-def test_each_specialist_in_its_words(
-    stage: Stage, marks: Sequence[Mark], lines: list[str]
-) -> None:
-    images = (plain(), plain(grey=20)) if len(lines) < 3 and "wall" not in lines[0] else (plain(),)
-    state = stage(start(*marks, images=images), NoModel())
-    assert state.prompt.splitlines() == ["Which?", *lines]
+def test_each_specialist_in_its_words(stage: Stage, images: int, words: str) -> None:
+    marks = POINTS if isinstance(stage, MatchWords) else ()
+    state = stage(start(*marks, images=(plain(), plain(grey=20))[:images]), NoModel())
+    assert state.prompt == f"Which?\n{words}"
 
 
 def test_without_anything_to_tell_the_prompt_is_as_before() -> None:
@@ -151,8 +136,7 @@ def test_without_anything_to_tell_the_prompt_is_as_before() -> None:
 
 
 class Reader:
-    """Believes words of ranks, and else what is brighter in a second picture; of the plain picture
-    it understands nothing, and guesses. Where a tool is offered, it asks for it first."""
+    """Believes words of ranks, else what is brighter in a second picture, and else guesses."""
 
     identity = "reader"
 
@@ -161,7 +145,7 @@ class Reader:
     ) -> Reply:
         words = "\n".join(message.text for message in messages)
         views = [view for message in messages for view in message.views]
-        if options.tools and not any(message.tool_calls for message in messages):
+        if options.tools and not any(message.tool_calls for message in messages):  # asks first
             return Reply("", "tool", tool_calls=(ToolCall("1", "depth", '{"image": 1}'),))
         if ranked := re.search(r"^([AB]),.*rank 1 of 2", words, re.M):
             return Reply(ranked[1])

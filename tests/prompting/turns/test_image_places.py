@@ -1,13 +1,9 @@
 """Placeholders of images in a prompt, in the spellings of benchmarks and models."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from looktwice.eval.runs.check import check
 from looktwice.pipelines.config import load_plan
@@ -18,6 +14,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
 from tests.prompting.scenes import Heard
 from tests.tables import table
+from tests.under_fire.scenes import write_questions
 
 
 def asked(words: str, images: int, way: str) -> list[str | int]:
@@ -45,7 +42,7 @@ def test_an_image_is_sent_where_its_placeholder_stands(
 
 
 STUDY = """
-task: {{use: eval.tasks.Columns, path: rows.jsonl}}
+task: {{use: eval.tasks.Folder, path: own}}
 model: {{use: pipelines.models.ChatAPI, model: m, url: "http://127.0.0.1:9/v1"}}
 stages:
   ask: {stage}
@@ -56,40 +53,26 @@ AGENT = "{use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}}
 
 
 @pytest.mark.parametrize(
-    ("stage", "question", "choices", "place"),
+    ("stage", "question", "place"),
     [
-        (ASK, "What is in <image1>?", [], "<image1>"),
-        (ASK, "<|image_1|>\nWhich?", ["x", "y"], "<|image_1|>"),
-        (ASK, "<|vision_start|><|image_pad|><|vision_end|>Which?", [], "<|image_pad|>"),
-        (AGENT, "<image>\nWhich?", [], "<image>"),
-        (INLINE, "What is in <image>?", [], ""),
-        (INLINE, "<image 1> and <image 2>?", [], ""),
-        (INLINE, "<image> and <image3>?", [], "<image3>"),
-        (BLIND, "What is in <image1>?", [], ""),
-        (ASK, "What is in image 1, <b>here</b>?", [], ""),
+        (ASK, "What is in <image1>?", "<image1>"),
+        (ASK, "<|image_1|>\nWhich?", "<|image_1|>"),
+        (ASK, "<|vision_start|><|image_pad|><|vision_end|>Which?", "<|image_pad|>"),
+        (AGENT, "<image>\nWhich?", "<image>"),
+        (INLINE, "What is in <image>?", ""),
+        (INLINE, "<image 1> and <image 2>?", ""),
+        (INLINE, "<image> and <image3>?", "<image3>"),
+        (BLIND, "What is in <image1>?", ""),
+        (ASK, "What is in image 1, <b>here</b>?", ""),
     ],
 )
 def test_check_warns_of_places_that_are_sent_as_words(
-    stage: str,
-    question: str,
-    choices: list[str],
-    place: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    stage: str, question: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("a.png", "b.png"):
-        Image.fromarray(np.full((64, 64, 3), 90, np.uint8)).save(name)
-    images = ["a.png", "b.png"]
-    rows = [
-        {"id": "first", "question": "Which?", "answer": "x", "images": images},
-        {"id": "later", "question": question, "answer": "x", "images": images},
-    ]
-    if choices:
-        rows = [row | {"choices": choices, "answer": "A"} for row in rows]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    both = {"images": ["a.png", "b.png"]}
+    write_questions(both, both | {"id": "later", "question": question}, side=64)
     Path("study.yaml").write_text(STUDY.format(stage=stage))
     told = [line for line in check(load_plan(Path("study.yaml"))) if "images: inline" in line]
     assert len(told) == bool(place)
-    for line in told:
-        assert "sample later" in line and place in line
+    assert all("sample later" in line and place in line for line in told)

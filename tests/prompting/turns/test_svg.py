@@ -1,10 +1,6 @@
-"""SVG from a model: found, refused where it could reach out or run, drawn apart within bounds,
-compared, recorded."""
-
-from __future__ import annotations
+"""SVG from a model: found, sanitized, drawn within bounds, compared, recorded."""
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,18 +22,17 @@ HALF = np.full((60, 80, 3), 255, np.uint8)
 HALF[:, :40] = (255, 0, 0)
 
 
-@pytest.mark.parametrize(("reply", "found"), CASES["found"])
+@pytest.mark.parametrize(
+    ("reply", "found"), [*CASES["found"], ("<svg></svg>" + "<svg " * 40_000, "<svg></svg>")]
+)
 def test_the_drawing_in_a_reply(reply: str, found: str | None) -> None:
     assert find_svg(reply) == found
 
 
-def test_of_endless_openings_the_one_that_is_closed_is_found() -> None:
-    assert find_svg("<svg></svg>" + "<svg " * 40_000) == "<svg></svg>"
-
-
-@pytest.mark.parametrize("code", CASES["drawn"])
-def test_what_is_drawn(code: str) -> None:
-    assert sanitize_svg(code).startswith("<svg xmlns=")
+def test_what_is_drawn() -> None:
+    assert all(sanitize_svg(code).startswith("<svg xmlns=") for code in CASES["drawn"])
+    sheet = '<?xml version="1.0"?><?xml-stylesheet href="http://127.0.0.1/"?>'
+    assert "stylesheet" not in sanitize_svg(f"{sheet}{RED}")
 
 
 NESTED = "<g>" * 200 + "</g>" * 200
@@ -58,19 +53,11 @@ def test_what_is_refused_before_anything_draws_it(code: str, reason: str) -> Non
     assert reason in str(refused.value)
 
 
-def test_a_style_sheet_outside_is_left_out() -> None:
-    assert "stylesheet" not in sanitize_svg(
-        f'<?xml version="1.0"?><?xml-stylesheet href="http://127.0.0.1/"?>{RED}'
-    )
-
-
 def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     state = asked(RED)
-    assert state.reply == "(A)"
-    assert state.notes == (
-        "image 1: the SVG was not drawn: resvg-py is missing: type `pip install 'looktwice[svg]'`",
-    )
+    (note,) = state.notes
+    assert state.reply == "(A)" and "image 1" in note and "pip install 'looktwice[svg]'" in note
 
 
 @pytest.mark.parametrize("code", CASES["sizes"])
@@ -80,6 +67,9 @@ def test_it_is_drawn_in_the_size_that_is_asked_for(code: str) -> None:
     np.testing.assert_array_equal(pixels[:, :38], HALF[:, :38])
     np.testing.assert_array_equal(pixels[:, 42:], HALF[:, 42:])
     assert similarity(pixels, HALF) > 0.97
+    for empty in ('<svg width="0" height="0"/>', '<svg width="-1" height="x"><g/></svg>'):
+        with pytest.raises(SvgError, match="resvg"):
+            render_svg(empty, 80, 60)
 
 
 def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(
@@ -94,14 +84,6 @@ def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(
         ' href="#a9"/></svg>'
     )
     with pytest.raises(SvgError, match=r"not drawn within 2 seconds|resvg does not draw it"):
-        render_svg(code, 80, 60)
-
-
-@pytest.mark.parametrize(
-    "code", ['<svg width="0" height="0"/>', '<svg width="-1" height="x"><g/></svg>']
-)
-def test_drawings_without_a_size_are_not_drawn(code: str) -> None:
-    with pytest.raises(SvgError, match="resvg does not draw it"):
         render_svg(code, 80, 60)
 
 
@@ -125,8 +107,8 @@ def asked(reply: str, *more: str, images: int = 1) -> State:
 def test_the_record_says_how_alike_it_is_and_the_trace_has_the_drawing() -> None:
     state = asked(f"```\n{RED}\n```", OPEN + "</svg>", images=2)
     first, second = state.notes
-    assert first == "image 1: the SVG has SSIM 1.000 with the image, where a blank page has 0.640"
-    assert second.endswith("SSIM 0.640 with the image, where a blank page has 0.640")
+    assert "image 1" in first and "1.000" in first and "0.640" in first
+    assert second.count("0.640") == 2
     redrawn, redraw = state.trace
     assert (redrawn.slot, redraw.slot) == ("redrawn", "redraw")
     assert [view.size for view in redrawn.views] == [(80, 60), (80, 60)]
@@ -134,15 +116,11 @@ def test_the_record_says_how_alike_it_is_and_the_trace_has_the_drawing() -> None
     assert state.messages[0].text.count("Image 1:\n<svg") == 1
 
 
-@pytest.mark.parametrize(
-    "code", [f"{OPEN}<script>fetch('http://127.0.0.1')</script></svg>", f"{OPEN}<rect></svg>"]
-)
-def test_what_is_not_drawn_is_recorded_and_asked_about_as_words(code: str, tmp_path: Path) -> None:
-    state = asked(code)
-    assert state.notes[0].startswith("image 1: the SVG was not drawn: ")
-    assert code in state.messages[0].text and state.reply == "(A)"
-
-
-def test_no_finished_drawing_is_no_answer() -> None:
-    state = asked("<svg><rect/>")
-    assert state.reason == "abstained: the redrawing of image 1 holds no finished SVG"
+def test_what_is_not_drawn_is_recorded_and_asked_about_as_words() -> None:
+    for inner in ("<script>fetch('http://127.0.0.1')</script>", "<rect>"):
+        code = f"{OPEN}{inner}</svg>"
+        state = asked(code)
+        assert state.notes[0].startswith("image 1: ")
+        assert code in state.messages[0].text and state.reply == "(A)"
+    unfinished = asked("<svg><rect/>")
+    assert unfinished.reason.startswith("abstained: ") and "image 1" in unfinished.reason

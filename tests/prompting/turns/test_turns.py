@@ -1,10 +1,5 @@
-"""Several turns: every kind sends exactly what it should, to a script and to a real server, and
-stays within bounds."""
+"""Several turns: every kind sends exactly what it should and stays within bounds."""
 
-from __future__ import annotations
-
-import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +13,6 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Usage
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.wire import request_bytes, wire_messages
 from looktwice.pipelines.models.wrappers import wrap
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel
@@ -166,29 +160,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         yield running
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_a_real_server_receives_the_same(server: ChatServer, name: str) -> None:
-    """What arrives as JSON is what the stage's calls say, in their order, with the pictures byte by
-    byte."""
-    state, before = start(2), len(server.bodies)
-    door = RecordingModel(ChatAPI("any", server.url), "s1")
-    after = GOLDEN[name][1](state, door)
-    bodies = server.bodies[before:]
-    wired = [
-        json.loads(request_bytes({"messages": wire_messages(call.messages)}))["messages"]
-        for call in door.calls
-    ]
-    assert [body["messages"] for body in bodies] == wired
-    for body, call in zip(bodies, door.calls, strict=True):
-        listed = [m["content"] for m in body["messages"] if isinstance(m["content"], list)]
-        urls = [p["image_url"]["url"] for parts in listed for p in parts if "image_url" in p]
-        shas = [hashlib.sha256(base64.b64decode(url.partition(",")[2])).hexdigest() for url in urls]
-        views = [view for message in call.messages for view in message.views]
-        assert shas == [view.picture.payload.sha for view in views]
-    if not after.ended:
-        assert after.reply in {call.reply.text for call in door.calls if call.reply}
-
-
 SETTLED = "ended after 3 draws: it was settled"
 
 
@@ -216,9 +187,9 @@ def test_the_majority_answers(
     assert READ(state.replace(answer=None), NoModel()).answer == answer
 
 
-def test_a_tie_may_be_no_answer_or_drawn_by_lot() -> None:
+def test_ties_what_cannot_be_read_and_open_answers() -> None:
     state = voting("(A)", "(B)", tie="abstain")
-    assert (state.answer, state.reason) == (None, "abstained: a tie between A and B")
+    assert state.answer is None and state.reason.startswith("abstained: ")
     vote = Vote(READ, n=2, tie="random")
 
     def drawn() -> list[str | None]:
@@ -226,19 +197,14 @@ def test_a_tie_may_be_no_answer_or_drawn_by_lot() -> None:
         return [vote(State.start(sample), Heard("(A)", "(B)")).answer for sample in samples]
 
     assert 8 < drawn().count("A") < 32 and drawn() == drawn()
-
-
-def test_where_not_one_can_be_read_most_of_the_reasons_count() -> None:
     sorry = "I'm sorry, but I can't help with that."
     state = voting(sorry, "", sorry)
-    assert state.answer is None and not state.ended
-    assert state.reason == "refused: not one of 3 replies gives an answer"
-
-
-def test_open_answers_are_compared_without_case_and_space() -> None:
+    assert state.answer is None and not state.ended and state.reason.startswith("refused: ")
     open_question = State.start(Sample("s", "Which letters?"))
     state = Vote(WholeReply(), n=3)(open_question, Scripted(["ab  c", "AB C", "x"]))
     assert state.answer == "ab  c" and state.confidence == pytest.approx(2 / 3)
+    with pytest.raises(ModelError):
+        Vote(READ, n=3)(start(), Scripted(["(A)", "(A)"]))
 
 
 def test_draws_of_runs_and_votes_never_meet_and_a_vote_shares_its_calls_with_single_draws(
@@ -277,8 +243,7 @@ def test_a_vote_over_turns_counts_other_models_tokens_too() -> None:
 
 
 def test_votes_count_for_the_tasks_own_letters() -> None:
-    """Each draw has another order of the choices; a model that always says (A) has no majority for
-    one choice."""
+    """The choices change their order; a model that always says (A) has no majority."""
     inner = Pipeline({"permute": PermuteChoices(by=3), "choose": MultipleChoice(), "ask": Ask()})
     sample = Sample("s", "Which?", (picture(),), ("red", "green", "blue"))
 
@@ -294,12 +259,7 @@ def test_votes_count_for_the_tasks_own_letters() -> None:
     assert [step.slot for step in state.trace] == ["permute", "choose", "ask"] * 6
 
 
-def test_a_call_that_fails_fails_the_vote() -> None:
-    with pytest.raises(ModelError):
-        Vote(READ, n=3)(start(), Scripted(["(A)", "(A)"]))
-
-
-def test_two_models_each_do_their_part() -> None:
+def test_two_models_each_do_their_part_and_the_blind_turn_shows_no_image() -> None:
     eyes, text, main = Heard("a cat"), Heard("(B)"), Heard("never")
     stage = CaptionThenAnswer(captioner=eyes, answerer=text, **BLIND)
     state = Pipeline({"ask": stage})(start(2, draw=4), main)
@@ -308,9 +268,6 @@ def test_two_models_each_do_their_part() -> None:
     assert [call.model for call in state.trace[0].calls] == ["heard"] * 3
     assert state.shown == () and len(state.views) == 2
     assert eyes.calls[0][2].max_tokens == 1024
-
-
-def test_the_blind_turn_shows_no_image_and_fills_in_no_words_of_a_model() -> None:
     model = Heard("{prompt} {descriptions}", "(B)")
     ask = Ask(images="inline", options=CallOptions(temperature=1.0))
     CaptionThenAnswer(ask=ask, **BLIND)(start(), model)
@@ -323,29 +280,25 @@ def test_the_blind_turn_shows_no_image_and_fills_in_no_words_of_a_model() -> Non
 def test_an_empty_description_is_no_description(reply: str) -> None:
     model = Heard("one", reply, "(B)")
     state = CaptionThenAnswer(**BLIND)(start(2), model)
-    assert (state.reason, len(model.calls)) == ("abstained: the description of image 2 is empty", 2)
-    with pytest.raises(ValueError, match="sample s1: the description of image 2 is empty"):
+    assert state.reason.startswith("abstained: ") and len(model.calls) == 2
+    with pytest.raises(ValueError, match=r"sample s1: .*image 2"):
         CaptionThenAnswer(missing="fail", **BLIND)(start(2), Heard("one", reply))
     model = Heard("one", reply, "(B)")
     state = CaptionThenAnswer(missing="keep", **BLIND)(start(2), model)
     assert model.calls[-1][0][0].text == "Image 1: one\n\nImage 2: (no description)|Is it?"
-    assert state.notes == ("the description of image 2 is empty; kept as it is",)
+    (note,) = state.notes
+    assert "image 2" in note
 
 
-def test_endless_descriptions_are_cut_and_noted() -> None:
+def test_endless_descriptions_are_cut_and_there_must_be_an_image() -> None:
     model = Heard(Reply("word " * 100_000, finish="length"), "(B)")
     state = CaptionThenAnswer(longest=100, **BLIND)(start(), model)
     assert len(model.calls[-1][0][0].text) < 150
-    assert state.notes == (
-        "the description of image 1 was cut off by the bound on its tokens",
-        "of the description of image 1, 499999 characters, the first 100 were used",
-    )
-
-
-@pytest.mark.parametrize("stage", [CaptionThenAnswer(**BLIND), RedrawThenAnswer(**CODED)])
-def test_without_an_image_there_is_nothing_to_tell(stage: Stage) -> None:
-    with pytest.raises(ValueError, match="sample s1 has no image"):
-        stage(start(0), Heard())
+    bound, cut = state.notes
+    assert "tokens" in bound and "499999" in cut and "100" in cut
+    for stage in (CaptionThenAnswer(**BLIND), RedrawThenAnswer(**CODED)):
+        with pytest.raises(ValueError, match="sample s1 has no image"):
+            stage(start(0), Heard())
 
 
 @pytest.mark.parametrize(("replies", "note"), CASES["flips"])
@@ -365,11 +318,10 @@ def test_thoughts_of_earlier_turns_are_not_sent_again_but_kept() -> None:
 
 def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> None:
     before = len(server.bodies)
-    ask = Ask(options=CallOptions(effort="high"))
     door = RecordingModel(ChatAPI("thinker", server.url), "s1")
-    bare = Ask(options=CallOptions(effort="high"), history=History(attached="drop"))
-    Reperceive(turns=2, look="#reasoning {prompt}", conclude="C", ask=ask)(start(), door)
-    Reperceive(turns=2, look="#reasoning {prompt}", conclude="C", ask=bare)(start(), door)
+    for history in (History(), History(attached="drop")):
+        ask = Ask(options=CallOptions(effort="high"), history=history)
+        Reperceive(turns=2, look="#reasoning {prompt}", conclude="C", ask=ask)(start(), door)
     first, second, _, dropped = server.bodies[before:]
     assert "Let me look." not in json.dumps(dropped)
     assert first["reasoning_effort"] == second["reasoning_effort"] == "high"
@@ -377,8 +329,7 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
     assert turn.pop("reasoning_content") == "Let me look.", "it goes back under its own name"
     assert "Let me look." not in json.dumps(second)
     reply = door.calls[0].reply
-    assert reply is not None
-    assert (reply.reasoning, reply.usage.reasoning_tokens) == ("Let me look.", 5)
+    assert reply and (reply.reasoning, reply.usage.reasoning_tokens) == ("Let me look.", 5)
     assert "Let me look." not in reply.text
 
 
@@ -405,10 +356,8 @@ def test_ten_thousand_claims_are_bounded() -> None:
     boxes = " ".join(f"[{x}, {y}, {x + 50}, {y + 50}]" for x, y in corners)
     after = SMALL(start().replace(messages=(Message("assistant", (boxes,)),)), NoModel())
     assert len(after.views) == 6
-    assert after.notes == (
-        "view 1: of 50 regions the first 6 count",
-        "the reply names more than 50 places; the first 50 count",
-    )
+    first, more = after.notes
+    assert "first 6" in first and "first 50" in more
 
 
 @pytest.mark.parametrize(
@@ -447,12 +396,12 @@ def test_oracle_and_placebo_zooms_are_control_arms(elsewhere: bool) -> None:
 def test_a_server_that_counts_no_image_is_noted() -> None:
     few, enough = Reply("(A)", usage=Usage(tokens_in=9)), Reply("(A)", usage=Usage(tokens_in=60))
     (note,) = Ask()(start(2), Heard(few)).notes
-    assert note.startswith("the server counted 9 tokens for 2 images and 2 words: it may not")
+    assert "9 tokens for 2 images and 2 words" in note
     assert Ask()(start(2), Heard(enough)).notes == Ask()(start(2), Heard("(A)")).notes == ()
     assert Ask(images="none")(start(2), Heard(few)).notes == ()
     for stage in (CaptionThenAnswer(), RedrawThenAnswer(missing="keep")):
         state = Pipeline({"blind": stage})(start(1), Heard(few))
-        assert any("it may not have looked at the images" in note for note in state.notes)
+        assert any("9 tokens" in note for note in state.notes)
 
 
 def test_the_schema_goes_with_every_turn() -> None:

@@ -1,7 +1,5 @@
 """What is sent is exactly what the codec wrote, and the record says how large it was."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from pathlib import Path
@@ -100,41 +98,28 @@ def test_webp_lossy_and_lossless() -> None:
     assert len(lossy.picture.payload.data) < len(lossless.picture.payload.data) / 3
 
 
-def test_png_is_lossless_and_keep_changes_nothing() -> None:
+def test_png_is_lossless_keep_changes_nothing_and_a_jpeg_is_coded_again() -> None:
     source = Picture.encoded(jpeg())
     kept = start(source)
     assert Encode()(kept, NoModel()).views[0] is kept.views[0]
     png = Encode("png")(kept, NoModel()).views[0]
     assert png.picture.payload.media_type == "image/png"
     assert (png.pixels == source.pixels).all()
-    assert png.parts == kept.views[0].parts
     made = start()
     # it would be sent as PNG anyway
     assert Encode("png")(made, NoModel()).views[0] is made.views[0]
-
-
-def test_a_jpeg_source_is_coded_again_and_the_map_is_kept() -> None:
-    source = Picture.encoded(jpeg(80))
-    view = coded(Encode("jpeg", 80, "4:2:0"), source).views[0]
-    assert view.picture.payload.data != source.payload.data
-    assert view.parts == start(source).views[0].parts
-    assert view.size == source.size
+    again = coded(Encode("jpeg", 80, "4:2:0"), source).views[0]
+    assert again.picture.payload.data != source.payload.data
+    assert again.parts == png.parts == kept.views[0].parts and again.size == source.size
+    for codec in ("png", "jpeg", "webp"):
+        one = coded(Encode(codec), Picture(np.full((1, 1, 3), 200, np.uint8))).views[0]
+        assert one.size == (1, 1) and one.picture.payload.data
 
 
 def test_what_a_format_cannot_hold_is_said_with_the_sample() -> None:
     wide = Picture(np.zeros((1, 17_000, 3), np.uint8))
-    with pytest.raises(
-        ValueError,
-        match=r"sample s1: webp holds at most 16383 pixels a side, the view has 17000 x 1",
-    ):
+    with pytest.raises(ValueError, match=r"sample s1: webp .*16383 .*17000 x 1"):
         coded(Encode("webp"), wide)
-
-
-@pytest.mark.parametrize("codec", ["png", "jpeg", "webp"])
-def test_one_pixel(codec: str) -> None:
-    view = coded(Encode(codec), Picture(np.full((1, 1, 3), 200, np.uint8))).views[0]  # type: ignore[arg-type]
-    assert view.size == (1, 1)
-    assert view.picture.payload.data
 
 
 def test_the_record_names_the_bytes_that_were_sent(tmp_path: Path) -> None:

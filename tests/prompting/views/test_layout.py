@@ -1,17 +1,12 @@
-"""Joining, ordering and numbering of images: BLINK's concatenation measured, and marks that stay on
-what they mark."""
-
-from __future__ import annotations
+"""Joining, ordering and numbering of images, and marks that stay on what they mark."""
 
 import math
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from PIL import Image
 
-from looktwice.pipelines import transforms
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.models import Scripted
@@ -27,6 +22,7 @@ from looktwice.prompting.views import (
     IndexTags,
     LongestSide,
     Megapixels,
+    OpenAITiles,
     QwenPatches,
     Reorder,
 )
@@ -95,13 +91,10 @@ def test_vertical_grid_and_alignment() -> None:
     assert joined(Concatenate("grid", columns=9), *[(10, 10)] * 2).size == (30, 10)
 
 
-def test_equal_heights_and_widths_grow_the_smaller() -> None:
+def test_equal_heights_and_widths_grow_the_smaller_and_one_view_is_passed_on() -> None:
     assert joined(Concatenate(equal="heights"), (40, 30), (20, 60)).size == (80 + 10 + 20, 60)
     wide = joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60))
     assert wide.size == (40, 30 + 10 + 120)
-
-
-def test_one_view_or_none_is_passed_on() -> None:
     for state in (start((5, 5)), start()):
         for stage in (Concatenate(), Reorder()):
             assert stage(state, NoModel()) is state
@@ -142,14 +135,10 @@ def test_tags_stand_before_their_images() -> None:
     pair = Concatenate()(state, NoModel())
     assert sent(Ask(tags="Images {source}:"), pair) == ["Images 1 and 2:", 0, "Which?"]
     choice = state.replace(views=(*state.views, View(plain(7, 7))))
-    with pytest.raises(ValueError, match="sample s1: view 3 shows no image of the sample"):
+    with pytest.raises(ValueError, match="s1: view 3"):
         sent(Ask(tags="{source}"), choice)
-
-
-def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
-    state = start((8, 8))
-    views = (*state.views, View.of(plain(9, 9, 1)))
-    asked = Ask()(state, Scripted(["go on"])).replace(views=views, prompt="And?")
+    asked = Ask()(start((8, 8)), Scripted(["go on"]))
+    asked = asked.replace(views=(*asked.views, View.of(plain(9, 9, 1))), prompt="And?")
     assert sent(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
 
 
@@ -157,11 +146,8 @@ def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
 def test_images_inline(prompt: str, expected: list[str | int]) -> None:
     state = start((8, 8), (9, 9)).replace(prompt=prompt)
     assert sent(Ask(images="inline"), state) == expected
-
-
-def test_an_inline_image_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match="sample s1: the prompt says <image 3>, there are 2 views"):
-        sent(Ask(images="inline"), start((8, 8), (9, 9)).replace(prompt="<image 3>"))
+    with pytest.raises(ValueError, match=r"s1: .*<image 3>"):
+        sent(Ask(images="inline"), state.replace(prompt="<image 3>"))
 
 
 def test_drawn_tags_cover_no_pixel_and_differ() -> None:
@@ -193,6 +179,7 @@ STAGES = st.one_of(
     st.builds(LongestSide, st.integers(150, 400), st.booleans()),
     st.builds(Megapixels, st.floats(0.03, 0.1), st.floats(0, 0.03)),
     st.builds(QwenPatches, st.just(28), st.just(20), st.just(200)),
+    st.builds(OpenAITiles, fit=st.just(150), short=st.just(90)),
 )
 places = st.floats(0.15, 0.85)
 
@@ -205,8 +192,7 @@ places = st.floats(0.15, 0.85)
 def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
     chain: list[Stage], spots: list[tuple[float, float]]
 ) -> None:
-    """A bright blob painted in each source is found by centroid where the map says, in the view
-    that shows it."""
+    """A bright blob in each source is found by its centroid where the map says."""
     images, marks = [], []
     for number, (u, v) in enumerate(spots):
         size = [(140, 100), (100, 140), (120, 120)][number]
@@ -234,10 +220,3 @@ def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
         back = view.to_source(x, y)
         assert back is not None and back[0] == mark.image
         assert np.hypot(back[1] - mark.x, back[2] - mark.y) < 1e-6
-
-
-def test_what_opencv_stacks_is_what_we_join() -> None:
-    pictures = [plain(30, 20, n) for n in range(3)]
-    ours = transforms.beside([View.of(p, n) for n, p in enumerate(pictures)])
-    assert (ours.pixels == cv2.hconcat([p.pixels for p in pictures])).all()
-    assert (joined(Concatenate(margin=0), *[(30, 20)] * 3).pixels == ours.pixels).all()

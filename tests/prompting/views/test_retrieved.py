@@ -1,5 +1,4 @@
-"""Regions that keep their layout in one picture, cells that are retrieved for it, and views for a
-number of tokens."""
+"""Regions that keep their layout, retrieved cells, and views for a number of tokens."""
 
 import numpy as np
 import pytest
@@ -138,8 +137,7 @@ def test_a_budget_is_used_and_one_below_the_least_refused() -> None:
 
 
 def test_views_of_all_turns_together_cost_no_more_than_the_budget_of_a_fit() -> None:
-    """The first look costs 1,120 tokens; of zooms of 900 each the first takes what is left, and the
-    next has no room."""
+    """The first look costs 1,120 tokens; the first zoom of 900 takes what is left."""
     budget = TokenBudget(1600, "Qwen2.5-VL-7B-Instruct")
     boxes = ["[0, 0, 300, 300]", "[500, 500, 900, 900]", "[100, 600, 400, 900]"]
 

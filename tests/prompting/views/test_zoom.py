@@ -1,5 +1,4 @@
-"""Zooms: what is cut out, where it stands, what a record says of it, and that every mark stays
-under its map."""
+"""Zooms: what is cut out, where it is shown and recorded, and that marks stay under their map."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from looktwice.pipelines.config import build
 from looktwice.pipelines.config.spec import identity, spec
 from looktwice.pipelines.geometry import Affine, bounds, contains, overlaps, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, mark_from_dict
-from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -89,30 +88,29 @@ def test_the_area_is_the_one_that_the_settings_say(
 
 
 def test_several_regions_are_several_crops_or_one_union() -> None:
+    assert [area(v) for v in zoomed(start(Mask("m", MASKED))).views] == [(20, 30, 60, 50)]
     places = (10, 10, 30, 30), (100, 90, 120, 100), (10, 10, 30, 30)
-    (view,) = zoomed(start(Mask("m", MASKED))).views
-    assert area(view) == (20, 30, 60, 50)
-    state = start(*(Box(f"{name}", *place) for name, place in zip("abc", places, strict=True)))
-    assert [area(v) for v in zoomed(state).views] == [*places[:2]]
-    (union,) = zoomed(state, replace(TIGHT, merge="union")).views
-    assert area(union) == (10, 10, 120, 100)
-    first = zoomed(state, replace(TIGHT, most=1))
-    assert [area(v) for v in first.views] == [(10, 10, 30, 30)]
-    assert first.notes == ("view 1: of 3 regions the first 1 count",)
-    assert [area(v) for v in zoomed(state, labels=("b",)).views] == [(100, 90, 120, 100)]
+    state = start(*(Box(name, *place) for name, place in zip("abc", places, strict=True)))
+
+    def areas(crop: Crop = TIGHT, **settings: Any) -> list[tuple[int, ...]]:
+        return [area(view) for view in zoomed(state, crop, **settings).views]
+
+    assert areas() == [*places[:2]]
+    assert areas(replace(TIGHT, merge="union")) == [(10, 10, 120, 100)]
+    assert areas(replace(TIGHT, most=1)) == [(10, 10, 30, 30)]
+    (note,) = zoomed(state, replace(TIGHT, most=1)).notes
+    assert "view 1" in note and "3 regions" in note
+    assert areas(labels=("b",)) == [(100, 90, 120, 100)]
 
 
 def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
-    state = start(
-        Point("p", 238, 89.5), Point("q", 3, 89.5, image=1), images=(numbered(), numbered(blue=200))
-    )
+    marks = Point("p", 238, 89.5), Point("q", 3, 89.5, image=1)
+    state = start(*marks, images=(numbered(), numbered(blue=200)))
     joined = state.replace(views=(transforms.beside(state.views, margin=10),))
-    first, second = zoomed(joined, Crop(padding=0, min_px=60)).views
-    assert area(first) == (180, 60, 240, 120)
-    assert area(second) == (0, 60, 60, 120)
-    assert (second.pixels[..., 2] == 200).all()
-    union = zoomed(joined, Crop(padding=0, min_px=60, merge="union")).views
-    assert [area(view) for view in union] == [area(first), area(second)]
+    for merge in ("each", "union"):
+        views = zoomed(joined, Crop(padding=0, min_px=60, merge=merge)).views
+        assert [area(view) for view in views] == [(180, 60, 240, 120), (0, 60, 60, 120)]
+        assert (views[1].pixels[..., 2] == 200).all()
 
 
 def part_of(clip: Any) -> View:
@@ -149,11 +147,16 @@ def test_what_shows_no_mark_or_nothing_else_is_passed_on_as_it_is() -> None:
     assert after.views[0] is state.views[0] and after.notes == ()
     assert area(after.views[1]) == (20, 30, 60, 50)
     elsewhere = transforms.crop(state.views[1], 100, 100, 200, 150)
-    hidden = state.replace(views=(state.views[0], elsewhere))
-    with pytest.raises(ValueError, match=r"sample s1: view 2: no mark is seen"):
-        zoomed(hidden)
-    with pytest.raises(ValueError, match=r"sample s1: view 1: no mark is seen"):
-        zoomed(state, images=(0, 1))
+    for hidden, more, view in (
+        (state.replace(views=(state.views[0], elsewhere)), {}, 2),
+        (state, {"images": (0, 1)}, 1),
+        (start(), {"labels": ("A", "B")}, 1),
+    ):
+        with pytest.raises(ValueError, match=f"sample s1: view {view}: no mark"):
+            zoomed(hidden, **more)
+    assert zoomed(State.start(Sample("s1", "Hm?"))).views == ()
+    with pytest.raises(ValueError, match="images names 2"):
+        zoomed(start(Point("p", 1, 1)), images=(2,))
 
 
 @pytest.mark.parametrize("filter", ["nearest", "linear", "cubic", "lanczos", "area"])
@@ -174,23 +177,17 @@ def test_both_shows_the_whole_with_the_area_outlined_outside_it() -> None:
     state = start(Box("b", 40, 60, 100, 80))
     whole, piece = zoomed(state, replace(TIGHT, show="both", thickness=2)).views
     assert area(piece) == (40, 60, 100, 80)
-    red = (whole.pixels == RED).all(-1)
-    expected = np.zeros_like(red)
+    expected = np.zeros((HEIGHT, WIDTH), bool)
     expected[58:82, 38:102] = True
     expected[60:80, 40:100] = False
-    np.testing.assert_array_equal(red, expected)
+    np.testing.assert_array_equal((whole.pixels == RED).all(-1), expected)
     np.testing.assert_array_equal(whole.pixels[~expected], state.views[0].pixels[~expected])
-    plain, _ = zoomed(state, replace(TIGHT, show="both", thickness=0)).views
-    assert plain is state.views[0]
-
-
-@pytest.mark.parametrize(("width", "height"), [(1, 1), (2, 5), (6, 6), (240, 180)])
-def test_an_outline_around_everything_moves_inwards(width: int, height: int) -> None:
-    state = start(Box("b", 0, 0, width, height), images=(numbered(width, height),))
-    whole, _ = zoomed(state, replace(TIGHT, show="both")).views
-    assert (whole.pixels[0] == RED).all()
-    assert (whole.pixels[:, -1] == RED).all()
-    assert whole.size == (width, height)
+    assert zoomed(state, replace(TIGHT, show="both", thickness=0)).views[0] is state.views[0]
+    for width, height in [(1, 1), (2, 5), (6, 6), (240, 180)]:  # all of it: it moves inwards
+        state = start(Box("b", 0, 0, width, height), images=(numbered(width, height),))
+        whole, _ = zoomed(state, replace(TIGHT, show="both")).views
+        assert (whole.pixels[0] == RED).all() and (whole.pixels[:, -1] == RED).all()
+        assert whole.size == (width, height)
 
 
 def test_beside_fills_as_much_room_as_the_whole_has() -> None:
@@ -220,25 +217,23 @@ def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner
     assert (view.pixels[round(top) - 1, round(left) : round(right)] == RED).all()
 
 
+# The room is 0.4 of 240 x 180 pixels, 96 x 72, with a rim on each side, in the corner at the right
+# and bottom. 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38; 30 x 30 fill its height:
+# 66 x 66 in a frame of 72 x 72. The rim takes 1 + 180 // 16 pixels at most.
 @pytest.mark.parametrize(
     ("place", "thickness", "shown"),
     [
-        # The room is 0.4 of 240 x 180 pixels, 96 x 72, with a rim on each side. In the corner at
-        # the right and bottom:
-        # 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38
-        (Box("b", 20, 30, 80, 50), 3, (147, 145, 237, 175)),
-        # 30 x 30 fill its height: 66 x 66 in a frame of 72 x 72
-        (Box("b", 20, 30, 50, 60), 3, (171, 111, 237, 177)),
-        (Box("b", 20, 30, 50, 60), 0, (168, 108, 240, 180)),
-        # the rim takes 1 + 180 // 16 pixels at most
-        (Box("b", 40, 40, 70, 70), 30, (180, 120, 228, 168)),
+        ((20, 30, 80, 50), 3, (147, 145, 237, 175)),
+        ((20, 30, 50, 60), 3, (171, 111, 237, 177)),
+        ((20, 30, 50, 60), 0, (168, 108, 240, 180)),
+        ((40, 40, 70, 70), 30, (180, 120, 228, 168)),
     ],
 )
 def test_an_inset_with_its_rim_fills_its_share_of_the_view(
-    place: Box, thickness: int, shown: tuple[int, ...]
+    place: Any, thickness: int, shown: tuple[int, ...]
 ) -> None:
     crop = replace(TIGHT, show="inset", inset=0.4, thickness=thickness)
-    (view,) = zoomed(start(place), crop).views
+    (view,) = zoomed(start(Box("b", *place)), crop).views
     assert bounds(view.parts[-1].clip) == shown
 
 
@@ -246,14 +241,10 @@ def test_an_inset_with_its_rim_fills_its_share_of_the_view(
     ("area", "place", "reach"),
     [((100, 70, 140, 90), (119.5, 79.5), 23.0), ((100, 70, 111, 100), (105.0, 84.5), 18.0)],
 )
-def test_an_outline_stands_out_from_its_area_and_from_what_it_covers(
-    monkeypatch: pytest.MonkeyPatch,
-    area: tuple[int, int, int, int],
-    place: tuple[float, float],
-    reach: float,
+def test_an_outline_stands_out_from_what_is_around_its_area(
+    monkeypatch: pytest.MonkeyPatch, area: Any, place: tuple[float, float], reach: float
 ) -> None:
-    """Half the longer side and the stroke of 3 pixels around the middle of the area, in pixel
-    centres."""
+    """The middle in pixel centres, and half the longer side with the stroke of 3 pixels."""
     looked: list[Any] = []
 
     def resolve(color: str, pixels: Pixels, *where: float) -> tuple[int, int, int]:
@@ -269,18 +260,14 @@ def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is
     places = [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]
     corners = [Point(name, x, y) for name, x, y in places]
     crop = Crop(padding=0, min_px=30, show="inset")
-    after = ZoomOnMarks(labels=("a",), crop=crop)(start(*corners), NoModel())
+    after = zoomed(start(*corners), crop, labels=("a",))
     assert after.notes == ()
-    assert all(len(after.views[0].to_view(mark)) == 1 + (mark.label == "a") for mark in corners)
+    assert [len(after.views[0].to_view(mark)) for mark in corners] == [2, 1, 1, 1]
     crowd = [Point(f"{x},{y}", x, y) for x in range(10, 240, 20) for y in range(10, 180, 20)]
-    after = ZoomOnMarks(labels=("10,10",), crop=crop)(start(*crowd), NoModel())
+    after = zoomed(start(*crowd), crop, labels=("10,10",))
     hidden = [mark for mark in crowd if mark.label != "10,10" and not after.views[0].to_view(mark)]
     assert hidden
-    notes = {f"view 1: an inset lies over the mark {mark.label!r}" for mark in hidden}
-    assert notes <= set(after.notes)
-
-
-def test_four_insets_do_not_lie_on_one_another() -> None:
+    assert all(any(repr(mark.label) in note for note in after.notes) for mark in hidden)
     marks = [Point(str(n), 100 + 12 * n, 90) for n in range(4)]
     (view,) = zoomed(start(*marks), Crop(padding=0, min_px=8, show="inset")).views
     clips = [bounds(part.clip) for part in view.parts[1:]]
@@ -289,14 +276,12 @@ def test_four_insets_do_not_lie_on_one_another() -> None:
 
 
 def test_an_inset_that_magnifies_nothing_is_noted() -> None:
-    after = zoomed(start(Box("b", 10, 10, 200, 150)), replace(TIGHT, show="inset"))
-    assert after.notes == (
-        "view 1: an inset lies over the mark 'b'",
-        "view 1: an inset shows its crop at 0.47 of its size",
-    )
+    inset = replace(TIGHT, show="inset")
+    over, less = zoomed(start(Box("b", 10, 10, 200, 150)), inset).notes
+    assert "'b'" in over and "0.47" in less
     # 90 x 66, as large as the inset
-    same = zoomed(start(Box("b", 10, 10, 100, 76)), replace(TIGHT, show="inset"))
-    assert same.notes == ("view 1: an inset shows its crop at 1.00 of its size",)
+    (same,) = zoomed(start(Box("b", 10, 10, 100, 76)), inset).notes
+    assert "1.00" in same
 
 
 def test_outlines_of_several_colours_tell_insets_apart() -> None:
@@ -352,8 +337,7 @@ def test_a_mark_is_seen_where_the_map_says_in_every_part(
 
 
 def off_the_map(view: View, mark: Point) -> list[float]:
-    """By how many pixels of the source, or of the view where those are larger, each place of a mark
-    is off."""
+    """By how many pixels of the source, or of the view where those are larger, a mark is off."""
     found = []
     for place in view.to_view(mark):
         assert np.allclose(view.to_source(*place.center) or (), (0, mark.x, mark.y))
@@ -370,13 +354,11 @@ def off_the_map(view: View, mark: Point) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("show", ["crop", "both", "beside", "inset"])
-def test_the_test_of_the_map_looks_at_marks(show: Any) -> None:
-    mark, crop = Point("p", 70, 60), Crop(upscale=300, show=show, thickness=0)
-    views = zoomed(start(mark), crop).views
-    assert sum(len(off_the_map(view, mark)) for view in views) == (1 if show == "crop" else 2)
-    last = views[-1]
-    moved = last.transform(last.picture, Affine.shift(3 * last.parts[-1].affine.scale, 0))
+def test_the_test_of_the_map_notices_a_shift() -> None:
+    mark, crop = Point("p", 70, 60), Crop(upscale=300, thickness=0)
+    (view,) = zoomed(start(mark), crop).views
+    assert len(off_the_map(view, mark)) == 1
+    moved = view.transform(view.picture, Affine.shift(3 * view.parts[-1].affine.scale, 0))
     with pytest.raises(AssertionError):
         off_the_map(moved, mark)
 
@@ -409,90 +391,81 @@ def detect(state: State, **settings: Any) -> State:
         ({"words_pattern": r"the( )?(dog)?(cat)"}, [CAT]),
     ],
 )
-def test_what_a_detector_looks_for_and_what_counts(
-    settings: dict[str, Any], expected: list[Any]
-) -> None:
+def test_what_a_detector_looks_for_and_what_counts(settings: Any, expected: list[Any]) -> None:
     state = start(meta={"thing": "dog", "things": ["dog", "cat"]})
     assert [area(view) for view in detect(state, **settings).views] == [box[:4] for box in expected]
 
 
 def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
-    state = start()
+    state, seen = start(), list[Pixels]()
     drawn = state.views[0].with_pixels(np.full((HEIGHT, WIDTH, 3), 7, np.uint8))
     turned = transforms.rotate(transforms.resize(drawn, 480, 360), 90)
-    seen: list[Pixels] = []
 
     def looks(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         seen.append(pixels)
         return FINDS(pixels, ("cat",))
 
     (view,) = detect(state.replace(views=(turned,)), detector=looks).views
-    assert len(seen) == 1
-    assert seen[0] is state.sample.images[0].pixels
+    assert len(seen) == 1 and seen[0] is state.sample.images[0].pixels
     assert view.size == (40, 80)  # the cat's 40 x 20, twice as large, on its side
     assert (view.pixels == 7).all()
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("settings", "fact"),
     [
-        ({"words": ("bird",)}, "view 1: no box for bird in image 0"),
-        ({"min_score": 2.0}, "view 1: no box in image 0"),
-        ({"words": ("nonsense",)}, "view 1: nonsense is no word of mine"),
-        ({"words_pattern": "the (dogs)"}, "view 1: the sample has no words to look for"),
-        ({"words_field": "empty"}, "view 1: the sample has no words to look for"),
-        ({"detector": finds((5, 5, 5, 9, 1, "flat"))}, "view 1: no box in image 0"),
-        ({"detector": finds((500, 5, 600, 9, 1, "out"))}, "view 1: no box is seen"),
+        ({"words": ("bird",)}, "bird in image 0"),
+        ({"min_score": 2.0}, "no box in image 0"),
+        ({"words": ("nonsense",)}, "nonsense"),
+        ({"words_pattern": "the (dogs)"}, "no words"),
+        ({"words_field": "empty"}, "no words"),
+        ({"detector": finds((5, 5, 5, 9, 1, "flat"))}, "no box in image 0"),
+        ({"detector": finds((500, 5, 600, 9, 1, "out"))}, "no box is seen"),
     ],
 )
 def test_what_happens_without_a_detection_is_a_setting_that_the_state_names(
-    settings: dict[str, Any], reason: str
+    settings: dict[str, Any], fact: str
 ) -> None:
     state = start(meta={"empty": []})
+    with pytest.raises(ValueError, match=f"sample s1: view 1: .*{fact}") as failed:
+        detect(state, missing="fail", **settings)
+    reason = str(failed.value).removeprefix("sample s1: ").partition(";")[0]
     kept = detect(state, missing="keep", **settings)
     assert kept.views[0] is state.views[0]
-    assert kept.notes == (f"{reason}; kept as it is",)
-    assert kept.reason == ""
+    assert (kept.notes, kept.reason) == ((f"{reason}; kept as it is",), "")
     silent = detect(state, missing="abstain", **settings)
-    assert silent.reason == f"abstained: {reason}"
-    assert silent.views == state.views
-    with pytest.raises(ValueError, match=f"sample s1: {reason}"):
-        detect(state, missing="fail", **settings)
+    assert (silent.reason, silent.views) == (f"abstained: {reason}", state.views)
+    with pytest.raises(ValueError, match=r"'thing' is None.*\(fields: kind\)"):
+        detect(start(meta={"kind": 1}), words_field="thing")
 
 
-def test_one_view_without_a_detection_is_kept_beside_the_other() -> None:
+def test_one_view_without_a_detection_is_kept_beside_the_other_and_recorded(tmp_path: Path) -> None:
     def second(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         return (FINDS if pixels[0, 0, 2] else finds())(pixels, ("cat",))
 
     state = start(images=(numbered(), numbered(blue=9)))
     after = detect(state, detector=second)
-    assert after.views[0] is state.views[0]
-    assert area(after.views[1]) == CAT[:4]
-    assert after.notes == ("view 1: no box in image 0; kept as it is",)
+    assert after.views[0] is state.views[0] and area(after.views[1]) == CAT[:4]
+    (note,) = after.notes
+    assert note.startswith("view 1: ")
     only = detect(state, detector=second, images=(1,), missing="fail")
     assert (only.views[0], area(only.views[1])) == (state.views[0], CAT[:4])
-
-
-def test_notes_reach_the_record_and_come_back(tmp_path: Path) -> None:
-    after = detect(start(), words=("bird",))
     record = record_of(after, tmp_path)
-    assert record.notes == ("view 1: no box for bird in image 0; kept as it is",)
-    assert Record.from_line(record.to_line()).notes == record.notes
+    assert record.notes == Record.from_line(record.to_line()).notes == (note,)
     old = {name: value for name, value in json.loads(record.to_line()).items() if name != "notes"}
     assert Record.from_line(json.dumps(old)).notes == ()
 
 
 def test_hundreds_of_detections_are_cut_down_and_noted() -> None:
-    many = finds(
-        *((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400))
-    )
+    places = ((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400))
+    many = finds(*places)
     after = detect(start(), detector=many, crop=replace(TIGHT, most=3))
     assert len(after.views) == 3
     assert area(after.views[0])[:2] == (399 % 200, 399 % 150)
-    assert after.notes == ("view 1: of 400 regions the first 3 count",)
+    assert len(after.notes) == 1 and "400 regions" in after.notes[0]
     union = detect(start(), detector=many, crop=replace(TIGHT, merge="union", most=400))
     assert len(union.views) == 1
-    with pytest.raises(ValueError, match=r"sample s1: inset \d+ of 398 has no room"):
+    with pytest.raises(ValueError, match=r"sample s1: inset \d+ of 398"):
         detect(start(), detector=many, crop=Crop(show="inset", most=400, min_px=0))
 
 
@@ -514,6 +487,12 @@ def test_a_named_cell_of_a_ruled_grid_is_cut_out() -> None:
     assert (area(one), area(two)) == ((60, 0, 120, 60), (180, 120, 240, 180))
     first, second = cells(RULED, "It is in C2, I think.", images=(1,)).views
     assert (first.size, area(second)) == ((WIDTH, HEIGHT), (120, 60, 180, 120))
+    grid = replace(RULED, layout="original_plus_overlay")
+    views = cells(grid, "Look at A1", draw=True).views
+    assert [view.size for view in views] == [(60, 60)] * 4
+    assert area(views[0]) == area(views[2]) == (0, 0, 60, 60)
+    with pytest.raises(ValueError, match="view 1: no cell"):
+        cells(grid, "nowhere", draw=True, missing="fail")
 
 
 def test_the_first_and_the_last_dot_can_be_named_and_none_beyond() -> None:
@@ -531,58 +510,33 @@ def test_a_dot_is_cut_out_with_its_surroundings() -> None:
     assert area(one) == (40, 60, 121, 121)
     after = cells(DOTS, "The cat is near (2, 1,1), not at (9, 9).")
     assert [area(view) for view in after.views] == [(0, 0, 240, 180), (0, 0, 121, 91)]
-    assert after.notes == ("view 1: no cell that the reply names is seen; kept as it is",)
-
-
-def test_the_untouched_views_beside_a_grid_are_zoomed_alike() -> None:
-    grid = replace(RULED, layout="original_plus_overlay")
-    views = cells(grid, "Look at A1", draw=True).views
-    assert [view.size for view in views] == [(60, 60)] * 4
-    assert area(views[0]) == area(views[2]) == (0, 0, 60, 60)
-    with pytest.raises(
-        ValueError, match=r"view 1: no cell that the reply names is seen; .*; set missing"
-    ):
-        cells(grid, "nowhere", draw=True, missing="fail")
+    assert len(after.notes) == 1 and after.notes[0].startswith("view 1: no cell")
 
 
 @pytest.mark.parametrize(
-    ("mark", "says"),
+    ("mark", "fact"),
     [
-        (Point("A", 240, 5), r"point 'A' at \(240, 5\) lies outside its image 0 of 240 x 180"),
-        (Box("b", -9, -9, -1, 5), r"box 'b' \(-9, -9, -1, 5\) reaches outside"),
-        (Point("A", 5, 5, image=1), "is on image 1, but there are 1 images"),
-        (Mask("m", np.ones((3, 3), bool)), "mask 'm' of 3 x 3 pixels lies outside its image 0"),
-        (Point("A", float("nan"), 5), "lies outside"),
+        (Point("A", 240, 5), r"'A' at \(240, 5\) .*240 x 180"),
+        (Box("b", -9, -9, -1, 5), r"'b' \(-9, -9, -1, 5\)"),
+        (Point("A", 5, 5, image=1), "image 1"),
+        (Mask("m", np.ones((3, 3), bool)), "'m' of 3 x 3"),
+        (Point("A", float("nan"), 5), "outside"),
     ],
 )
-def test_a_mark_outside_its_image_fails_with_the_samples_name(mark: Mark, says: str) -> None:
-    with pytest.raises(ValueError, match=f"sample s1: .*{says}"):
+def test_a_mark_outside_its_image_fails_with_the_samples_name(mark: Mark, fact: str) -> None:
+    with pytest.raises(ValueError, match=f"sample s1: .*{fact}"):
         zoomed(start(mark))
 
 
-@pytest.mark.parametrize("show", ["crop", "both", "beside"])
-def test_one_pixel_can_be_zoomed_on(show: Any) -> None:
+def test_one_pixel_can_be_zoomed_on() -> None:
     state = start(Point("p", 0, 0), images=(numbered(1, 1),))
-    views = zoomed(state, Crop(show=show, upscale=32)).views
-    assert all(view.to_view(state.sample.marks[0]) for view in views)
-    assert views[-1].size == {"crop": (32, 32), "both": (32, 32), "beside": (43, 32)}[show]
-    with pytest.raises(ValueError, match="inset 1 of 1 has no room in the view of 1 x 1 pixels"):
+    sizes = {"crop": (32, 32), "both": (32, 32), "beside": (43, 32)}
+    for show, size in sizes.items():
+        views = zoomed(state, Crop(show=show, upscale=32)).views  # type: ignore[arg-type]
+        assert all(view.to_view(state.sample.marks[0]) for view in views)
+        assert views[-1].size == size
+    with pytest.raises(ValueError, match=r"inset 1 of 1 .* 1 x 1"):
         zoomed(state, Crop(show="inset"))
-
-
-def test_a_sample_without_marks_or_images() -> None:
-    with pytest.raises(
-        ValueError, match="sample s1: view 1: no mark 'A' or 'B' is seen; set missing"
-    ):
-        zoomed(start(), labels=("A", "B"))
-    empty = State.start(Sample("s1", "Hm?"))
-    assert zoomed(empty).views == ()
-    with pytest.raises(ValueError, match="images names 2, but there are 1 images"):
-        zoomed(start(Point("p", 1, 1)), images=(2,))
-    with pytest.raises(
-        ValueError, match=r"its field 'thing' is None, not a text .* \(fields: kind\)"
-    ):
-        detect(start(meta={"kind": 1}), words_field="thing")
 
 
 def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,28 +549,17 @@ def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(transforms, "resize", resize)
     zoomed(start(Point("p", 5, 5)), replace(TIGHT, upscale=10_000))
     assert sizes == [(10_000, 10_000)]
-    with pytest.raises(
-        ValueError, match=r"sample s1: .* 4804 x 20816 pixels large; give less upscale"
-    ):  # 64 pixels more
+    with pytest.raises(ValueError, match=r"sample s1: .* 4804 x 20816"):  # 64 pixels more
         zoomed(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
-FACES = {"use": "specialists.detection.FaceCascade"}
-
-
 def test_a_zoom_goes_through_a_configuration_and_back() -> None:
-    stage = build(
-        {
-            "use": "prompting.views.ZoomOnDetections",
-            "detector": FACES,
-            "missing": "abstain",
-            "crop": {"show": "inset", "aspect": 1},
-        }
-    )
+    settings = {
+        "detector": {"use": "specialists.detection.FaceCascade"},
+        "missing": "abstain",
+        "crop": {"show": "inset", "aspect": 1},
+    }
+    stage = build({"use": "prompting.views.ZoomOnDetections", **settings})
     assert build(spec(stage)) == stage
     assert identity(stage)["crop"] == {"use": "prompting.views.Crop", "show": "inset", "aspect": 1}
-    detector: Detector = stage.detector
-    model: Model = NoModel()
-    state = start()
-    assert len(detector(state.sample.images[0].pixels)) == 0
-    assert stage(state, model).reason == "abstained: view 1: no box in image 0"
+    assert "no box in image 0" in stage(start(), NoModel()).reason

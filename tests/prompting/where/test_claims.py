@@ -1,7 +1,5 @@
 """The places that replies name are read in the forms in which model families write them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

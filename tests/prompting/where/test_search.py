@@ -34,8 +34,7 @@ def test_trees_are_the_reference_s(case: Mapping[str, Any]) -> None:
     size, patch, split = (case["size"][0], case["size"][1]), case["patch"], case["split"]
     level = [Node((0, 0, *size))]
     counts = [1]
-    children = [list(node.box) for node in level[0].children(patch, split)]
-    assert children == case["root_children"]
+    assert [list(node.box) for node in level[0].children(patch, split)] == case["root_children"]
     assert tree_depth(size, patch, split) == case["max_depth"]
     for _ in range(case["max_depth"]):
         level = [child for node in level for child in node.children(patch, split)]
@@ -43,23 +42,18 @@ def test_trees_are_the_reference_s(case: Mapping[str, Any]) -> None:
     assert counts == case["nodes_per_depth"]
 
 
-@pytest.mark.parametrize("case", VECTORS["weight"])
-def test_weights_are_the_reference_s(case: Mapping[str, Any]) -> None:
-    deepest = case["max_depth"]
-    weights = [Rules(bias=case["bias"]).weight(depth, deepest) for depth in range(deepest + 1)]
-    assert weights == pytest.approx(case["w"], abs=5e-7)  # the file has six digits
-
-
-@pytest.mark.parametrize("case", VECTORS["view_box"])
-def test_views_of_parts_are_the_reference_s(case: Mapping[str, Any]) -> None:
-    node, (width, height) = Node(tuple(case["bbox"])), case["image"]
-    box = node.view_box((width, height), case["patch"], case["scale"] or 1.0)
-    assert list(box) == case["box"]
-
-
-@pytest.mark.parametrize("case", VECTORS["merge"])
-def test_unions_are_the_reference_s(case: Mapping[str, Any]) -> None:
-    assert list(map(list, unite([tuple(box) for box in case["boxes"]]))) == sorted(case["out"])
+def test_weights_views_of_parts_and_unions_are_the_reference_s() -> None:
+    for case in VECTORS["weight"]:
+        depths, rules = range(case["max_depth"] + 1), Rules(bias=case["bias"])
+        weights = [rules.weight(depth, case["max_depth"]) for depth in depths]
+        assert weights == pytest.approx(case["w"], abs=5e-7)  # the file has six digits
+    for case in VECTORS["view_box"]:
+        node, (width, height) = Node(tuple(case["bbox"])), case["image"]
+        box = node.view_box((width, height), case["patch"], case["scale"] or 1.0)
+        assert list(box) == case["box"]
+    for case in VECTORS["merge"]:
+        united = unite([tuple(box) for box in case["boxes"]])
+        assert list(map(list, united)) == sorted(case["out"])
 
 
 def scripted(seed: int) -> Callable[[Asked, Node], float]:
@@ -142,7 +136,6 @@ TREE = TreeSearch(
 )
 
 
-@pytest.mark.dear
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> None:
     right, before, model = 0, 0, Counted()
@@ -158,14 +151,18 @@ def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> 
     assert right >= 5
 
 
-def test_every_part_that_shows_it_is_found() -> None:
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("every", [False, True])
+def test_every_part_that_shows_it_is_found(whole: bool, every: bool) -> None:
+    SENT.clear()
     item = next(iter(scenes.LettersAndShapes(1, width=640, height=480, smallest=8, largest=16)))
     state = State.start(item.sample)
-    places = replace(TREE, every=True).places(state, scenes.NearSighted())
-    assert len(places.regions[0]) == 1
-    (x0, y0, x1, y1), (target,) = bounding_box(places.regions[0][0]), item.sample.marks
-    left, top, right, bottom = bounding_box(target)
+    places = replace(TREE, every=every, whole=whole).places(state, Counted())
+    assert {len(sizes) for sizes in SENT} == {1 + whole}
+    ((x0, y0, x1, y1),) = map(bounding_box, places.regions[0])
+    left, top, right, bottom = bounding_box(item.sample.marks[0])
     assert x0 <= left <= right <= x1 and y0 <= top <= bottom <= y1
+    assert every or (x1 - x0) * (y1 - y0) < 640 * 480
 
 
 def test_a_search_says_what_it_lacks() -> None:

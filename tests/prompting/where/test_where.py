@@ -1,5 +1,4 @@
-"""Where to look: every source through one interface, at one size, with its placebo; what is cropped
-and what is drawn of it."""
+"""Where to look: every source through one interface, with its placebo, cropped or drawn on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ import pytest
 
 from looktwice.pipelines.config import ConfigError, build
 from looktwice.pipelines.geometry import overlap
-from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
+from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -205,14 +204,6 @@ def test_a_configuration_names_sources_within_sources() -> None:
     assert build(node) == Look(Elsewhere(Sized(Given())))
     with pytest.raises(ConfigError, match="expected Where, found Circles"):
         build({"use": "prompting.views.Look", "where": {"use": "prompting.markers.Circles"}})
-
-
-def test_masks_of_several_images_stay_on_their_own() -> None:
-    mask = np.zeros((SIZE[1], SIZE[0]), bool)
-    mask[5:15, 5:25] = True
-    state = State.start(Sample("s", "?", (picture(), picture()), marks=(Mask("m", mask, 1),)))
-    first, second = Look(OnMarks(), Crop(padding=0, min_px=0))(state, NoModel()).views
-    assert (first.size, second.size) == (SIZE, (20, 10))
 
 
 def test_points_are_asked_for_drawn_and_counted() -> None:

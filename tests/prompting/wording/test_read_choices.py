@@ -1,7 +1,4 @@
-"""Choices are read back from the words of other programs, as these were recorded, and from nothing
-else."""
-
-from __future__ import annotations
+"""Choices are read back from the recorded words of other programs, and from nothing else."""
 
 import numpy as np
 

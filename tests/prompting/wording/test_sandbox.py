@@ -1,7 +1,5 @@
 """Every template ends: what it does is counted in operations, the same on every machine."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

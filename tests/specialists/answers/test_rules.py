@@ -1,7 +1,4 @@
-"""What the rules answer on evidence that is known, by the scenes of `rules.yaml`; and what a scene
-does not tell."""
-
-from __future__ import annotations
+"""What the rules answer on known evidence (`rules.yaml`), and what a scene does not tell."""
 
 import re
 from dataclasses import dataclass
@@ -215,9 +212,7 @@ def test_a_detector_is_asked_for_what_the_question_names() -> None:
     both = finds(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
     check(SpatialRelation(both), asked("Is the cat left of the dog?"), "Yes")
     assert (boxes.words, both.words) == ([["cat"], None], [["cat", "dog"]])
-
-
-def test_a_count_is_surer_the_nearer_its_choice() -> None:
+    # a count is surer the nearer its choice
     exact = check(Count(finds(SOME, SOME)), asked("How many cats?", ("2", "9")), "A")
     off = check(Count(finds(SOME, SOME)), asked("How many cats?", ("3", "9")), "A")
     assert (exact.confidence, off.confidence) == pytest.approx((0.9, 0.45))
@@ -239,19 +234,16 @@ def test_what_is_behind_is_told_by_depth() -> None:
 # Identities and likeness
 
 
-@pytest.mark.parametrize(
-    ("rule", "question", "answer"),
-    [(SameIdentity, SAME, "F"), (CountIdentities, "How many people?", "2")],
-)
-def test_a_rule_that_holds_an_identity_is_no_model(rule: Any, question: str, answer: str) -> None:
-    pipeline = Pipeline({"answer": rule(FaceIdentity(faces([0], [5])))})
-    assert pipeline(State(asked(question, (), 2))).answer == answer
-
-
-def test_a_finder_without_identities_is_named() -> None:
+def test_a_rule_that_holds_an_identity_is_no_model() -> None:
+    identity = FaceIdentity(faces([0], [5]))
+    for rule, question, answer in (
+        (SameIdentity, SAME, "F"),
+        (CountIdentities, "How many people?", "2"),
+    ):
+        pipeline = Pipeline({"answer": rule(identity)})
+        assert pipeline(State(asked(question, (), 2))).answer == answer
     nobody = Faces(np.array([[0, 0, 9, 9]], float), np.ones(1), np.empty((1, 0)))
-    rule = SameIdentity(FaceIdentity(lambda pixels: nobody))
-    check(rule, asked(SAME, (), 2), None, "function finds faces and gives")
+    check(SameIdentity(FaceIdentity(lambda _: nobody)), asked(SAME, (), 2), None, "function finds")
 
 
 def test_a_thing_is_cut_out_before_it_is_described() -> None:
@@ -340,11 +332,9 @@ def test_colors_of_made_things_are_named() -> None:
         named[min(things)[1]].append(ColorAtMark().decide(item.sample)[0] == item.answer)
     assert np.mean(named[False]) >= 0.97
     assert np.mean(named[True]) < 0.9  # the middle of a crescent lies beside it
-
-
-def test_the_lead_of_the_nearest_color_is_the_confidence() -> None:
+    point = [Point("A", 37, 14)]
     sure, unsure = (
-        ColorAtMark().decide(asked("", choices, [square()], [Point("A", 37, 14)]))[1]
+        ColorAtMark().decide(asked("", choices, [square()], point))[1]
         for choices in (("red", "blue"), ("red", "tomato"))
     )
     assert 0 < unsure < sure <= 1

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,7 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resize
 from looktwice.pipelines.view import View
-from looktwice.prompting.views import Crop, ZoomOnDetections
+from looktwice.prompting.views import ZoomOnDetections
 from looktwice.specialists.detection import FaceBoxes, FaceCascade, FaceRecognition, YuNet
 from tests.specialists.scenes import photograph
 from tests.tiny_yunet import yunet
@@ -56,45 +57,17 @@ def test_pictures_too_small_for_a_face_hold_none(shape: tuple[int, int]) -> None
     assert len(FaceCascade()(np.zeros((*shape, 3), np.uint8), ("anything",))) == 0
 
 
-def test_threads_find_the_same() -> None:
-    faces = FaceCascade(scale=1.2, windows=1, longest=160)
-    pixels = photograph("astronaut")
+@pytest.mark.parametrize(
+    "faces", [FaceCascade(scale=1.2, windows=1, longest=160), FaceRecognition()], ids=["cv", "dlib"]
+)
+def test_threads_find_the_same(faces: Any) -> None:
+    pixels = photograph("astronaut")[:256, 100:356].copy()
     alone = faces(pixels)
     with ThreadPoolExecutor(4) as pool:
-        for boxes in pool.map(faces, [pixels] * 8):
-            np.testing.assert_array_equal(boxes.xyxy, alone.xyxy)
-            np.testing.assert_array_equal(boxes.scores, alone.scores)
-    assert (np.diff(alone.scores) <= 0).all()
-
-
-def test_a_zoom_on_the_face_shows_it() -> None:
-    state = State.start(Sample("s", "Who?", (Picture(photograph("astronaut")),)))
-    crop = Crop(padding=0.1, aspect=1, upscale=336)
-    after = ZoomOnDetections(FaceCascade(), crop=crop)(state, NoModel())
-    (view,) = after.views
-    assert view.size == (336, 336)
-    assert after.notes == ()
-    place = view.to_source(168, 168)
-    assert place is not None
-    assert np.hypot(place[1] - 222, place[2] - 118) < 20
-
-
-@pytest.mark.dear
-def test_faces_in_real_questions(shared_data: Path) -> None:
-    """Not a measure of the detector: the pipeline of bytes, boxes and map holds on pictures that
-    nobody prepared."""
-    import pyarrow.parquet as pq
-
-    path = next((shared_data / "blink" / "Spatial_Relation").glob("*.parquet"))
-    rows = pq.read_table(path, columns=["image_1"]).slice(0, 4).to_pylist()
-    stage = ZoomOnDetections(FaceCascade(longest=320), crop=Crop(show="inset", most=1))
-    for number, row in enumerate(rows):
-        image = Picture.encoded(row["image_1"]["bytes"])
-        state = State.start(Sample(str(number), "Who?", (image,)))
-        after = stage(state, NoModel())
-        (view,) = after.views
-        assert (view is state.views[0]) == any("kept as it is" in note for note in after.notes)
-        assert view.size == state.views[0].size
+        for found in pool.map(faces, [pixels] * 6):
+            np.testing.assert_array_equal(found.xyxy, alone.xyxy)
+            np.testing.assert_array_equal(found.scores, alone.scores)
+    assert len(alone) and (np.diff(alone.scores) <= 0).all()
 
 
 def small_faces(count: int) -> list[Pixels]:
@@ -134,31 +107,27 @@ def test_one_colour_holds_no_face(size: tuple[int, int]) -> None:
     assert len(boxes) == 0 and boxes.vectors.shape == (0, 128)
 
 
-def test_threads_share_the_networks_of_dlib_and_find_the_same() -> None:
-    faces, pixels = FaceRecognition(), photograph("astronaut")[:256, 100:356].copy()
-    alone = faces(pixels)
-    with ThreadPoolExecutor(4) as pool:
-        for boxes in pool.map(faces, [pixels] * 6):
-            np.testing.assert_array_equal(boxes.vectors, alone.vectors)
-
-
 def test_a_face_finder_stands_in_for_a_detector() -> None:
     pixels = photograph("astronaut")
-    boxes = FaceBoxes(FaceRecognition(threshold=0.5))(pixels, ["anything"])
-    assert boxes.labels.tolist() == ["face"]
+    detector = FaceBoxes(FaceRecognition(threshold=0.5))
+    assert detector(pixels, ["anything"]).labels.tolist() == ["face"]
     state = State.start(Sample("s", "Who?", (Picture(pixels),)))
-    after = ZoomOnDetections(FaceBoxes(FaceRecognition(threshold=0.5)))(state, NoModel())
+    after = ZoomOnDetections(detector)(state, NoModel())
     assert after.views[0].size != state.views[0].size and after.notes == ()
 
 
-def test_files_of_dlib_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
-    sentence = "no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"
-    with pytest.raises(WeightsError, match=sentence):
-        FaceRecognition(models=tmp_path)(photograph("coffee"))
-    for name in ("shape_predictor_5_face_landmarks", "dlib_face_recognition_resnet_model_v1"):
-        (tmp_path / f"{name}.dat").write_bytes(b"no network")
-    with pytest.raises(WeightsError, match="dlib cannot read its files"):
-        FaceRecognition(models=tmp_path)(photograph("coffee"))
+def test_files_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
+    pixels, five = photograph("coffee"), "shape_predictor_5_face_landmarks"
+    with pytest.raises(WeightsError, match=f"{five}.dat in "):
+        FaceRecognition(models=tmp_path)(pixels)
+    with pytest.raises(WeightsError, match=r"none\.onnx.*set model:"):
+        YuNet(tmp_path / "none.onnx")(pixels)
+    for name in (f"{five}.dat", "dlib_face_recognition_resnet_model_v1.dat", "wrong.onnx"):
+        (tmp_path / name).write_bytes(b"no network")
+    with pytest.raises(WeightsError, match="dlib cannot read"):
+        FaceRecognition(models=tmp_path)(pixels)
+    with pytest.raises(WeightsError, match="no YuNet"):
+        YuNet(tmp_path / "wrong.onnx")(pixels)
 
 
 def test_yunet_finds_what_its_file_finds(tmp_path: Path) -> None:
@@ -172,11 +141,3 @@ def test_yunet_finds_what_its_file_finds(tmp_path: Path) -> None:
     np.testing.assert_allclose(faces(twice).xyxy, [[120, 72, 152, 104]], atol=1e-3)
     for size in ((1, 1), (3, 50), (64, 64)):
         assert len(faces(np.zeros((*size, 3), np.uint8))) == 0
-
-
-def test_yunets_file_is_asked_for_where_it_is_missing_or_no_network(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"no weights file .*set model:"):
-        YuNet(tmp_path / "none.onnx")(photograph("coffee"))
-    (tmp_path / "wrong.onnx").write_bytes(b"no network")
-    with pytest.raises(WeightsError, match="no YuNet that OpenCV reads"):
-        YuNet(tmp_path / "wrong.onnx")(photograph("coffee"))

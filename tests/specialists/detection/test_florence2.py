@@ -1,7 +1,5 @@
 """Florence-2 against transformers' own steps on the same tensors, with a tiny network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

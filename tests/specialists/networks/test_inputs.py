@@ -1,5 +1,4 @@
-"""What a specialist takes: pixels through one gate, a word as a word, and several inputs by the
-rules of one."""
+"""What a specialist takes: pixels through one gate, a word as a word, and several inputs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection import DIRE, FaceCascade, FaceRecognition, GroundingDINO
 from looktwice.specialists.features import DIFT, DINOv2, EfficientNet, VisionAttention
 from looktwice.specialists.maps import SGBM, ColorRetinex, ConstantShading, DepthAnything, DepthCue
@@ -112,24 +110,6 @@ def test_a_word_is_a_word_and_not_its_letters(built: Callable[[str], str]) -> No
     assert one.labels.tolist() == listed.labels.tolist()
     grounded = GroundedSAM(detector, SAM(built("sam"), device="cpu"), "red box")  # type: ignore[arg-type]
     assert grounded(COLOR).labels.tolist() == listed.labels.tolist()
-
-
-@pytest.mark.dear
-def test_many_gives_what_calls_give(built: Callable[[str], str]) -> None:
-    images: list[Pixels] = [COLOR, COLOR[::-1].copy(), COLOR[:, :64].copy()]
-    cpu: dict[str, Any] = {"device": "cpu"}
-    depth, encoder = (DepthAnything(built("depth_anything"), **cpu), DINOv2(built("dinov2"), **cpu))
-    for image, near, values in zip(images, depth.many(images), encoder.many(images), strict=True):
-        np.testing.assert_allclose(near.values, depth(image).values, atol=1e-4)
-        np.testing.assert_allclose(values.values, encoder(image).values, atol=1e-4)
-    dire = DIRE(built("dire"), **cpu)
-    assert dire.many(images) == pytest.approx([dire(image) for image in images], abs=1e-5)
-    sam = SAM(built("sam"), **cpu)
-    some, none = sam.many([(COLOR, BOX), (COLOR, BOX[[]])])
-    assert (some.labels.tolist(), none.labels.tolist()) == (["cat"], [])
-    detector = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, **cpu)
-    first, second = detector.many([(COLOR, "Cat."), (COLOR, ["cat"])])
-    np.testing.assert_allclose(first.xyxy, second.xyxy, atol=1e-3)
 
 
 def test_many_follows_the_rules_of_a_call(built: Callable[[str], str]) -> None:

@@ -1,7 +1,5 @@
 """The networks that the documents list work, or say what they need."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -98,8 +96,7 @@ NAME = re.compile(r"[A-Z][\w-]*(?: (?:[A-Z][\w-]*|\d))*")
 
 
 def listed_names() -> list[str]:
-    """The networks of Hugging Face transformers in the table of the page, without what is said of
-    them."""
+    """The networks of transformers in the table of the page."""
     page = PAGE.partition("## Specialists by protocol")[2].partition("\n\n**")[0]
     rows = [row.split("|")[2] for row in page.splitlines() if row.endswith("| `hf` |")]
     assert len(rows) > 5
@@ -158,8 +155,7 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", ["vit", "clip", "siglip"])
 def test_backbones_give_what_transformers_gives(name: str, built: Callable[[str], str]) -> None:
-    """The last state of the bare network, of an image of its own size, with the mean and deviation
-    of its processor."""
+    """The last state of the bare network, with the mean and deviation of its processor."""
     import transformers
 
     folder, photo = built(name), cat()[:64, :64]
@@ -186,8 +182,7 @@ def test_backbones_give_what_transformers_gives(name: str, built: Callable[[str]
 def test_detectors_by_words_give_what_transformers_gives(
     name: str, built: Callable[[str], str], dtype: Any
 ) -> None:
-    """Processor, network and post-processing used bare as its documentation shows, of wide, high
-    and large images."""
+    """Processor, network and post-processing used bare, of wide, high and large images."""
     import transformers
 
     folder, level = built(name), 0.001
@@ -250,8 +245,7 @@ def test_other_backbones_give_a_vector_for_each_patch(
 
 
 def test_naflex_sees_the_patches_that_its_own_processor_cuts(built: Callable[[str], str]) -> None:
-    """The last state is the same as with the processor of transformers, which keeps an image of
-    this size."""
+    """The processor of transformers keeps an image of this size."""
     from transformers import Siglip2ImageProcessorPil, Siglip2VisionModel
 
     folder = built("siglip2_naflex")

@@ -1,10 +1,4 @@
-"""The packages of networks' authors in place of ours: what they are given, and what is made of
-their answers.
-
-`tests/authors` has their names, signatures and frames, read off the packages themselves.
-"""
-
-from __future__ import annotations
+"""The authors' packages (as in `tests/authors`): what they are given, and what is made of it."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -61,7 +55,7 @@ def sam(authors: None, tmp_path: Path) -> dict[str, Any]:
 
 def test_sam_by_its_package_gives_a_mask_of_each_box_and_point(sam: dict[str, Any]) -> None:
     for prompts in (1, 32):
-        network = SAM(**sam, prompts=prompts, device="cpu")
+        network = build({"use": "specialists.segmentation.SAM", **sam, "prompts": prompts})
         found = network(PHOTO, BOXES)
         assert found.labels.tolist() == ["cat", "dog"] and found.scores.tolist() == [0.5, 0.5]
         for mask, (x0, y0, x1, y1) in zip(found.masks, BOXES.xyxy.astype(int), strict=True):
@@ -84,11 +78,6 @@ def test_everything_by_the_package_is_its_generators_grid(sam: dict[str, Any]) -
     assert (rows.mean(), columns.mean()) == (44.5, 74.5)  # three quarters of each side, as edges
     large = MaskFilter(iou=0.0, smallest=0.005)
     assert len(SegmentEverything(SAM(**sam, device="cpu"), 2, large)(PHOTO)) == 2
-
-
-def test_a_line_of_yaml_asks_for_the_package(sam: dict[str, Any]) -> None:
-    node = {"use": "specialists.segmentation.SAM", **sam}
-    assert build(node)(PHOTO, BOXES).scores.tolist() == [0.5, 0.5]
 
 
 @pytest.fixture
@@ -125,8 +114,7 @@ def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(
 
 def test_words_that_the_package_cannot_open_are_told_in_a_sentence(dino: dict[str, Any]) -> None:
     dino["tokenizer"] = "google-bert/bert-base-uncased"
-    sentence = r"bert-base-uncased is not a local folder.*set tokenizer: to a folder"
-    with pytest.raises(WeightsError, match=sentence):
+    with pytest.raises(WeightsError, match=r"bert-base-uncased .*set tokenizer:"):
         GroundingDINO(**dino, device="cpu")(PHOTO, "cat")
 
 
@@ -189,16 +177,13 @@ def test_roma_finds_no_more_than_is_certain(
     assert len(RoMa(**roma, device="cpu")(PHOTO, np.full((40, 40, 3), 7, np.uint8))) == 0
 
 
-def test_files_that_are_not_romas_are_told_in_a_sentence(
-    roma: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(WeightsError, match=r"RoMa outdoor .* could not be fetched \(no network\)"):
+def test_files_that_are_not_romas_are_told_in_a_sentence(roma: dict[str, Any]) -> None:
+    with pytest.raises(WeightsError, match=r"RoMa outdoor .* could not be fetched"):
         RoMa(roma["model"], device="cpu")(PHOTO, HALF)
-    sentence = r"is a checkpoint of RoMa; for it use .*; this takes a file of DINOv2"
-    with pytest.raises(WeightsError, match=sentence):
+    with pytest.raises(WeightsError, match=r"checkpoint of RoMa.*a file of DINOv2"):
         RoMa(roma["model"], dinov2=roma["model"], device="cpu")(PHOTO, HALF)
     torch.save({SIGN: torch.zeros(1)}, roma["model"])
-    with pytest.raises(WeightsError, match=r'do not fit romatch .*Missing key.*"decoder.scale"'):
+    with pytest.raises(WeightsError, match=r'romatch .*"decoder.scale"'):
         RoMa(**roma, device="cpu")(PHOTO, HALF)
 
 
@@ -234,13 +219,12 @@ def test_files_that_are_not_depth_anything_3s_are_told_in_a_sentence(depth3: str
     from safetensors.torch import save_file
 
     save_file({"other": torch.zeros(2)}, Path(depth3) / "model.safetensors")
-    with pytest.raises(WeightsError, match="lack 1 of the 2 tensors of DepthAnything3"):
+    with pytest.raises(WeightsError, match="1 of the 2 tensors of DepthAnything3"):
         DepthAnything3(depth3, device="cpu")(PHOTO)
     (Path(depth3) / "config.json").write_text('{"model_name": "da4"}')
-    sentence = r"is no network of the package depth_anything_3 \('da4'\)"
-    with pytest.raises(WeightsError, match=sentence):
+    with pytest.raises(WeightsError, match=r"depth_anything_3 \('da4'\)"):
         DepthAnything3(depth3, device="cpu")(PHOTO)
-    with pytest.raises(WeightsError, match=r"none/such \(model:\) could not be fetched"):
+    with pytest.raises(WeightsError, match=r"none/such \(model:\)"):
         DepthAnything3("none/such", device="cpu")(PHOTO)
 
 
@@ -282,8 +266,8 @@ NMS = "operator torchvision::nms does not exist"
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("import a_module_that_is_missing", "No module named 'a_module_that_is_missing'"),
-        (ENDS, "No module named 'pkg_resources_'"),
+        ("import a_module_that_is_missing", "'a_module_that_is_missing'"),
+        (ENDS, "'pkg_resources_'"),
         (f"raise RuntimeError({NMS!r})", NMS),
     ],
 )
@@ -293,8 +277,7 @@ def test_a_package_that_does_not_import_says_why(
     (tmp_path / "face_recognition.py").write_text(body)
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
-    sentence = rf"cannot be imported \({why}\); type: pip install face_recognition"
-    with pytest.raises(WeightsError, match=sentence):
+    with pytest.raises(WeightsError, match=rf"{why}\); type: pip install face_recognition"):
         FaceRecognition(package=True)(PHOTO)
 
 

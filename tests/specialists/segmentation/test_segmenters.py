@@ -1,5 +1,4 @@
-"""Segment Anything on one code path for both versions, its original files, and what is composed of
-it."""
+"""Segment Anything in both versions, its original files, and what is composed of it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,12 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.prompting.markers import SegmentTint
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
@@ -67,28 +62,15 @@ def test_points_too_and_few_prompts_at_once_change_nothing(model: str) -> None:
     same(SAM(model=model, device="cpu", prompts=4).at(image, points), found)
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        [80, 10],
-        [-1, 10],
-        [10, 48],
-        [np.nan, 10],
-        [200, 200],
-        [80, 0, 90, 20],
-        [-30, 0, 0, 20],
-        [10, 48, 20, 60],
-        [10, 20, 10, 30],
-        [30, 20, 10, 30],
-        [np.nan, 0, 9, 9],
-    ],
-    ids=str,
-)
-def test_a_prompt_outside_the_image_is_refused(prompt: list[float]) -> None:
-    inside = [[4.0, 4.0], [1.0, 1.0, 9.0, 9.0]][len(prompt) == 4]
+def test_a_prompt_outside_the_image_is_refused() -> None:
+    points: list[list[float]] = [[80, 10], [-1, 10], [10, 48], [np.nan, 10], [200, 200]]
+    boxes: list[list[float]] = [[80, 0, 90, 20], [-30, 0, 0, 20], [10, 48, 20, 60]]
+    boxes += [[10, 20, 10, 30], [30, 20, 10, 30], [np.nan, 0, 9, 9]]
     sam = SAM(model="no network is opened", device="cpu")
-    with pytest.raises(ValueError, match="lies outside the image of 80 x 48 pixels, or has no"):
-        sam.at(noise((48, 80)), [inside, prompt])
+    for prompt in points + boxes:
+        inside = [[4.0, 4.0], [1.0, 1.0, 9.0, 9.0]][len(prompt) == 4]
+        with pytest.raises(ValueError, match="outside the image of 80 x 48"):
+            sam.at(noise((48, 80)), [inside, prompt])
 
 
 def test_prompts_at_the_rim_and_beyond_it_are_answered(model: str) -> None:
@@ -110,17 +92,15 @@ def test_everything_holds_what_is_worth_it(model: str) -> None:
     assert best.scores[0] == pytest.approx(every.scores.max())
 
 
-@pytest.mark.parametrize("size", [(1, 1), (40, 30)])
-def test_one_colour_is_no_evidence(model: str, size: tuple[int, int]) -> None:
-    image = np.full((*size, 3), 7, np.uint8)
-    with pytest.raises(NoEvidence, match="one colour"):
-        SegmentEverything(SAM(model=model, device="cpu"))(image)
-    with pytest.raises(NoEvidence, match="one colour"):
-        SAM(model=model, device="cpu")(image, BOXES)
-
-
-def test_no_box_is_no_mask(model: str) -> None:
-    assert SAM(model=model, device="cpu")(noise((20, 30)), BOXES[[]]).masks.shape == (0, 20, 30)
+def test_one_colour_is_no_evidence_and_no_box_no_mask(model: str) -> None:
+    sam = SAM(model=model, device="cpu")
+    for size in ((1, 1), (40, 30)):
+        image = np.full((*size, 3), 7, np.uint8)
+        with pytest.raises(NoEvidence, match="one colour"):
+            SegmentEverything(sam)(image)
+        with pytest.raises(NoEvidence, match="one colour"):
+            sam(image, BOXES)
+    assert sam(noise((20, 30)), BOXES[[]]).masks.shape == (0, 20, 30)
 
 
 def opened(folder: str) -> SamNetwork:
@@ -162,8 +142,7 @@ def test_images_and_masks_go_through_the_network_as_transformers_own_processor_s
 
 
 def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
-    """Prompts are brought to the square as the image is: pixel centres of it, half a pixel before
-    their edges."""
+    """Prompts are brought to the square as the image is, as pixel centres."""
     seen: dict[str, Any] = {}
 
     class Spy:
@@ -202,30 +181,19 @@ def test_grounded_sam_cuts_out_what_words_name(model: str) -> None:
     assert GroundedSAM(Found(BOXES[[]]), sam, ("cat", "dog"))(image).masks.shape == (0, 48, 80)
 
 
-def test_a_stage_tints_what_is_segmented(model: str) -> None:
-    state = State.start(Sample("s", "What is 1?", (Picture(noise((96, 128))),)))
-    segmenter = SegmentEverything(SAM(model=model, device="cpu"), 3, MaskFilter(0, 0, 0.9))
-    after = SegmentTint(segmenter, contour=0)(state, NoModel())
-    changed = (after.views[0].pixels != state.views[0].pixels).any(-1)
-    covered = segmenter(state.views[0].pixels).masks.any(0)
-    # noise may have the tint's own colour
-    assert (changed == covered).mean() > 0.98 and covered.any()
-
-
 def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) -> None:
     from transformers import CLIPVisionConfig
 
-    missing, wrong, other = tmp_path / "sam_vit_b.pth", tmp_path / "wrong.pth", tmp_path / "clip"
-    torch.save({"fc.weight": torch.zeros(2, 2)}, wrong)
+    torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "wrong.pth")
     torch.save({"a": Path("x")}, tmp_path / "code.pth")
-    CLIPVisionConfig().save_pretrained(other)
-    said = {
-        missing: "there is no weights file",
-        wrong: "not known here, of 1 entries such as 'fc.weight'; this takes a file of SAM",
-        tmp_path / "code.pth": "file of tensors alone",
-        other: "'clip_vision_model', not Segment Anything",
-        tmp_path / "none": "there is no folder",
+    CLIPVisionConfig().save_pretrained(tmp_path / "clip")
+    facts = {
+        "sam_vit_b.pth": "no weights file",
+        "wrong.pth": "'fc.weight'; this takes a file of SAM",
+        "code.pth": "tensors alone",
+        "clip": "'clip_vision_model'",
+        "none": "no folder",
     }
-    for place, sentence in said.items():
-        with pytest.raises(WeightsError, match=sentence):
-            SAM(model=str(place), device="cpu")(noise((8, 8)), BOXES)
+    for place, fact in facts.items():
+        with pytest.raises(WeightsError, match=fact):
+            SAM(model=str(tmp_path / place), device="cpu")(noise((8, 8)), BOXES)

