@@ -1,34 +1,137 @@
-"""Confidence from the likelihoods of choices, `When` that saves calls, and votes over styles."""
+"""Confidence from the likelihoods of the choices: a planted calibration is recovered, `When` saves
+the calls that it should, as the server counts them, and votes go over styles."""
 
+import json
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
 
+from looktwice.eval import evaluate
+from looktwice.eval.analysis.looking.measured import risks
 from looktwice.eval.readers import Robust
+from looktwice.eval.scoring.metrics import measurements
+from looktwice.eval.tasks import Facts, MarkedScenes
 from looktwice.pipelines import Pipeline
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Message, Reply
+from looktwice.pipelines.models import ChatAPI, Pocket
 from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Item, Sample
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, Vote, When
 from looktwice.prompting.turns.ask import with_confidence
-from tests.prompting.scenes import Heard, start
+from looktwice.prompting.wording import MultipleChoice
+from tests.prompting.scenes import Heard, plain, start
 
-ASK = Ask(confidence="choices")
+LEVELS = (0.4, 0.55, 0.7, 0.85, 0.97)
+"""What the server says of its choice, and how often it is right at that."""
+EACH = 40
 
 
-def sure(level: float) -> Reply:
-    return Reply("(A)", logprobs=({"(A": math.log(level), "B": math.log(max(1 - level, 1e-9))},))
+class Planted(BaseHTTPRequestHandler):
+    """Says A with the confidence that the question names, or all of it where it is asked twice."""
+
+    requests = 0
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).requests += 1
+        words = json.dumps(body["messages"])
+        level = float(words.split("level ")[1].split(" ")[0])
+        sure = 1.0 if len(body["messages"]) > 1 else level
+        shares = {"(A": 0.9 * sure, "B": 0.6 * (1 - sure), " C": 0.3 * (1 - sure), "The": 0.1}
+        top = [{"token": t, "logprob": math.log(max(p, 1e-9))} for t, p in shares.items()]
+        tokens = [{"token": "I", "logprob": 0.0}, {**top[0], "top_logprobs": top}]
+        choice: dict[str, Any] = {"message": {"content": "(A)"}, "finish_reason": "stop"}
+        choice["logprobs"] = {"content": tokens} if body.get("logprobs") else None
+        data = json.dumps({"model": "p", "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *given: Any) -> None:
+        """Say nothing."""
 
 
-def test_when_asks_again_only_where_confidence_is_low() -> None:
-    for below, calls in ((0.0, 1), (0.69, 1), (0.71, 2), (1.0, 2)):
-        heard = Heard(sure(0.7), sure(1.0))
-        stages = Pipeline({"ask": ASK, "again": When(ASK, below)})
-        state = stages(start(choices=("red", "green")), heard)
-        assert len(heard.calls) == calls and state.measures["looked_again"] == calls - 1
-        assert state.confidence == pytest.approx(0.7 if calls == 1 else 1.0)
+@pytest.fixture
+def model() -> Iterator[ChatAPI]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Planted)
+    Planted.requests = 0
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield ChatAPI("p", f"http://127.0.0.1:{server.server_port}/v1")
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass(frozen=True)
+class Questions:
+    """As often right at each level as it says."""
+
+    @cached_property
+    def items(self) -> list[Item]:
+        items = []
+        for level in LEVELS:
+            for number in range(EACH):
+                key = "A" if number < round(level * EACH) else "B"
+                sample = Sample(
+                    f"{level}-{number}",
+                    f"At level {level} of {number}?",
+                    (plain(),),
+                    ("red", "green", "blue"),
+                )
+                items.append(Item(sample, key))
+        return items
+
+    @property
+    def facts(self) -> Facts:
+        return Facts("made", "by construction")
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+
+@pytest.mark.dear
+def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> None:
+    ask = Ask(confidence="choices")
+    (run,) = evaluate(Questions(), {"ask": ask}, model, out=tmp_path / "run").scores
+    measured = measurements(run.points[0])
+    told = measured["confidence"]
+    for level in LEVELS:
+        mine = [value for name, value in told.items() if name.startswith(f"{level}-")]
+        assert mine == pytest.approx([level] * EACH)
+    masses = [*measured["choice_mass"].values()]
+    assert masses == pytest.approx([0.9] * len(masses))
+    (risk,) = risks(run)
+    right = [share.value for share in risk.accuracies]
+    assert right == pytest.approx([0.95, 0.87, (39 + 34 + 28 + 16.5) / 150, 0.695])  # by hand
+    assert risk.area < risk.random
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(("below", "more"), [(0.0, 0), (0.8, 3 * EACH), (1.0, 5 * EACH)])
+def test_when_asks_again_only_where_confidence_is_low(
+    below: float, more: int, model: ChatAPI, tmp_path: Path
+) -> None:
+    ask = Ask(confidence="choices")
+    stages = Pipeline({"ask": ask, "again": When(ask, below)})
+    (run,) = evaluate(Questions(), {"arm": stages}, model, out=tmp_path / "run").scores
+    assert Planted.requests == len(LEVELS) * EACH + more
+    measured = measurements(run.points[0])
+    again, sure = measured["looked_again"], measured["confidence"]
+    assert sum(map(float, again.values())) == more
+    assert all(float(sure[name]) >= below for name in again if not again[name])
 
 
 @pytest.mark.parametrize(
@@ -56,14 +159,20 @@ def test_the_first_token_that_names_a_choice_counts(
     assert ("no likelihood" in "".join(after.notes)) == (confidence is None)
 
 
-def test_confidence_asks_for_likelihoods_and_an_unknown_one_is_low() -> None:
+def test_unknown_confidence_is_low() -> None:
     heard = Heard("A")
     again = When(Ask(), 0.5)
     assert again(start(), heard).measures["looked_again"] == 1
     assert again.asks and not When(Circles()).asks
-    sure = When(Circles(), 0.9)(start().replace(confidence=0.9), NoModel())
-    assert sure.measures == {"looked_again": 0}
-    Ask(confidence="choices")(start(), heard)
+    assert When(Circles(), 0.9)(start().replace(confidence=0.9), NoModel()).measures == {
+        "looked_again": 0
+    }
+
+
+def test_confidence_asks_for_likelihoods_and_nothing_else_does() -> None:
+    heard = Heard("A")
+    for stage in (Ask(), Ask(confidence="choices")):
+        stage(start(), heard)
     assert [options.logprobs for *_, options in heard.calls] == [None, 20]
 
 
@@ -77,3 +186,13 @@ def test_votes_go_over_styles_in_turn() -> None:
     assert after.answer == "A"
     assert after.confidence == pytest.approx(2 / 3)
     assert isinstance(heard.calls[0][0][-1], Message)
+
+
+@pytest.mark.dear
+def test_the_small_model_knows_where_it_is_unsure(tmp_path: Path) -> None:
+    task = MarkedScenes("shape", 80, controls={"size": [40, 12], "things": 3})
+    mark, ask = Circles(radius=28, color="red"), Ask(confidence="choices")
+    arm = Pipeline({"mark": mark, "choose": MultipleChoice(), "ask": ask})
+    (run,) = evaluate(task, {"pocket": arm}, Pocket(), out=tmp_path / "run").scores
+    (risk,) = risks(run)
+    assert risk.area < 0.75 * risk.random
