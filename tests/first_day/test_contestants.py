@@ -138,6 +138,7 @@ def test_a_partial_nested_setting_keeps_the_rest_of_its_owner_s_default(
     assert identity(build({"use": use, "crop": {}})) == identity(build({"use": use}))
 
 
+@needs_extras
 def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) -> None:
     zoom = ZOOMS["agent"].replace("CROP", "{padding: 0.5}")
     (folder / "zoom.yaml").write_text(

@@ -9,6 +9,7 @@ from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.config.shipped import shipped
 from tests.first_day.studies import looktwice, said
+from tests.optional import needs_extras
 from tests.paths import ROOT
 from tests.tables import table
 
@@ -57,6 +58,7 @@ def test_a_shipped_configuration_goes_by_its_name_from_any_folder(name: str) -> 
     )
 
 
+@needs_extras
 def test_an_include_finds_it_too_and_one_of_the_same_name_beside_wins() -> None:
     Path("quickstart.yaml").write_text("include: dysm_generated.yaml\nname: own\n")
     plan = load_plan(Path("quickstart"))

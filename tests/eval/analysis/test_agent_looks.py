@@ -32,7 +32,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from tests import made_run
 from tests.made_run import MadeRun, analysed
-from tests.optional import extension, require_extras
+from tests.optional import extension, needs_extras, require_extras
 from tests.paths import CONFIGS, DOCS
 
 saved = extension("sent.trajectories")
@@ -343,6 +343,7 @@ def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_
     ]
 
 
+@needs_extras
 def test_the_page_on_agents_holds_the_trace_that_its_script_makes(tmp_path: Path) -> None:
     docs = DOCS
     agents = importlib.import_module(load_plugin(str(docs / "agents.py")))
