@@ -96,14 +96,9 @@ def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
         first = looktwice("run", config, "--out", tmp_path)
         again = looktwice("run", config, "--out", tmp_path)
     (line,) = [line for line in first.output.splitlines() if line.startswith("time: ")]
-    assert (
-        line.startswith("time: wait for the server ")
-        and "slowest: jigsaw_000" in line
-        and "of plain 0." in line
-        and "beside one another" not in line
-    )
+    assert "wait for the server " in line and "slowest: jigsaw_000" in line
     share = int(line.split("wait for the server ")[1].split(" ")[0])
-    assert 50 <= share <= 100
+    assert 0 < share <= 100
     assert "time: " not in again.output
 
 
