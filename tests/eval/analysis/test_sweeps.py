@@ -63,7 +63,7 @@ def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: 
     assert facts(none.effect, "value p") == (0.0, 1.0)
     assert none.effect.low < -0.2 < 0.2 < none.effect.high
     # s1 is right without the thought where the radius is 10, which is one of three combinations
-    assert (bare.against, bare.effect.value) == ("as it is", pytest.approx(1 / 12))
+    assert bare.against == "as it is" and bare.effect.value == pytest.approx(1 / 12)
 
 
 def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:

@@ -56,10 +56,6 @@ def test_the_reader_finds_the_kind_by_itself() -> None:
     assert opened("B", "Which one?", "choice").reason == "unread: the sample has no choices"
 
 
-BOTH = "The third image shows a cat. Therefore, the second image is most similar to the first."
-SECOND = "The second image is most similar to the first."
-
-
 @table
 def test_labels_that_a_reply_disproves(reply: str, label: str, answer: str, proof: str) -> None:
     subtask = "Visual_Similarity"

@@ -167,6 +167,7 @@ def test_kappa_by_hand() -> None:
     """Cohen's: agreement 3/4 where chance gives 1/2."""
     assert cohens_kappa("AABB", "AABA").value == pytest.approx((0.75 - 0.5) / 0.5)
     assert fleiss_kappa(["AABB", "AABA"]).value == pytest.approx((0.75 - 34 / 64) / (30 / 64))
-    for unpaired in (lambda: cohens_kappa("AA", "A"), lambda: fleiss_kappa(["AA"])):
-        with pytest.raises(ValueError, match="same items"):
-            unpaired()
+    with pytest.raises(ValueError, match="same items"):
+        cohens_kappa("AA", "A")
+    with pytest.raises(ValueError, match="same items"):
+        fleiss_kappa(["AA"])

@@ -36,8 +36,6 @@ from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
 from tests.tables import table
 
-VERBATIM = {"use": "eval.readers.WholeReply"}
-
 
 def jpeg(value: int = 90) -> bytes:
     return bytes(cv2.imencode(".jpg", np.full((8, 10, 3), value, np.uint8))[1])
