@@ -120,11 +120,8 @@ def test_a_failure_replaces_no_answer(first: str, second: str, kept: str, tmp_pa
 
 @table
 def test_shards_of_another_plan_are_refused(tmp_path: Path, second: Any, says: str) -> None:
-    one, two = ({"s0": "(A)"}, {}), ({"s1": "(B)"}, second)
-    shards = [
-        shard(tmp_path / str(number), said, {}, **more)
-        for number, (said, more) in enumerate((one, two))
-    ]
+    runs: list[tuple[str, Any]] = [("s0", {}), ("s1", second)]
+    shards = [shard(tmp_path / name, {name: "(A)"}, {}, **point) for name, point in runs]
     if says:
         with pytest.raises(RunError, match=says):
             merge(shards, tmp_path / "whole")
