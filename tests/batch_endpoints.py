@@ -1,7 +1,5 @@
 """The batch endpoints of the server for tests, each provider's in its own protocol."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""Drives headless Chromium over its DevTools protocol: opens pages, runs scripts in them, presses
-keys, and notes what the page fetched and complained of."""
-
-from __future__ import annotations
+"""Drives headless Chromium over its DevTools protocol."""
 
 import asyncio
 import importlib.util

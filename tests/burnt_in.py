@@ -1,7 +1,4 @@
-"""Real photographs with markers burnt into their pixels by several hands and codecs, and where the
-markers are."""
-
-from __future__ import annotations
+"""Real photographs with markers burnt into their pixels by several hands and codecs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +23,7 @@ COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}
 
 @dataclass(frozen=True, eq=False)
 class BurntIn:
-    """Pixels as a reader gets them, decoded; the true points, and in words how they were drawn and
-    stored."""
+    """Pixels as a reader gets them, decoded."""
 
     pixels: Pixels
     points: tuple[Point, ...]
@@ -41,8 +37,7 @@ class BurntIn:
 
 
 def made(seed: int, marked: bool = True) -> BurntIn:
-    """The picture of one seed; the same at every call. Without markers it has been stored in the
-    same ways."""
+    """The picture of one seed; the same at every call."""
     rng = np.random.default_rng([2024, seed])
     name, ground = _ground(rng)
     words = ["REF"] if rng.random() < 0.1 else list("ABCD"[: int(rng.integers(2, 5))])
@@ -76,8 +71,7 @@ def _points(rng: Generator, words: Sequence[str], width: int, height: int) -> tu
 
 
 def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[str, Pixels]:
-    """The markers drawn by our own stage in all sizes, as BLINK released them, or by OpenCV's own
-    pen."""
+    """The markers drawn by our stage in all sizes, as BLINK released them, or by OpenCV."""
     color = str(rng.choice(list(COLORS)))
     radius = float(rng.uniform(5, 15))
     hands = {"circles": 0.5, "paper": 0.1, "released": 0.1, "cut": 0.1, "pen": 0.2}
@@ -105,8 +99,7 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
 
 
 def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, int]) -> Pixels:
-    """Rings of outer radius 6 and stroke 3; a 14 x 15 plate from 31 to 17 px above the point, cut
-    off at the rim."""
+    """Rings of outer radius 6 and stroke 3; a 14 x 15 plate above them, cut off at the rim."""
     canvas = np.pad(ground, ((40, 40), (40, 40), (0, 0)))
     for point in points:
         x, y = round(point.x) + 40, round(point.y) + 40
@@ -126,8 +119,7 @@ def _with_pen(
     color: tuple[int, int, int],
     radius: int,
 ) -> Pixels:
-    """cv2's circle and text, the label on its plate above the ring, or below it near the upper
-    rim."""
+    """cv2's circle and text; the label's plate lies above the ring where there is room."""
     pixels = ground.copy()
     size, face, white = float(rng.uniform(0.4, 0.7)), cv2.FONT_HERSHEY_SIMPLEX, (255, 255, 255)
     for point in points:

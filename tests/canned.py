@@ -1,7 +1,5 @@
 """An endpoint whose responses are given, without a server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -207,8 +207,7 @@ class Server:
         return web.json_response(whole)
 
     def due(self, body: Json) -> str | None:
-        """How this attempt fails, if it does: by the script, by the text (`fail:429`), or by its
-        share."""
+        """How this attempt fails, if it does: by script, by text (`fail:429`) or by share."""
         if self.first:
             return self.first.pop(0) or None
         if self.args.rate and not self.takes_a_token():
@@ -227,8 +226,7 @@ class Server:
         return None
 
     def takes_a_token(self) -> bool:
-        """Whether a bucket of `rate` tokens, which is filled with as many a second, has one
-        left."""
+        """Whether a bucket that `rate` tokens a second fill has one left."""
         now = time.monotonic()
         self.tokens = min(self.args.rate, self.tokens + self.args.rate * (now - self.filled))
         self.filled = now
@@ -310,8 +308,7 @@ class ChatServer:
 
     @property
     def stats(self) -> Json:
-        """requests, replies, most_in_flight, probes, batches, batched, native_keys,
-        authorizations."""
+        """Counts of requests, replies, batches and the keys that came."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.root}/stats", timeout=10) as answer:
             return dict(json.loads(answer.read()))
@@ -345,8 +342,7 @@ STARTING = threading.Lock()
 
 @functools.cache
 def _starter() -> subprocess.Popen[str]:
-    """The process that all servers are forked from: what they import is read once. It ends with
-    this one."""
+    """The process that all servers are forked from: what they import is read once."""
     command = [sys.executable, str(Path(__file__).resolve())]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.__exit__, None, None, None)

@@ -1,5 +1,4 @@
-"""Closes the network except loopback, finds the optional data folder, and skips GPU tests where
-there is no GPU."""
+"""Closes the network except loopback, finds the optional data folder."""
 
 import functools
 import gc
@@ -23,8 +22,7 @@ gc.disable()  # until all tests are collected, see `pytest_collection_finish`
 
 
 class NetworkClosed(RuntimeError):
-    """Not an OSError on purpose: code that retries or forgives connection errors must not hide
-    it."""
+    """No OSError: code that retries connection errors must not hide it."""
 
 
 def is_loopback(host: object) -> bool:
@@ -62,8 +60,7 @@ def _guarded_lookup(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What was allowed on this machine is none of the tests' business, nor theirs
-    its own."""
+    """What was allowed on this machine is none of the tests' business, nor theirs its own."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
 
 
@@ -80,8 +77,7 @@ def closed_network() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands_built_once() -> Iterator[None]:
-    """A command line that a test types is parsed by the commands of the one before: building them
-    takes 30 ms."""
+    """Build the commands once: it takes 30 ms."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(get_command))
         yield
@@ -89,8 +85,7 @@ def commands_built_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test imports from its own folder is gone for the next one, whose files may have the
-    same names."""
+    """Forget modules that a test imported from its own folder."""
     before, paths, own = set(sys.modules), list(sys.path), str(tmp_path_factory.getbasetemp())
     yield
     sys.path[:] = paths
@@ -100,10 +95,16 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             del sys.modules[name]
 
 
+@pytest.fixture
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the working folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real benchmark files: `LOOKTWICE_DATA`, or `shared/data` beside the
-    checkout."""
+    """The real benchmark files: `LOOKTWICE_DATA`, or `shared/data` beside the checkout."""
     if not DATA.is_dir():
         pytest.skip(f"no data folder at {DATA}; name one in LOOKTWICE_DATA")
     return DATA
@@ -118,8 +119,7 @@ def _has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what is marked `gpu` where CUDA is missing; torch is imported only if something is so
-    marked."""
+    """Skips what is marked `gpu` where CUDA is missing."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:
@@ -127,8 +127,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay until the end: a collection of garbage need not look at them, which
-    takes 0.3 s each. Those of young objects, a twentieth of all time, are rarer than usual."""
+    """Freeze what was collected, and collect garbage more rarely: it took a twentieth."""
     gc.freeze()
     gc.set_threshold(20_000)
     gc.enable()

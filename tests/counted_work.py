@@ -1,7 +1,5 @@
 """Counts work instead of timing it: a clock says something else on a busy machine."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""Recomputes Do You See Me's published keys from the dumps that came with them: a check of files
-and of our reading."""
-
-from __future__ import annotations
+"""Recomputes Do You See Me's published keys from the dumps that came with them."""
 
 import math
 import random
@@ -24,8 +21,7 @@ _SPATIAL = re.compile(
 def shape_rows(
     dump: Sequence[tuple[str, Mapping[str, int]]], seed: int = 0
 ) -> list[tuple[str, str, int]]:
-    """(file name, shape asked, answer) for each image of the dump: one of its shapes, drawn as the
-    authors drew it."""
+    """(file name, shape asked, answer) for each image, drawn as the authors drew it."""
     rng = random.Random(seed)
     rows = []
     for filename, counts in dump:
@@ -37,8 +33,7 @@ def shape_rows(
 def color_rows(
     dump: Sequence[tuple[str, Mapping[tuple[str, str], int]]], seed: int = 0
 ) -> list[tuple[str, str, str, int]]:
-    """(file name, shape, colour, answer): of each image half of its (shape, colour) pairs, rounded
-    up."""
+    """(file name, shape, colour, answer) of half of each image's pairs, rounded up."""
     rng = random.Random(seed)
     rows = []
     for filename, counts in dump:

@@ -1,7 +1,5 @@
 """Writes small run folders by hand, so that scoring and reports are tested without the runner."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -36,8 +34,7 @@ class MadeRun:
         return Blobs(self.path / "blobs")
 
     def task(self, name: str, keys: Sequence[str | None], choices: int = 2, **more: Any) -> str:
-        """Samples s0, s1 ... with these keys; `meta` is a list of meta fields. Gives the task
-        id."""
+        """Samples s0, s1 ... with these keys; gives the task id. `meta` lists their fields."""
         metas: Sequence[Mapping[str, Any]] = more.get("meta") or [{}] * len(keys)
         for number, (key, meta) in enumerate(zip(keys, metas, strict=True)):
             sample = {
@@ -63,11 +60,23 @@ class MadeRun:
         return f"p{number}"
 
     def answers(self, point: str, answers: Sequence[str | None], draw: int = 0) -> None:
-        """Answers given by a stage, one for each sample of the point's task; None leaves the sample
-        out."""
+        """Answers of a stage to the samples of the point's task; None leaves one out."""
         for sample, answer in zip(self._samples(point), answers, strict=False):
             if answer is not None:
                 self.record(point, sample.id, answer=answer, draw=draw)
+
+    def arms(
+        self,
+        task: str,
+        keys: Sequence[str | None],
+        baseline: str = "",
+        **said: Sequence[str | None],
+    ) -> Path:
+        """A task, and what each contestant answers to it; gives the folder, written."""
+        self.task(task, keys)
+        for name, answers in said.items():
+            self.answers(self.point(name, task, baseline=name == baseline), answers)
+        return self.write().path
 
     def record(self, point: str, sample: str, **fields: Any) -> None:
         """One record; `sha` is the sample's own unless given."""

@@ -1,19 +1,18 @@
-"""Small made files in the layouts in which the four benchmarks are published, every task of
-each."""
-
-from __future__ import annotations
+"""Small made files in the layouts in which the four benchmarks are published."""
 
 import base64
 import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.tables import read_yaml
 
 WIDE, HIGH = 240, 180  # enough for the labels of a grid
 
@@ -37,82 +36,40 @@ def json_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 # ---- BLINK
 
 
-class BlinkTask(NamedTuple):
-    """Its pictures and choices of each question; `rows` questions are made, and (A) is the key of
-    the first alone."""
-
-    images: int
-    choices: int
-    rows: int
-
-
-BLINK = {
-    "Art_Style": BlinkTask(3, 2, 1),
-    "Counting": BlinkTask(1, 4, 2),
-    "Forensic_Detection": BlinkTask(4, 4, 3),
-    "Functional_Correspondence": BlinkTask(2, 4, 1),
-    "IQ_Test": BlinkTask(1, 4, 2),
-    "Jigsaw": BlinkTask(3, 2, 3),
-    "Multi-view_Reasoning": BlinkTask(2, 2, 1),
-    "Object_Localization": BlinkTask(1, 2, 2),
-    "Relative_Depth": BlinkTask(1, 2, 3),
-    "Relative_Reflectance": BlinkTask(1, 3, 1),
-    "Semantic_Correspondence": BlinkTask(2, 4, 2),
-    "Spatial_Relation": BlinkTask(1, 2, 3),
-    "Visual_Correspondence": BlinkTask(2, 4, 1),
-    "Visual_Similarity": BlinkTask(3, 2, 2),
-}
+TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))
+BLINK: dict[str, list[int]] = TABLES["blink"]
 
 
 def blink(root: Path) -> None:
-    """The parquet files of all fourteen tasks."""
-    picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    """The parquet files of all fourteen tasks; of the rows of each the first has the key (A)."""
+    text, picture = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     names = ("idx", "question", "sub_task", "answer", "prompt", "explanation")
-    fields = [(name, pa.string()) for name in names] + [
-        (f"image_{number}", picture) for number in (1, 2, 3, 4)
-    ]
-    schema = pa.schema([*fields, ("choices", pa.list_(pa.string()))])
-    for name, task in BLINK.items():
-        choices = [f"choice {number}" for number in range(task.choices)]
-        lines = "".join(
-            f"\n({letter}) {choice}" for letter, choice in zip("ABCD", choices, strict=False)
-        )
-        rows = [
-            {
-                "idx": f"val_{name}_{n}",
-                "question": "Which?",
-                "sub_task": name.replace("_", " "),
-                "choices": choices,
-                "answer": "(B)" if n > 1 else "(A)",
-                "prompt": f"Which of {n}?{lines}",
-                "explanation": "",
-                **{
-                    f"image_{i}": {"bytes": image(i + n, ".jpg"), "path": "x.jpg"}
-                    for i in range(1, task.images + 1)
-                },
-            }
-            for n in range(1, task.rows + 1)
-        ]
+    fields = [(name, text) for name in names] + [(f"image_{n}", picture) for n in (1, 2, 3, 4)]
+    schema = pa.schema([*fields, ("choices", pa.list_(text))])
+    for name, (images, count, questions) in BLINK.items():
+        choices, rows = [f"choice {number}" for number in range(count)], list[dict[str, Any]]()
+        lines = "".join(f"\n({'ABCD'[n]}) {choice}" for n, choice in enumerate(choices))
+        for n in range(1, questions + 1):
+            row: dict[str, Any] = {"idx": f"val_{name}_{n}", "question": "Which?"}
+            row |= {"sub_task": name.replace("_", " "), "choices": choices, "explanation": ""}
+            row |= {"answer": "(B)" if n > 1 else "(A)", "prompt": f"Which of {n}?{lines}"}
+            for i in range(1, images + 1):
+                row[f"image_{i}"] = {"bytes": image(i + n, ".jpg"), "path": "x.jpg"}
+            rows.append(row)
         (root / name).mkdir(parents=True)
-        pq.write_table(
-            pa.Table.from_pylist(rows, schema), root / name / "val-00000-of-00001.parquet"
-        )
+        table = pa.Table.from_pylist(rows, schema)
+        pq.write_table(table, root / name / "val-00000-of-00001.parquet")
 
 
 # ---- BLINK-Twice and the joint questions
 
 
 def twice(root: Path) -> Path:
-    """Two groups of two pictures with two questions each; Yes is the key of all eight but the
-    first."""
+    """Two groups of two pictures with two questions each; only the first key is No."""
     rows = [
-        {
-            "question": f"Is it so {number}?",
-            "image": f"{number // 2}.png",
-            "group_id": number // 4,
-            "answer": "A) Yes" if number else "B) No",
-        }
-        for number in range(8)
+        {"question": f"Is it so {n}?", "image": f"{n // 2}.png", "group_id": n // 4}
+        | {"answer": "A) Yes" if n else "B) No"}
+        for n in range(8)
     ]
     json_lines(root / "twice.jsonl", rows)
     for number in range(4):
@@ -121,8 +78,7 @@ def twice(root: Path) -> Path:
 
 
 def joint(root: Path) -> Path:
-    """Five pictures: (A) is right of two questions that show choices, and of the reasoning of
-    three."""
+    """Five pictures: (A) is right of two perception and three reasoning questions."""
     keys = (("(A)", "(A)"), ("3", "(A)"), ("3", "(B)"), ("(A)", "(B)"), ("3", "(A)"))
     rows = [
         {
@@ -146,118 +102,59 @@ def joint(root: Path) -> Path:
 # ---- Do You See Me
 
 
-class DysmTask(NamedTuple):
-    """A subtask's folder, two of its settings, its keys, and how many pictures the second setting
-    has."""
-
-    folder: str
-    settings: tuple[str, str]
-    keys: tuple[str, str]
-    second: int
-    questions: int = 1
-
-
-DYSM = (
-    DysmTask("2D_DoYouSeeMe/geometric_dataset", ("(3, 3, 10)", "(7, 3, 10)"), ("1", "2"), 2),
-    DysmTask(
-        "2D_DoYouSeeMe/color_and_shape_disambiguation", ("(2, 2)", "(4, 2)"), ("1", "2"), 1, 2
-    ),
-    DysmTask(
-        "2D_DoYouSeeMe/letter_disambiguation", ("(1, 1, 0.04)", "(5, 1, 0.04)"), ("T", "ABCDE"), 1
-    ),
-    DysmTask(
-        "2D_DoYouSeeMe/visual_form_constancy",
-        ("(5, 0.8, 0.8, 0)", "(25, 0.8, 0.8, 0)"),
-        ("1", "2"),
-        3,
-    ),
-    DysmTask("2D_DoYouSeeMe/visual_spatial", ("(3, 3, 1)", "(6, 3, 1)"), ("1", "2"), 2, 2),
-    DysmTask("2D_DoYouSeeMe/visual_figure_ground", ("(2, 0.1)", "(6, 0.1)"), ("1", "2"), 1),
-    DysmTask("2D_DoYouSeeMe/visual_closure", ("[0.1, 1, 1, 1]", "[0.1, 1, 1, 3]"), ("1", "2"), 4),
-    DysmTask(
-        "3D_DoYouSeeMe/3D_shape_discrimination", ("[3, 3, 0.8]", "[3, 2, 0.7]"), ("1", "2"), 1
-    ),
-    DysmTask(
-        "3D_DoYouSeeMe/3D_color_and_shape_disambiguation",
-        ("[3, 3, 0.8]", "[3, 2, 0.7]"),
-        ("1", "2"),
-        2,
-    ),
-    DysmTask(
-        "3D_DoYouSeeMe/3D_letter_disambiguation",
-        ("['cube', 1, 0.4, 2]", "['cone', 1, 0.4, 1]"),
-        ("B", "H"),
-        1,
-    ),
-    DysmTask("3D_DoYouSeeMe/3D_visual_form_constancy", ("[2, 10]", "[3, 5]"), ("No", "No"), 1),
-    DysmTask("3D_DoYouSeeMe/3D_visual_spatial", ("[3, 3]", "[2, 3]"), ("1", "2"), 3),
-)
-
-
 def dysm(root: Path) -> None:
     """All twelve subtasks: three pictures of the first setting, `second` of the other.
 
     The key of the first setting is the first of its keys, but where a picture has two questions its
     second has "2".
     """
-    for task in DYSM:
-        flat, drawn = task.folder.startswith("2D"), "closure" not in task.folder
-        asked = not flat or task.questions > 1 or "geometric" in task.folder
+    for folder, (settings, keys, second, questions) in TABLES["dysm"].items():
+        flat, drawn = folder.startswith("2D"), "closure" not in folder
+        asked = not flat or questions > 1 or "geometric" in folder
         lines = ["filename,question,answer,sweep" if asked else "filename,answer,sweep"]
-        for number in range(3 + task.second):
+        for number in range(3 + second):
             later = number > 2
             name = f"{number}.{'svg' if flat and drawn else 'png'}"
-            for question in range(task.questions):
-                key = task.keys[1] if later or question else task.keys[0]
+            for question in range(questions):
+                key = keys[1] if later or question else keys[0]
                 words = f"How many of {question}?," if asked else ""
-                lines.append(f'{name},{words}{key},"{task.settings[later]}"')
-            write(root / task.folder / f"{number}.png", image(number))
-        write(root / task.folder / "dataset_info.csv", "\n".join(lines) + "\n")
+                lines.append(f'{name},{words}{key},"{settings[later]}"')
+            write(root / folder / f"{number}.png", image(number))
+        write(root / folder / "dataset_info.csv", "\n".join(lines) + "\n")
 
 
 # ---- VLM2-Bench
 
 
 def vlm2(root: Path, few: bool = False) -> dict[str, str]:
-    """All nine subtasks; gives a reply for each id, some of them wrong, some wrong to the official
-    readers alone.
+    """All nine subtasks; gives a reply for each id, some of them wrong.
 
     `few` asks one pair, two counts or one choice of each, and no video.
     """
     said: dict[str, str] = {}
     pairs, choices = (1, 1) if few else (3, 4)
     truths = {"oc": [(key, length) for length in (2, 3, 4) for key in range(1, length + 1)]}
-    truths["pc"] = [
-        (1 + n % length, length)
-        for length, times in ((2, 6), (3, 5), (4, 13))
-        for n in range(times)
-    ]
+    times = {2: 6, 3: 5, 4: 13}
+    truths["pc"] = [(1 + n % length, length) for length in times for n in range(times[length])]
     for name in ("gc_mat", "gc_trk", "oc_cpr", "pc_cpr"):
-        tag, ends = (
-            ("tf_", ("_p", "_n"))
-            if name == "pc_cpr"
-            else (name, ("_p", "_n") if name == "oc_cpr" else ("", ""))
-        )
+        tag = "tf_" if name == "pc_cpr" else name
+        ends = ("_p", "_n") if name.endswith("cpr") else ("", "")
         rows = [_asked(f"{tag}{n}{ends[key == 'F']}", key) for n in range(pairs) for key in "TF"]
         json_lines(root / f"jsonl/{name[:2]}/vanilla/{name}.jsonl", rows)
-        # one pair right, one of which only the T is, and one that is wrong
-        replies = ("T", "F", "T", "T", "F", "T")
-        if name == "gc_trk":
-            replies = ("T.", "F.") * 3  # right, but the official code compares whole strings
-        said |= {
-            f"{tag}{n}_{side}": replies[2 * n + (side == "n")]
-            for n in range(pairs)
-            for side in "pn"
-        }
+        # one pair right, one of which only the T is, and one that is wrong; or right, but the
+        # official code compares whole strings
+        replies = ("T.", "F.") * 3 if name == "gc_trk" else tuple("TFTTFT")
+        places = [f"{tag}{n}_{side}" for n in range(pairs) for side in "pn"]
+        said |= dict(zip(places, replies[: len(places)], strict=True))
     for cue in ("oc", "pc"):
         asked = list(enumerate(truths[cue]))[: 2 if few else None]
         counts = [_asked(f"{cue}cnt{n}", key, long, image_seq_len=long) for n, (key, long) in asked]
         json_lines(root / f"jsonl/{cue}/vanilla/{cue}_cnt.jsonl", counts)
         said |= {f"{cue}cnt{n}": f"There are {key}" for n, (key, _) in asked}
-        words = "Which? Choices: A) 1 and 3; B) None; C) 2 and 3; D) 1 and 2"
-        groups = [
-            _asked(f"{cue}grp{n}", "D) 1 and 2") | {"question": words} for n in range(choices)
-        ]
+        more: dict[str, Any] = {
+            "question": "Which? Choices: A) 1 and 3; B) None; C) 2 and 3; D) 1 and 2"
+        }
+        groups = [_asked(f"{cue}grp{n}", "D) 1 and 2", **more) for n in range(choices)]
         json_lines(root / f"jsonl/{cue}/vanilla/{cue}_grp.jsonl", groups)
         chosen = ("D) 1 and 2", "D", "(D) 1 and 2", "A) 1 and 3")
         said |= {f"{cue}grp{n}": chosen[n] for n in range(choices)}
@@ -279,15 +176,8 @@ def _videos(root: Path) -> dict[str, str]:
 
 
 def _asked(q_id: str, key: Any, images: int = 2, **more: Any) -> dict[str, Any]:
-    names = [f"{number}.png" for number in range(images)]
-    return {
-        "q_id": q_id,
-        "type": "bag",
-        "question": f"Q {q_id}? T or F",
-        "gt_answer": key,
-        "images": names,
-        **more,
-    }
+    row = {"q_id": q_id, "type": "bag", "question": f"Q {q_id}? T or F", "gt_answer": key}
+    return {**row, "images": [f"{number}.png" for number in range(images)], **more}
 
 
 def film(path: Path, frames: int = 10, step: int = 20) -> Path:
@@ -373,8 +263,7 @@ def cv_bench(root: Path) -> None:
 
 
 def natural_bench(root: Path) -> dict[str, str]:
-    """Two groups, the second of letters, and a reply for each row: the third alone is wrong, which
-    is of the second question and the first picture."""
+    """Two groups with a reply for each row, of which only the third is wrong."""
     rows, said = [], ("Yes", "No.", "yes", "Yes", "A", "(B)", "I say b", "a cat, so B")
     for number, key in enumerate(("Yes", "No", "No", "Yes", "A", "B", "B", "A")):
         kind = "yes_no" if number < 4 else "multiple_choice"
@@ -385,8 +274,7 @@ def natural_bench(root: Path) -> dict[str, str]:
 
 
 def tree_bench(root: Path) -> None:
-    """Two questions with the keys A and B, whose targets are (0, 0, 10, 10) and that box and one
-    more."""
+    """Keys A and B, with the target (0, 0, 10, 10), the second with one more."""
     rows = []
     boxes = "[[0, 0, 10, 10]]", "[[0, 0, 10, 10], [90, 90, 99, 99]]"
     for number, key in enumerate("AB"):

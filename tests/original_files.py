@@ -1,7 +1,4 @@
-"""Original checkpoints made tiny: tensors under the authors' names, with weights that follow from
-each name."""
-
-from __future__ import annotations
+"""Original checkpoints made tiny."""
 
 import gzip
 import json
@@ -33,8 +30,7 @@ def cat() -> Pixels:
 
 
 def photograph(height: int, width: int) -> Any:
-    """scikit-image's cat at this size, as networks take it: (1, 3, height, width), ImageNet's mean
-    and deviation."""
+    """scikit-image's cat as networks take it: (1, 3, height, width), normalised."""
     import cv2
     import torch
 
@@ -59,16 +55,14 @@ def weight(name: str, shape: Sequence[int]) -> Any:
 
 
 def records() -> dict[str, Any]:
-    """What each of the authors' networks, made tiny, holds and gives: shapes, wrapping, and some of
-    its outputs."""
+    """What each of the authors' networks, made tiny, holds and gives."""
     with gzip.open(RECORDS, "rt") as file:
         record: dict[str, Any] = json.load(file)
     return record
 
 
 def expected(kind: str) -> dict[str, Any]:
-    """What the authors' network gives: by output its shape, and some values at places of it in a
-    row."""
+    """What the authors' network gives: the shape of each output and some values."""
     found: dict[str, Any] = records()[kind]["outputs"]
     return found
 

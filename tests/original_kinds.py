@@ -1,7 +1,4 @@
-"""Files of many networks as their authors save them, and every specialist that takes a file or a
-folder."""
-
-from __future__ import annotations
+"""Files of many networks as their authors save them."""
 
 from collections.abc import Callable
 from pathlib import Path

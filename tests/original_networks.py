@@ -1,7 +1,5 @@
 """The specialists' networks opened from original files made tiny, and run as upstream's are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,4 @@
-"""A network whose attention is known: a tiny Qwen2.5-VL that looks at ink, with every other weight
-at nothing."""
-
-from __future__ import annotations
+"""A network whose attention is known."""
 
 import json
 from pathlib import Path

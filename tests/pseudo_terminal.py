@@ -1,7 +1,5 @@
 """Runs a command behind a pseudo-terminal of some width, as somebody at a keyboard sees it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
@@ -17,8 +15,7 @@ MAIN = "from looktwice.eval.cli import main; main()"
 
 
 def in_terminal(folder: Path, width: int, *words: object, **environment: str) -> str:
-    """What a command that is typed in a folder writes to a terminal of so many columns; what it
-    says on stderr is left out."""
+    """What a command that is typed in a folder writes to a terminal of so many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     kept = {

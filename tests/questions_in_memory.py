@@ -1,7 +1,5 @@
 """Questions that are made in a test, and models that answer them from the words alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +13,7 @@ from looktwice.pipelines.sample import Item, Sample
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions "No. 0?", "No. 1?" ... with an image each and this many choices; the keys are
-    given."""
+    """Questions "No. 0?", "No. 1?" ... with an image each and this many choices."""
 
     keys: tuple[str, ...]
     choices: int = 2

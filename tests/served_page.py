@@ -1,7 +1,5 @@
 """Serves the page of a run on loopback, as `looktwice view` does, while a test looks at it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -39,8 +39,7 @@ def symbolic_link(path: Path) -> None:
 
 
 def text_file(path: Path) -> None:
-    """As a checkout on Windows, or with `core.symlinks=false`, has it: a file that holds the
-    target."""
+    """As a checkout without symbolic links has it: a file that holds the target."""
     path.write_text(f"../../{path.name}")
 
 

@@ -1,7 +1,4 @@
-"""A chat server as thinking models are served: it refuses a conversation in which its own turns are
-not what it said, and any field that it did not send."""
-
-from __future__ import annotations
+"""A chat server as thinking models are served."""
 
 import json
 import threading
@@ -18,8 +15,7 @@ RETURNED = ("content", "tool_calls")
 
 @dataclass
 class StrictServer:
-    """Says these `messages`, one a turn; `bodies` are the requests, `refused` what was wrong with
-    those that got a 400."""
+    """Says these `messages`, one a turn."""
 
     messages: Sequence[Json]
     withheld: Sequence[str] = ()

@@ -1,7 +1,5 @@
 """Tests with many rows, which lie in a YAML file beside the test."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from functools import cache, partial, wraps

@@ -1,5 +1,4 @@
-"""The gallery: its table runs, holds every stage that changes what a model sees, and names only
-files that exist."""
+"""The gallery: its table runs, holds every stage that changes what a model sees."""
 
 import dataclasses
 import importlib
@@ -19,45 +18,10 @@ from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.spec import asks_model
 from tests.optional import require_extras
 from tests.paths import DOCS
+from tests.tables import read_yaml
 
 PAGE = DOCS / "gallery.md"
-WORDS = {  # stages that leave the views as they are: they say, ask or read something
-    "prompting.agent.Agent",
-    "prompting.turns.CaptionThenAnswer",
-    "prompting.turns.ContrastAnswer",
-    "prompting.markers.ChosenMark",
-    "prompting.turns.FewShot",
-    "prompting.grids.GridWords",
-    "prompting.markers.VPBenchPrompt",
-    "prompting.telling.DepthWords",
-    "prompting.telling.MatchWords",
-    "prompting.telling.RegionWords",
-    "prompting.telling.SimilarityWords",
-    "prompting.burnt_in.MarksFrom",
-    "prompting.wording.ReadChoices",
-    "prompting.wording.AnswerLine",
-    "prompting.wording.JsonAnswer",
-    "prompting.controls.PermuteChoices",
-    "prompting.turns.RedrawThenAnswer",
-    "prompting.turns.Reperceive",
-    "prompting.wording.Template",
-    "prompting.wording.LmmsEvalPrompt",
-    "prompting.wording.OfficialPrompt",
-    "prompting.wording.VlmevalkitPrompt",
-    "prompting.turns.Ask",
-    "prompting.turns.Verify",
-    "prompting.turns.ZoomOnClaim",
-    "prompting.turns.Vote",
-    "prompting.turns.When",
-    "prompting.wording.ChainOfThought",
-    "prompting.wording.Letters",
-    "prompting.wording.MarksAsText",
-    "prompting.wording.MultipleChoice",
-    "prompting.wording.System",
-    "prompting.wording.Verbatim",
-    "prompting.wording.WholeNumber",
-    "prompting.wording.YesNo",
-}
+WORDS: set[str] = {*read_yaml(Path(__file__).with_suffix(".yaml"))}
 QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "scalar-overlay")
 
 
@@ -84,13 +48,10 @@ def stages() -> Iterator[str]:
 
 
 def is_stage(cls: type) -> bool:
-    """Whether it is called with a state and the model; `asks` would not tell, since it may be left
-    out."""
+    """Whether it is called with a state and the model."""
     call: Any = getattr(cls, "__call__")  # noqa: B004, B009  # of its instances, or how the class itself is called
-    return dataclasses.is_dataclass(cls) and list(inspect.signature(call).parameters)[1:] == [
-        "state",
-        "model",
-    ]
+    given = [*inspect.signature(call).parameters]
+    return dataclasses.is_dataclass(cls) and given[1:] == ["state", "model"]
 
 
 def test_the_stages_that_call_no_model_say_so() -> None:
@@ -128,9 +89,7 @@ def test_names_are_told_apart(gallery: Any, entries: dict[str, Any]) -> None:
     assert set(QUICK) <= set(entries)
 
 
-def test_entries_run_and_say_what_ran(
-    gallery: Any, entries: dict[str, Any], tmp_path: Path
-) -> None:
+def test_entries_run_and_say_it(gallery: Any, entries: dict[str, Any], tmp_path: Path) -> None:
     group = gallery.Group("Some", "A few.", tuple(entries[name] for name in QUICK))
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "of-a-stage-that-is-gone.webp").touch()

@@ -1,7 +1,4 @@
-"""The guide and the pages of how to tell the truth: their blocks run from top to bottom, and the
-output that they show is what they print."""
-
-from __future__ import annotations
+"""The guide and the pages of how to tell the truth: their blocks run from top to bottom."""
 
 import json
 import re
@@ -36,8 +33,7 @@ BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE
 
 
 class Block(NamedTuple):
-    """A block of a page: its language, the file that it is, if it is one, its text, and where it
-    stands."""
+    """A block of a page: its language, its file if it is one, its text, and its place."""
 
     language: str
     file: str
@@ -46,19 +42,17 @@ class Block(NamedTuple):
 
 
 def blocks() -> list[Block]:
-    texts = {page: (DOCS / page).read_text(encoding="utf-8") for page in PAGES}
-    return [
-        Block(
-            m[1], m[2] or "", m[3], f"docs/{page}, line {len(text[: m.start()].splitlines()) + 1}"
-        )
-        for page, text in texts.items()
-        for m in BLOCK.finditer(text)
-    ]
+    found = list[Block]()
+    for page in PAGES:
+        text = (DOCS / page).read_text(encoding="utf-8")
+        for m in BLOCK.finditer(text):
+            line = len(text[: m.start()].splitlines()) + 1
+            found.append(Block(m[1], m[2] or "", m[3], f"docs/{page}, line {line}"))
+    return found
 
 
 class Reader:
-    """Follows the guide in the working folder: writes its files, types its commands, runs its
-    Python."""
+    """Follows the guide: writes its files, types its commands, runs its Python."""
 
     def __init__(self, server: ChatServer, patch: pytest.MonkeyPatch) -> None:
         self.server, self.patch, self.said = server, patch, ""
@@ -112,8 +106,7 @@ def missing(shown: str, said: str) -> list[str]:
 
 
 def make_no_twice(patch: pytest.MonkeyPatch) -> None:
-    """Eleven reports show the same pictures, and no end of an interval is compared: made once, and
-    roughly."""
+    """Make equal pictures once and intervals roughly."""
     made: dict[str, str] = {}
 
     def once(picture: Picture, *look: Any) -> str:
@@ -162,25 +155,16 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
 def check_frames(names: dict[str, Any]) -> None:
     """A column for each contestant, one line for each in LaTeX, and a cell for each setting."""
     asked = {"plain", "unmarked", "words", "chance"}
-    printed = [
-        line.split("&")[0].strip()
-        for line in names["results"].to_latex().splitlines()
-        if "&" in line
-    ]
+    lines = [line for line in names["results"].to_latex().splitlines() if "&" in line]
+    printed = [line.split("&")[0].strip() for line in lines]
     assert len(printed) == len(set(printed)) and asked <= set(printed)
     assert {*names["records"].contestant} == asked and len(names["records"]) == 80
     assert len(names["shown"]) == 6
     assert names["by_radius"].shape == (3, 2) and names["by_radius"].notna().all(axis=None)
     assert len(names["accuracy"]) == 12
-    assert names["effects"].factor.tolist() == [
-        "mark.radius",
-        "mark.radius",
-        "mark.color",
-        "think",
-        *["mark.radius x mark.color"] * 2,
-        *["mark.radius x think"] * 2,
-        "mark.color x think",
-    ]
+    radius, color, think = "mark.radius", "mark.color", "think"
+    crossed = [f"{radius} x {color}"] * 2 + [f"{radius} x {think}"] * 2 + [f"{color} x {think}"]
+    assert names["effects"].factor.tolist() == [radius, radius, color, think, *crossed]
 
 
 def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
@@ -195,14 +179,12 @@ def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
 
 def test_the_table_of_fields_has_every_field() -> None:
     page = (DOCS / "guide.md").read_text(encoding="utf-8")
-    assert [
-        key for key in KEYS if f"| `{key}` |" not in page and f"`{key}` is a list" not in page
-    ] == []
+    named = {key for key in KEYS if f"| `{key}` |" in page or f"`{key}` is a list" in page}
+    assert named == {*KEYS}
 
 
 def test_a_line_that_is_not_printed_is_noticed() -> None:
     sentence = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
     assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", sentence) == []
-    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0 +5.0\n", sentence) == [
-        "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"
-    ]
+    other = "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"
+    assert missing(f"{other}\n", sentence) == [other]

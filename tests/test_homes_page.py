@@ -1,7 +1,5 @@
 """The page of other programs tells what `make homes` runs: the same study, options and code."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,5 +1,4 @@
-"""The page of each way of looking: its study runs, as it stands but for the model that is asked,
-what it costs is what `looktwice check` says of it, and it has all that a page should tell."""
+"""The page of each way of looking."""
 
 import re
 from collections.abc import Iterator

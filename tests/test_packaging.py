@@ -1,5 +1,4 @@
-"""What a wheel and an sdist hold is what the tree holds, once; and a tree without symbolic links is
-as good."""
+"""What a wheel and an sdist hold is what the tree holds, once."""
 
 import subprocess
 import sys
@@ -100,17 +99,11 @@ def test_a_tree_without_links_is_imported(tmp_path: Path, link: Callable[[Path],
 @needs_extras
 def test_the_list_of_packages_names_every_room() -> None:
     named = SETTINGS["tool"]["setuptools"]
-    assert named["package-dir"] == {
-        "looktwice": "typings/looktwice",
-        **{f"looktwice.{f}": f for f in FOLDERS},
-    }
-    packages = {
-        path.parent.relative_to(ROOT) for f in FOLDERS for path in (ROOT / f).rglob("__init__.py")
-    }
-    assert named["packages"] == [
-        "looktwice",
-        *sorted(f"looktwice.{'.'.join(p.parts)}" for p in packages),
-    ]
+    folders = {f"looktwice.{folder}": folder for folder in FOLDERS}
+    assert named["package-dir"] == {"looktwice": "typings/looktwice", **folders}
+    files = [path for f in FOLDERS for path in (ROOT / f).rglob("__init__.py")]
+    rooms = {".".join(path.parent.relative_to(ROOT).parts) for path in files}
+    assert named["packages"] == ["looktwice", *sorted(f"looktwice.{room}" for room in rooms)]
 
 
 @needs_extras

@@ -1,5 +1,4 @@
-"""The page of the papers' tables: a row for each table and figure that the papers name, whose
-configurations load."""
+"""The page of the papers' tables."""
 
 import json
 import re
@@ -87,11 +86,8 @@ def test_no_row_is_empty_and_one_without_a_configuration_says_why() -> None:
 
 
 def test_every_configuration_with_published_rows_has_a_row() -> None:
-    published = {
-        path.stem
-        for path in CONFIGS.glob("*.yaml")
-        if "\npublished:" in path.read_text(encoding="utf-8")
-    }
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in CONFIGS.glob("*.yaml")}
+    published = {name for name, text in texts.items() if "\npublished:" in text}
     page = (DOCS / "papers.md").read_text(encoding="utf-8")
     assert published - {"marker_fragility"} <= {*configurations()} and "`marker_fragility`" in page
 
@@ -110,8 +106,7 @@ def test_what_is_missing_on_the_page_is_noticed() -> None:
 
 
 def vpbench_files(root: Path) -> None:
-    """A pair of pictures with three points each, and a picture with two, as the authors' code reads
-    them."""
+    """A pair of pictures with three points each, and a picture with two."""
     depth, pairs = (root / "Dataset" / name for name in ("A/depth", "B/semantic_correspondence"))
     for folder, name in ((depth, "a.png"), (pairs, "cat/8_1.jpg"), (pairs, "cat/8_2.jpg")):
         file = folder / "images" / name
@@ -135,9 +130,7 @@ def vpbench_files(root: Path) -> None:
     (pairs / "semantic_corr_raw_fixed.json").write_text(lists)
 
 
-def test_vpbench_s_lists_become_questions_with_marks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vpbench_s_lists_become_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand; drawn with the authors' code, such files gave the same pixels."""
     page = (DOCS / "howto" / "data.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"^```python vpbench.py\n(.*?)^```$", page, re.S | re.M)

@@ -45,11 +45,8 @@ def public(room: str) -> list[str]:
 
 PATHS = [f"{room}.{name}" for room in rooms() for name in public(room)]
 KEPT = sorted(own_classes())
-CLASSES = [
-    path
-    for path in (*PATHS, *KEPT)
-    if path.rpartition(".")[2][0].isupper() and not path.rpartition(".")[2].isupper()
-]
+NAMES = {path: path.rpartition(".")[2] for path in (*PATHS, *KEPT)}
+CLASSES = [path for path, name in NAMES.items() if name[0].isupper() and not name.isupper()]
 
 
 def named(path: str) -> Any:
@@ -61,8 +58,7 @@ def named(path: str) -> Any:
 
 @needs_extras
 def test_public_paths_are_kept() -> None:
-    """`make format` writes the list; a path that leaves it needs an alias that reads old
-    configurations."""
+    """`make format` writes the list."""
     assert LIST.read_text().split() == PATHS, "run `make format`, and look at what it changes"
 
 
@@ -86,13 +82,10 @@ def test_no_class_name_stands_twice() -> None:
 
 def test_what_a_folder_names_is_public_in_a_room() -> None:
     public_names = {(path.partition(".")[0], path.rpartition(".")[2]) for path in PATHS}
-    faults = []
-    for folder in FOLDERS:
-        face = importlib.import_module(f"looktwice.{folder}")
-        for name in face.__all__:
-            if (folder, name) not in public_names or not hasattr(face, name):
-                faults.append(f"{folder}.{name}")
-    assert faults == []
+    faces = {folder: importlib.import_module(f"looktwice.{folder}") for folder in FOLDERS}
+    named = {(folder, name) for folder, face in faces.items() for name in face.__all__}
+    assert named <= public_names
+    assert all(hasattr(faces[folder], name) for folder, name in named)
 
 
 def with_defaults(cls: Any) -> Any:
@@ -146,8 +139,7 @@ MOVED = (
 
 
 def move_file(tree: Path, path: str) -> None:
-    """Renames the file that defines a class, and mends the imports of it: another file of the same
-    room holds it."""
+    """Rename the file that defines a class, and mend the imports of it."""
     room, file = (
         path.rpartition(".")[0],
         Path(*named(path).__module__.split(".")[1:]).with_suffix(".py"),
@@ -223,11 +215,11 @@ def test_every_name_in_a_configuration_or_document_is_public() -> None:
 
 def uses(node: Any) -> Iterator[str]:
     """Every `use` of a configuration."""
-    if isinstance(node, dict) and isinstance(node.get("use"), str):
-        yield node["use"]
-    for inner in (
-        node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    ):
+    if isinstance(node, dict):
+        if isinstance(node.get("use"), str):
+            yield node["use"]
+        node = list(node.values())
+    for inner in node if isinstance(node, list) else ():
         yield from uses(inner)
 
 

@@ -1,7 +1,4 @@
-"""The reference is what signatures and docstrings say today, leaves no class and no key out, and
-explains settings."""
-
-from __future__ import annotations
+"""The reference is what signatures and docstrings say today, leaves no class and no key out."""
 
 import dataclasses
 import hashlib
@@ -46,37 +43,24 @@ NOT_NAMED = {  # they make or wrap what a run needs, and no configuration has a 
 
 @needs_extras
 def test_the_pages_are_current() -> None:
-    written = {
-        "reference.md",
-        *(f"reference/{path.name}" for path in (DOCS / "reference").iterdir()),
-    }
+    written = {"reference.md", *(f"reference/{p.name}" for p in (DOCS / "reference").iterdir())}
     assert written == set(PAGES), "run `make format`, and remove pages that it no longer writes"
-    stale = [
-        name for name, text in PAGES.items() if (DOCS / name).read_text(encoding="utf-8") != text
-    ]
+    stale = [name for name in PAGES if (DOCS / name).read_text(encoding="utf-8") != PAGES[name]]
     assert not stale, "run `make format`"
-
-
-def digest(texts: dict[str, str]) -> str:
-    return hashlib.sha256("".join(texts.values()).encode()).hexdigest()
 
 
 @pytest.mark.dear
 def test_they_are_the_same_on_every_machine_and_need_no_torch() -> None:
     code = (
-        "import hashlib, sys,"
-        " \
-reference\nprint(hashlib.sha256(''.join(reference.pages().values()).encode()).hexdigest(),"
-        " 'torch' in sys.modules)"
+        "import hashlib, sys, reference; text = ''.join(reference.pages().values())\n"
+        "print(hashlib.sha256(text.encode()).hexdigest(), 'torch' in sys.modules)"
     )
-    environment = os.environ | {
-        "PYTHONHASHSEED": "7",
-        "PYTHONPATH": f"{ROOT / 'typings'}{os.pathsep}{DOCS}",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == [digest(PAGES), "False"]
+    paths = f"{ROOT / 'typings'}{os.pathsep}{DOCS}"
+    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": paths}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    digest = hashlib.sha256("".join(PAGES.values()).encode()).hexdigest()
+    assert done.stdout.split() == [digest, "False"]
 
 
 def is_usable(cls: type) -> bool:
@@ -89,11 +73,9 @@ def test_every_class_that_a_configuration_may_name_is_there() -> None:
     things = {path: python_page.named(path) for path in public}
     usable = {path for path, cls in things.items() if isinstance(cls, type) and is_usable(cls)}
     assert usable - NOT_NAMED - CLASSES.keys() == set()
-    text = "".join(PAGES.values())
+    text, listed = "".join(PAGES.values()), PAGES["reference.md"]
     assert [path for path in CLASSES if text.count(f"### {path}\n") != 1] == []
-    assert [
-        path for path, cls in CLASSES.items() if f"[{cls.__name__}](" not in PAGES["reference.md"]
-    ] == []
+    assert [cls for cls in CLASSES.values() if f"[{cls.__name__}](" not in listed] == []
 
 
 def test_the_page_for_python_has_public_things_with_all_their_members() -> None:
@@ -159,8 +141,7 @@ def test_a_block_of_settings_builds_what_the_defaults_build() -> None:
 
 
 def own_words(cls: type) -> str:
-    """What its page prints: the docstrings of a class and of what its settings come from, and a
-    tool's description."""
+    """What its page prints: the docstrings of the class and its bases."""
     tool = "`description`" if hasattr(cls, "arguments") else ""
     return " ".join(
         [cls.__doc__ or "", *(base.__doc__ or "" for base in reference.bases_of(cls)), tool]
@@ -178,11 +159,8 @@ def unsaid(cls: type) -> Iterator[str]:
     """The settings that neither a docstring names nor their type explains."""
     words, hints = own_words(cls), get_type_hints(cls)
     for name in (f.name for f in dataclasses.fields(cls) if f.init):
-        if (
-            not is_told_by_type(hints[name])
-            and f"`{name}`" not in words
-            and f"`{name}: " not in words
-        ):
+        is_said = f"`{name}`" in words or f"`{name}: " in words
+        if not is_said and not is_told_by_type(hints[name]):
             yield name
 
 

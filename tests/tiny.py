@@ -1,7 +1,4 @@
-"""Tiny networks, built from the settings in `tiny.yaml` or in the shape of an original file, with
-the same weights each time."""
-
-from __future__ import annotations
+"""Tiny networks, built from the settings in `tiny.yaml` or in the shape of an original file."""
 
 import json
 import re
@@ -132,8 +129,7 @@ def words(vocabulary: str = "a cat dog red box mug . the") -> Any:
 
 
 def chat_words(image: str) -> Any:
-    """A tokenizer of letters, digits and some words, with a chat template in which `image` stands
-    for a picture."""
+    """A tokenizer with a chat template in which `image` stands for a picture."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -156,8 +152,7 @@ def chat_words(image: str) -> Any:
 
 
 def pyramid() -> dict[str, str]:
-    """The settings of a backbone that gives maps of a half to a sixteenth of the size, as timm's
-    do."""
+    """A backbone that gives maps of a half to a sixteenth of the size, as timm's do."""
     from torch import nn
     from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
     from transformers.modeling_outputs import BaseModelOutput
@@ -286,8 +281,7 @@ def aliked(file: Path) -> None:
 
 
 def head(file: Path, features: str) -> None:
-    """LightGlue's head for these features with random weights, its layers named as in the published
-    files."""
+    """LightGlue's head for these features, its layers named as in the published files."""
     from kornia.feature import LightGlue
 
     network = seeded("LightGlue", None, **{**LightGlue.features[features], "weights": None})

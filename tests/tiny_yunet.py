@@ -1,7 +1,4 @@
-"""A YuNet of one layer, written as an ONNX file by hand: a face is a bright square of 8 pixels on a
-black ground."""
-
-from __future__ import annotations
+"""A YuNet of one layer, written as an ONNX file by hand."""
 
 from pathlib import Path
 
@@ -13,8 +10,7 @@ FLOAT, INT64 = 1, 7  # of ONNX's element types
 
 
 def yunet(path: Path) -> Path:
-    """Its score of a cell of 8 x 8 pixels is the sigmoid of the mean level less 127.5; boxes have
-    16 pixels."""
+    """Its score of a cell of 8 x 8 pixels is the sigmoid of the mean level less 127.5."""
     nodes, weights, outputs = [], [], []
     for kind, channels in CHANNELS.items():
         for stride in STRIDES:

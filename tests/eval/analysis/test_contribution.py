@@ -1,5 +1,4 @@
-"""The certificate of an agent's tool: a model that never looks gets none, a near-sighted one its
-true gain."""
+"""The certificate of an agent's tool."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,8 +120,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
 
 
 def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Path) -> None:
-    """Forty samples of eight pictures, alike within each: as sure as eight samples, in certificate
-    and audit."""
+    """Forty samples of eight pictures are as sure as eight samples."""
     widths = list[float]()
     for name, meta in (
         ("own", [{}] * 40),

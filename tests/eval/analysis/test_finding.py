@@ -1,7 +1,4 @@
-"""The finding of studies whose truth is planted: the right sentence in each, and silence where
-nothing is."""
-
-from __future__ import annotations
+"""The finding of studies whose truth is planted: the right sentence in each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,8 +39,7 @@ class Study:
         kept: int = 0,
         **changes: Any,
     ) -> str:
-        """An arm with these answers, "-" for one that failed and "?" for an empty reply; the first
-        `kept` requests are those of the baseline. `radius=9` changes the mark."""
+        """An arm: "-" failed, "?" is an empty reply; `kept` requests are the baseline's."""
         slots = {"mark": {"use": "prompting.markers.Circles"}, "ask": ASK}
         point = self.made.point(
             name,
@@ -108,8 +104,7 @@ def test_a_main_effect(study: Study) -> None:
 
 
 def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Study) -> None:
-    """A small ring costs half of the answers, a small cross nothing; the average of the two
-    describes no arm."""
+    """A small ring costs half of the answers, a small cross nothing."""
     study.arm("plain", ALL, radius=28, use="Circles")
     study.arm("plain", HALF, radius=28, use="Crosshairs")
     study.arm("plain", HALF, radius=9, use="Circles")
@@ -212,21 +207,6 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
 
 
-def test_all_tasks_and_single_ones_are_two_families_with_half_of_the_level_each(
-    study: Study,
-) -> None:
-    """Six samples of 40 are lost: p is 0.031, sure where there is one task and not where two are
-    shared."""
-    worse = "A" * 34 + "B" * 6
-    for name, answers in (("plain", ALL), ("other", worse)):
-        study.arm(name, answers)
-    assert [row.sure for row in study.finding().rows] == [False, True]
-    study.made.task("color", ["A"] * N)
-    for name in ("plain", "other"):
-        study.arm(name, ALL, task="color")
-    assert not study.finding().claims
-
-
 def test_of_two_runs_each_sentence_names_its_own(study: Study, tmp_path: Path) -> None:
     study.arm("plain", ALL)
     study.arm("other", HALF)
@@ -241,8 +221,7 @@ def test_of_two_runs_each_sentence_names_its_own(study: Study, tmp_path: Path) -
 
 
 def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
-    """Two changes at once, a contestant at another setting and a guess have no row; what only
-    another contestant has is said with its name."""
+    """Two changes at once, a contestant at another setting and a guess have no row."""
     study.arm("plain", ALL, radius=28, color="red")
     study.arm("plain", ALL, radius=9, color="red")
     study.arm("plain", ALL, radius=9, color="blue")
@@ -365,11 +344,10 @@ def ended(finding: Finding, width: int = 80) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_every_contestant_of_a_task_of_its_own_is_shown_at_the_end(
+def test_every_contestant_of_its_own_task_is_shown_at_the_end(
     specialists: Study, width: int
 ) -> None:
-    """With a guesser on all tasks one bar was shown, the model's, and of specialists a number of
-    points; who abstained on half of the questions looked as if wrong on them."""
+    """One bar was shown, the model's; abstentions looked like wrong answers."""
     finding = specialists.finding()
     assert [(task.task, labels(task)) for task in finding.shown] == [
         ("shape", ["plain", "outlines"]),
@@ -396,9 +374,7 @@ def test_every_contestant_of_a_task_of_its_own_is_shown_at_the_end(
 
 
 @pytest.mark.parametrize(("shape", "color", "count"), [(ALL, "B" * N, 3), (ALL, ALL, 1)])
-def test_a_mean_over_tasks_hides_no_difference(
-    study: Study, shape: str, color: str, count: int
-) -> None:
+def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count: int) -> None:
     """Gained on one task and lost on the other is +0.0 on all tasks."""
     study.made.task("color", ["A"] * N)
     for task, answers in (("shape", shape), ("color", color)):

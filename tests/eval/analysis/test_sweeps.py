@@ -1,7 +1,5 @@
 """The effect of each factor of a sweep: what it is a mean over, and what it leaves out."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import bootstrap_mean
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, facts, lines_of
 
 SWEEP: dict[str, list[Any]] = {
     "stages.mark": [{"radius": 5}, {"radius": 10}, None],
@@ -36,8 +34,7 @@ def made(tmp_path: Path) -> MadeRun:
 
 
 def ask(made: MadeRun, task: str = "t", **answers: str) -> None:
-    """The six arms of the sweep on one task; `m10_think="AB-"` are the answers of one of them, AAA
-    of the others."""
+    """The six arms on one task: `m10_think="AB-"` answers for one, AAA for the others."""
     for (mark, changes), think in product(MARKS.items(), (True, False)):
         point = made.point(
             "plain", task, changes=changes | ({} if think else {"stages.think": None})
@@ -54,25 +51,20 @@ def effects(made: MadeRun, task: str) -> dict[tuple[str, str], LevelEffect]:
 
 
 def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: MadeRun) -> None:
-    """By hand: with radius 10 s0 is wrong in both combinations and s1 in one of two, so the gaps
-    are -1, -1/2, 0, 0."""
-    made.task("t", ["A"] * 4)
+    """By hand: the gaps are -1, -1/2, 0, 0."""
+    made.task("t", "AAAA")
     ask(made, m10_think="BBAA", m10_bare="BAAA")
     changes = effects(made, "t")
-    ten, none, bare = (
-        changes["mark", "radius=10"],
-        changes["mark", "none"],
-        changes["think", "none"],
-    )
+    names = (("mark", "radius=10"), ("mark", "none"), ("think", "none"))
+    ten, none, bare = (changes[name] for name in names)
     assert (ten.against, ten.effect.value, ten.effect.n) == ("radius=5", -0.375, 4)
     wanted = bootstrap_mean([-1.0, -0.5, 0.0, 0.0], floor=-1.0)
-    assert (ten.effect.low, ten.effect.high) == (wanted.low, wanted.high)
-    assert ten.effect.p == 0.5  # of the four signs of two gaps that move, two are as far from 0
+    # of the four signs of two gaps that move, two are as far from 0
+    assert facts(ten.effect, "low high p") == (wanted.low, wanted.high, 0.5)
     assert facts(none.effect, "value p") == (0.0, 1.0)
     assert none.effect.low < -0.2 < 0.2 < none.effect.high
     # s1 is right without the thought where the radius is 10, which is one of three combinations
-    assert bare.against == "as it is"
-    assert bare.effect.value == pytest.approx(1 / 12)
+    assert bare.against == "as it is" and bare.effect.value == pytest.approx(1 / 12)
 
 
 def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
@@ -86,8 +78,7 @@ def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
 
 
 def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
-    """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it; less thought gives
-    s1 back: +1/4."""
+    """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it."""
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BBAA", m10_bare="BAAA")
     line = effects(made, "t")["mark x think", "radius=10 x none"]
@@ -97,12 +88,10 @@ def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
 
 
 def test_of_two_factors_that_surely_interact_no_mean_over_the_other_is_told(made: MadeRun) -> None:
-    """Radius 10 costs 15 of 20 samples with the thought and one without it, which the mean, -40,
-    says of neither; no mark changes nothing, and has one line."""
+    """Radius 10 costs 15 of 20 samples with the thought and one without it."""
     made.task("t", ["A"] * 20)
     ask(made, m10_think="B" * 15 + "A" * 5, m10_bare="A" * 19 + "B")
-    shown = sweep_table(score_table(made.write().path))
-    rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
+    rows = lines_of(sweep_table(score_table(made.write().path)))
     told = {(row["factor"], row["level"], row["where"]): row["effect"].split()[0] for row in rows}
     assert told == {
         ("mark", "radius=10", "think as it is"): "-75.0",
@@ -125,73 +114,52 @@ def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
 
 
 def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:
-    made.task("t", ["A"] * 4)
-    made.task("u", ["A"] * 2)
+    made.task("t", "AAAA")
+    made.task("u", "AA")
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     ask(made, "u", m10_think="BB", m10_bare="BB")
     changes = effects(made, ALL_TASKS)["mark", "radius=10"].effect
-    assert changes.value == pytest.approx(-4 / 6)
-    assert changes.n == 6
+    assert facts(changes, "value n") == (pytest.approx(-4 / 6), 6)
     table = score_table(made.path)
     assert {line[1] for line in sweep_table(table).rows} == {"t", "u", ALL_TASKS}
     assert {line[1] for line in sweep_table(table, whole=False).rows} == {ALL_TASKS}
 
 
 def test_single_changes_and_contestants_without_the_factors_are_left_out(made: MadeRun) -> None:
-    made.task("t", ["A"] * 4)
+    made.task("t", "AAAA")
     ask(made)
-    made.answers(
-        made.point("plain", "t", changes={"stages.mark.radius": 5, "model": "other"}), "BBBB"
-    )
+    single = {"stages.mark.radius": 5, "model": "other"}
+    made.answers(made.point("plain", "t", changes=single), "BBBB")
     made.answers(made.point("chance", "t"), "BBBB")
     changes = sweep_effects(score_run(made.write()))
-    assert {line.contestant for line in changes} == {"plain"}
-    assert {line.effect.value for line in changes} == {0.0}
-
-
-def test_a_sweep_of_one_factor_needs_no_table(made: MadeRun) -> None:
-    made.task("t", ["A"] * 4)
-    ask(made)
-    (made.path / "run.yaml").write_text(
-        yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}})
-    )
+    assert {(line.contestant, line.effect.value) for line in changes} == {("plain", 0.0)}
+    one = yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}})
+    (made.path / "run.yaml").write_text(one)
     assert sweep_effects(score_run(made.write())) == []
 
 
 def test_no_pooled_effect_hides_that_it_differs_between_tasks(made: MadeRun) -> None:
-    """Radius 10 gains 16 of 20 samples on one task and loses as many on the other: the terminal
-    said +0.0 on all tasks, and nothing else."""
+    """Radius 10 gains 16 of 20 samples on one task and loses 16 on the other."""
     for task, key in (("t", "A"), ("u", "B")):
         made.task(task, [key] * 20)
         ask(made, task, m10_think="B" * 16 + "A" * 4, m10_bare="B" * 16 + "A" * 4)
-    shown = sweep_table(score_table(made.write().path), whole=False)
-    lines = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
+    lines = lines_of(sweep_table(score_table(made.write().path), whole=False))
     told = {(line["task"], line["level"]): line["effect"].split()[0] for line in lines}
-    assert told == {
-        ("t", "radius=10"): "-80.0",
-        ("u", "radius=10"): "+80.0",
-        (ALL_TASKS, "radius=10"): "+0.0",
-        (ALL_TASKS, "none"): "+0.0",
-    }
+    ten = {("t", "radius=10"): "-80.0", ("u", "radius=10"): "+80.0"}
+    assert told == ten | {(ALL_TASKS, "radius=10"): "+0.0", (ALL_TASKS, "none"): "+0.0"}
 
 
 @pytest.mark.parametrize(
-    ("n", "is_pooled", "is_crossed"), [(2, True, False), (3, True, True), (8, False, True)]
+    ("n", "pooled", "crossed"), [(2, ["+0.0"], 0), (3, ["+0.0"], 1), (8, [], 1)]
 )
-def test_no_pooled_effect_is_shown_without_an_interaction(
-    made: MadeRun, n: int, is_pooled: bool, is_crossed: bool
-) -> None:
-    """Radius 10 loses n samples with the thought and gains n others without it: +0.0 on average.
-    The interaction has its line from p = 0.05 on, and is given in parts after correction."""
+def test_pooled_and_crossed_effects(made: MadeRun, n: int, pooled: list[str], crossed: int) -> None:
+    """Radius 10 loses n samples with the thought and gains n others without it."""
     made.task("t", ["A"] * 20 + ["B"] * 20)
-    base = "A" * 20 + "A" * 20
     lost, gained = "B" * n + "A" * (40 - n), "A" * 20 + "B" * n + "A" * (20 - n)
-    names = {name: base for name in ("m5_think", "m5_bare", "mnone_think", "mnone_bare")}
+    names = dict.fromkeys(("m5_think", "m5_bare", "mnone_think", "mnone_bare"), "A" * 40)
     ask(made, m10_think=lost, m10_bare=gained, **names)
-    shown = sweep_table(score_table(made.write().path), whole=False)
-    lines = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
+    lines = lines_of(sweep_table(score_table(made.write().path), whole=False))
     of_ten = [line for line in lines if line["level"].startswith("radius=10")]
-    pooled = [line for line in of_ten if line["factor"] == "mark" and not line.get("where")]
-    assert [line["effect"].split()[0] for line in pooled] == (["+0.0"] if is_pooled else [])
-    crossed = [line["factor"] for line in of_ten if line["factor"] == "mark x think"]
-    assert crossed == (["mark x think"] if is_crossed else [])
+    alone = [line for line in of_ten if line["factor"] == "mark" and not line.get("where")]
+    assert [line["effect"].split()[0] for line in alone] == pooled
+    assert [line["factor"] for line in of_ten].count("mark x think") == crossed

@@ -1,5 +1,4 @@
-"""Measurements of stages, and turns as data: accuracy by turn, gained and lost, stopping rules,
-routing."""
+"""Measurements of stages, and turns as data."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,7 +109,7 @@ def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("turns", "right"), [(1, None), (3, [0.5, 0.5, 0.5])])
-def test_every_turn_is_read_with_the_reader_of_the_run(
+def test_every_turn_is_read_by_the_reader(
     tmp_path: Path, turns: int, right: list[float] | None
 ) -> None:
     turns_read = read_turns(ask_twice(tmp_path, turns).scores[0])
@@ -121,8 +120,7 @@ def test_every_turn_is_read_with_the_reader_of_the_run(
 
 
 def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
-    """By hand: the oracle stops 6 samples after turn 1 and 6 after turn 2: 15 tokens, all right;
-    fixed turns 50 %."""
+    """By hand: the oracle stops 6 samples after turn 1 and 6 after turn 2: 15 tokens, all right."""
     rules = {r.name.split(" (")[0]: r for r in stopping_rules(ask_twice(tmp_path, 3).scores[0])}
     oracle, alike, first = rules["first right"], rules["two alike"], rules["one answer"]
     assert (oracle.spent, oracle.accuracy, oracle.fixed, oracle.turns) == (15.0, 1.0, 0.5, 1.5)

@@ -1,7 +1,4 @@
-"""Shares of attention from a configuration to the page: a planted network's, made pictures, and the
-authors' own."""
-
-from __future__ import annotations
+"""Shares of attention from a configuration to the page: a planted network's, made pictures."""
 
 import csv
 import importlib
@@ -113,7 +110,7 @@ def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
 
 @pytest.mark.dear
 @pytest.mark.parametrize("family", ["llava_next", "qwen2_vl"])
-def test_the_configuration_runs_on_made_pictures(
+def test_it_runs_on_made_pictures(
     family: str, folder: Callable[[str], str], tmp_path: Path
 ) -> None:
     words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=2", "tasks.filled.n=2"]
@@ -126,11 +123,8 @@ def test_the_configuration_runs_on_made_pictures(
 
 
 @pytest.mark.dear
-def test_it_runs_on_files_in_the_official_layout(
-    folder: Callable[[str], str], tmp_path: Path
-) -> None:
-    """Shapes are found where no marks come with the pictures, in as much of the area as the marks
-    of the same ones."""
+def test_it_runs_on_files_in_official_layout(folder: Callable[[str], str], tmp_path: Path) -> None:
+    """Shapes are found where no marks come with the pictures."""
     place = tmp_path / "2D_DoYouSeeMe" / "color_and_shape_disambiguation"
     place.mkdir(parents=True)
     task = scenes.GeneratedDoYouSeeMe("joint_shape_color", n=4, seed=3, marks="asked")
@@ -152,7 +146,7 @@ def test_it_runs_on_files_in_the_official_layout(
     assert len(found) == len(areas) >= 2 and sorted(found) == pytest.approx(sorted(areas), rel=0.15)
 
 
-def test_it_runs_on_the_authors_own_pictures(
+def test_it_runs_on_real_pictures(
     folder: Callable[[str], str], shared_data: Path, tmp_path: Path
 ) -> None:
     words = [
@@ -189,8 +183,7 @@ def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path
 
 
 def by_hand(pixels: Any, marks: Any) -> float:
-    """The share from the ink of each patch alone: of 16 x 16 patches of 14 pixels, in windows of 4
-    x 4 and in all."""
+    """The share from the ink of each of 16 x 16 patches, in windows of 4 x 4 and in all."""
     ink = (
         np.asarray(Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)) < 255
     ).any(2)

@@ -1,11 +1,8 @@
 """The metrics by which a benchmark is quoted, in the tables for terminal and notebook."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -51,11 +48,10 @@ PAIRS = {"pair": ("circle",)}
     ],
 )
 def test_every_metric_of_a_scorer_that_hides_none_is_shown(
-    tmp_path: Path, scorer: Scorer, metric: str, values: list[str], monkeypatch: pytest.MonkeyPatch
+    made: MadeRun, scorer: Scorer, metric: str, values: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Always A is right in no circle, and the terminal said 50 % alone."""
     monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda *given: scorer)
-    made = MadeRun(tmp_path / "run")
     made.task("t", "ABAB", meta=[{"circle": name} for name in "1122"])
     for name, answers in (("constant", "AAAA"), ("sees", "ABAA")):
         made.answers(made.point(name, "t", facts={"scorer": {"use": "any"}}), answers)
@@ -65,13 +61,11 @@ def test_every_metric_of_a_scorer_that_hides_none_is_shown(
     assert [lines[start + n].split()[1] for start in starts for n in (1, 2)] == values
     header, _, *rows = (line.split(" | ") for line in table._repr_markdown_().splitlines()[:4])
     names = [re.sub("<br>| ", "_", cell).removesuffix("_%") for cell in header]
-    assert [row[number] for row in rows for number, name in enumerate(names) if name == metric] == (
-        values
-    )
+    columns = [number for number, name in enumerate(names) if name == metric]
+    assert [row[number] for row in rows for number in columns] == values
 
 
-def test_a_sweep_of_rotations_shows_its_circular_accuracy(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
+def test_a_sweep_of_rotations_shows_its_circular_accuracy(made: MadeRun) -> None:
     made.task("t", "AB")
     for by in (0, 1):
         stage = {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}

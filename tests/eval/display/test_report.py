@@ -1,7 +1,4 @@
-"""The report: three files with the same figures, a page with its data, and nothing that a reply
-could break."""
-
-from __future__ import annotations
+"""The report: three files with the same figures, a page with its data."""
 
 import json
 import re
@@ -21,13 +18,10 @@ from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.report import write_report
 from looktwice.pipelines.picture import Picture
 from tests.made_run import MadeRun
+from tests.tables import table
 
 HOSTILE = '<script>alert("x")</script> | **bold** [a](http://b)'
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> MadeRun:
-    return MadeRun(tmp_path / "study")
+SECURITY = "Content-Security-Policy"
 
 
 class Page(HTMLParser):
@@ -37,23 +31,20 @@ class Page(HTMLParser):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.scripts: list[str] = []
+        self.open = list[str]()
+        self.tags = list[tuple[str, dict[str, str | None]]]()
+        self.text, self.scripts = "", list[str]()
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
+        self.open += [] if tag in self.VOID else [tag]
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
+        assert tag in self.VOID or self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         if self.open[-1:] == ["script"]:
@@ -69,20 +60,17 @@ class Page(HTMLParser):
 
 def study(made: MadeRun) -> Path:
     """Two contestants on a swept task and on one with hostile words."""
-    made.task("swept-0", ["A", "B", "A", "B"])
-    made.task("swept-1", ["A", "B", "A", "B"])
-    made.task("words", ["A", "B"], marks=[{"label": "R", "x": 3.0, "y": 3.0, "image": 0}])
-    facts = {
-        "split": "val",
-        "label_version": "2024",
-        "errata": ["labels were mixed up"],
-        "note": "one scene",
-    }
+    for name in ("swept-0", "swept-1"):
+        made.task(name, "ABAB")
+    made.task("words", "AB", marks=[{"label": "R", "x": 3.0, "y": 3.0, "image": 0}])
+    facts = {"split": "val", "label_version": "2024", "note": "one scene"}
+    facts_and_errata = {**facts, "errata": ["labels were mixed up"]}
     for contestant, base in (("plain", True), ("other", False)):
         for strength, answers in enumerate(("ABAB", "AABA" if base else "AABB")):
-            about = {"task_id": f"id-swept-{strength}", "baseline": base, "facts": facts}
+            about = {"task_id": f"id-swept-{strength}", "facts": facts_and_errata}
             changes = {"tasks.swept.strength": strength}
-            made.answers(made.point(contestant, "swept", changes=changes, **about), answers)
+            point = made.point(contestant, "swept", baseline=base, changes=changes, **about)
+            made.answers(point, answers)
         point = made.point(contestant, "words", baseline=base)
         made.reply(point, "s0", HOSTILE)
         made.record(point, "s1", error=f"ValueError: {HOSTILE}\nTraceback ...")
@@ -119,21 +107,17 @@ def test_the_files_hold_the_same_facts(written: tuple[Page, str]) -> None:
     assert "planned, and no sample of it was asked yet" in words
 
 
-def test_the_page_needs_nothing_else_and_runs_its_own_scripts_alone(
-    written: tuple[Page, str],
-) -> None:
+def test_the_page_needs_nothing_else_and_runs_its_own_scripts(written: tuple[Page, str]) -> None:
     page, _ = written
     assert not {tag for tag, _ in page.tags} & {"iframe", "object", "img"}
     names = {name for _, attrs in page.tags for name in attrs}
     assert not names & {"src", "style"} and not any(name.startswith("on") for name in names)
-    (policy,) = (
-        attrs["content"] for _, attrs in page.tags if "Content-Security-Policy" in attrs.values()
-    )
+    policies = [attrs["content"] for _, attrs in page.tags if SECURITY in attrs.values()]
     _, *scripts, _ = page.scripts  # the first and the last are data
     digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
-    assert f"default-src 'none'; script-src {hashes};" in str(policy)
-    assert "connect-src 'none'" in str(policy)
+    (policy,) = map(str, policies)
+    assert f"default-src 'none'; script-src {hashes};" in policy and "connect-src 'none'" in policy
     assert HOSTILE in page.data["texts"] and "alert(" not in "".join(scripts)
 
 
@@ -145,21 +129,12 @@ def test_markdown_keeps_its_tables_whole(written: tuple[Page, str]) -> None:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) <= 1
 
 
-@pytest.mark.parametrize(
-    ("title", "said"),
-    [
-        ("Why answers are unreadable", r"\| plain \| words \| 1 \|"),
-        ("What failed", r"ValueError: &lt;script&gt;.*\| s1 \| 1 \|"),
-        ("Accuracy", r"; 1 of \d failed"),
-    ],
-)
+@table
 def test_reasons_and_failures_are_told(written: tuple[Page, str], title: str, said: str) -> None:
     assert re.search(said, written[1].split(f"## {title}\n")[1].split("##")[0])
 
 
-def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
-    made: MadeRun, tmp_path: Path
-) -> None:
+def test_pictures_come_from_the_task_or_from_what_was_sent(made: MadeRun, tmp_path: Path) -> None:
     made.task("t", ["A", "B", "A"])
     for row in made.samples:
         row.sample["marks"].append({"label": "R&D", "x": 3.0, "y": 3.0, "image": 0})
@@ -197,55 +172,43 @@ def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
     made.answers(made.point("plain", "t", spec=spec), "AA")
     made.answers(made.point("plain", "t", changes={"stages.mark.radius": 5}, spec=spec), "AB")
     made.answers(made.point("bare", "t", spec={"stages": {}}), "AB")
-    lines = curve_of(made.write().path).lines
-    assert {label: [x for x, *_ in line] for label, line in lines.items()} == {"plain": [5, 10]}
+    lines = curve_of(made.write().path).lines.items()
+    assert {label: [x for x, *_ in line] for label, line in lines} == {"plain": [5, 10]}
 
 
 def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -> None:
-    made.task("t", ["A", "A"])
+    made.task("t", "AA")
     answers = {(10, "red"): "BB", (10, None): "AB", (5, "red"): "AA", (5, None): "AB"}
     for (radius, color), said in answers.items():
         for draws, each in ((1, said), (2, "AA")):
             changes = {"stages.mark.radius": radius, "stages.mark.color": color, "draws": draws}
-            made.answers(made.point("plain", "t", changes=changes, baseline=True), list(each))
+            made.answers(made.point("plain", "t", changes=changes, baseline=True), each)
     table = score_table(made.write().path)
     maps = {(grid.x, grid.y): grid for grid in grids(table.scores, table.rows)}
     assert list(maps) == list(combinations(("draws", "mark.color", "mark.radius"), 2))
     shown = maps["mark.color", "mark.radius"]
-    assert shown.cells == [  # in the order of the study
-        ("red", 10, 0.5, 4),
-        ("none", 10, 0.75, 4),
-        ("red", 5, 1.0, 4),
-        ("none", 5, 0.75, 4),
-    ]
-    assert (shown.baseline, shown.over) == (("red", 10), ["draws"])
+    places = [("red", 10), ("none", 10), ("red", 5), ("none", 5)]  # in the order of the study
+    wanted = [(*place, value, 4) for place, value in zip(places, (0.5, 0.75, 1, 0.75), strict=True)]
+    assert (shown.cells, shown.baseline, shown.over) == (wanted, ("red", 10), ["draws"])
 
 
-def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:
-    paths = []
-    for name, answers in (("first", ["A", "B"]), ("second", ["A", "A"])):
-        other = MadeRun(tmp_path / name)
-        other.task("t", ["A", "A"])
-        other.answers(other.point("plain", "t"), answers)
-        paths.append(other.write().path)
-    table = score_table(paths)
-    shown = table.where(metric="accuracy", task="t", contestant="plain")
+def test_two_runs_in_one_report(tmp_path: Path) -> None:
+    said = {"first": "AB", "second": "AA"}
+    paths = [MadeRun(tmp_path / name).arms("t", "AA", plain=said[name]) for name in said]
+    shown = score_table(paths).where(metric="accuracy", task="t", contestant="plain")
     assert [(row.run, row.value) for row in shown] == [("first", 0.5), ("second", 1.0)]
     write_report(paths, tmp_path / "out")
     assert "plain (second)" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
 def test_one_task_needs_no_means_on_the_terminal(made: MadeRun) -> None:
-    made.task("t", "AA")
-    made.answers(made.point("plain", "t"), "AB")
-    shown = repr(score_table(made.write().path))
-    assert "macro and micro of a contestant with one task are not shown" in " ".join(shown.split())
-    assert "micro\n" not in shown.replace(" ", "")
+    shown = repr(score_table(made.arms("t", "AA", plain="AB")))
+    assert "macro and micro" in shown and "micro\n" not in shown.replace(" ", "")
 
 
 def test_the_terminal_shows_labels_with_brackets_and_every_fact(made: MadeRun) -> None:
     shown = repr(score_table(study(made)))
     facts = "split: val", "labels: 2024", "reader: robust"
-    for words in ("swept [strength=1]", "macro", "micro", "r/w/u/f/m", *facts):
-        assert words in shown
+    words = ("swept [strength=1]", "macro", "micro", "r/w/u/f/m", *facts)
+    assert [word for word in words if word not in shown] == []
     assert re.search(r"other +50\.0 \[15\.0–85\.0\] +4 +2/2/0/0/0 +\+25\.0", shown)

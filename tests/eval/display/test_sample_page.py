@@ -1,7 +1,4 @@
-"""The page of one sample: what an agent asked for, drawn on the image, and the names of the
-files."""
-
-from __future__ import annotations
+"""The page of one sample: what an agent asked for, drawn on the image."""
 
 from typing import Any
 
@@ -26,9 +23,7 @@ def drawn(look: Look, frame: Any = "pixels") -> np.ndarray[Any, Any] | None:
 
 
 @table
-def test_a_box_that_was_asked_for_is_drawn_in_the_frame_of_the_agent(
-    frame: Any, box: list[float]
-) -> None:
+def test_an_asked_box_is_drawn_in_the_frame_of_the_agent(frame: Any, box: list[float]) -> None:
     for image in (1, 0):  # 0 is the last one
         marked = drawn(Look(1, 0, "zoom", "shown", {"image": image, "box": box}), frame)
         assert marked is not None
@@ -45,9 +40,7 @@ def test_points_that_were_asked_for_are_drawn() -> None:
 
 
 @table
-def test_nothing_is_drawn_where_no_place_on_an_image_was_asked_for(
-    tool: str, outcome: Any, arguments: Any
-) -> None:
+def test_nothing_is_drawn_where_no_place_was_asked(tool: str, outcome: Any, arguments: Any) -> None:
     assert drawn(Look(1, 0, tool, outcome, arguments)) is None
 
 
@@ -61,20 +54,8 @@ def test_images_go_by_the_numbers_that_the_agent_gave_them() -> None:
 
 
 def test_file_names_are_safe_and_distinct() -> None:
-    names = [
-        "val_12",
-        "a/b",
-        "a:b",
-        "a_b",
-        "A_B",
-        "nul",
-        "con.txt",
-        "end.",
-        "",
-        "tab\t",
-        "r\u202eab",
-    ]
-    names += ["x" * 300, "x" * 301, "\u00e9" * 300]
+    names = ["val_12", "a/b", "a:b", "a_b", "A_B", "nul", "con.txt", "end.", "", "tab\t"]
+    names += ["r\u202eab", "x" * 300, "x" * 301, "\u00e9" * 300]
     found = file_names(names)
     assert list(found) == names and found["val_12"] == "val_12"
     assert len({text.casefold() for text in found.values()}) == len(names)

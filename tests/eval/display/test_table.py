@@ -1,12 +1,8 @@
-"""The long table: metrics with their denominators, means over tasks, slices, labels, and the paired
-comparison."""
-
-from __future__ import annotations
+"""The long table: metrics with their denominators, means over tasks, slices, labels."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +15,7 @@ from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
-from looktwice.eval.scoring.labels import baseline_of, contestant_label, labels, task_label
+from looktwice.eval.scoring.labels import baseline_of, contestant_label, task_label
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.intervals import wilson
@@ -28,14 +24,8 @@ from tests import tables
 from tests.made_run import MadeRun
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> MadeRun:
-    return MadeRun(tmp_path / "run")
-
-
 def given(made: MadeRun, task: str, keys: Sequence[str | None], **arms: str) -> Table:
-    """The table with a task more; `arms` answer its samples with letters, " " for one that is not
-    asked."""
+    """The table with a task more; `arms` answer with letters, " " is not asked."""
     made.task(task, keys)
     for name, letters in arms.items():
         made.answers(made.point(name, task), [None if c == " " else c for c in letters])
@@ -61,14 +51,6 @@ def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
     assert of(table, "value", metric="coverage", task="t") == [pytest.approx(2 / 3)]
     assert not [line for line in table if line.contestant == "majority (key)"]
     assert of(table, "value", task="macro") == [None]
-
-
-def test_what_was_never_asked_is_in_no_mean(made: MadeRun) -> None:
-    table = given(made, "t", "AAAB", plain="AB")
-    assert of(table, "value n right wrong missing", task="t") == [0.5, 2, 1, 1, 2]
-    assert of(table, "value n", metric="missing", task="t") == [0.5, 4]
-    for name, value in (("accuracy_answered", 0.5), ("coverage", 1.0)):
-        assert of(table, "value", metric=name, task="t") == [value]
 
 
 def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
@@ -158,23 +140,15 @@ def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
     header, line, *_ = csv.reader(io.StringIO(table.csv))
     assert header == HEADER.split()
     first = dict(zip(header, line, strict=True))
-    said = {
-        "run": "run",
-        "contestant": name,
-        "metric": "accuracy",
-        "value": "0.333333",
-        "delta": "",
-    }
-    assert first == first | said | facts
+    said = {"run": "run", "contestant": name, "metric": "accuracy", "delta": ""}
+    assert first == first | said | facts | {"value": "0.333333"}
     assert name in repr(table) and "<table>" in table._repr_html_()
     assert table._repr_markdown_().startswith("| task | contestant |")
 
 
 def point(contestant: str, changes: dict[str, Any] | None = None, **more: Any) -> PointRow:
-    number = more.pop("id", f"{contestant}{changes}")
-    return PointRow(
-        number, contestant, more.pop("task", "t"), more.pop("task_id", "t"), changes or {}, **more
-    )
+    number, task_id = f"{contestant}{changes}{more}", more.pop("task_id", "t")
+    return PointRow(number, contestant, "t", task_id, changes or {}, **more)
 
 
 @tables.table
@@ -183,29 +157,10 @@ def test_labels(changes: dict[str, Any], contestant: str, task: str) -> None:
     assert (contestant_label(changed), task_label(changed)) == (contestant, task)
 
 
-def test_points_of_an_edited_configuration_are_told_apart() -> None:
-    old, new = ({"task": {}, "stages": {"mark": {"radius": radius}}} for radius in (5, 10))
-    points = [
-        point("plain", id="1", spec=old),
-        point("plain", id="2", spec=old, task="u", task_id="u"),
-        point("plain", id="3", spec=new),
-        point("chance", id="4"),
-        point("chance", id="5", task_id="t-larger"),
-    ]
-    assert list(labels(points).values()) == [
-        ("plain", "t"),
-        ("plain", "u"),
-        ("plain {mark.radius=10}", "t"),
-        ("chance", "t"),
-        ("chance", "t #2"),
-    ]
-
-
 def test_the_baseline_of_a_point() -> None:
     five, ten = {"stages.mark.radius": 5}, {"stages.mark.radius": 10}
     base = [point("base", changes, baseline=True) for changes in ({}, five)]
-    elsewhere = point("base", baseline=True, task_id="other", id="elsewhere")
-    points = [elsewhere, *base]
+    points = [point("base", baseline=True, task_id="other"), *base]
     assert baseline_of(point("mine", five), points) == base[1]
     assert baseline_of(point("mine", ten), points) == base[0]
     assert baseline_of(base[1], points) == base[0]
@@ -213,11 +168,8 @@ def test_the_baseline_of_a_point() -> None:
     assert baseline_of(point("mine", task_id="unasked"), points) is None
 
 
-def test_one_registration_is_enough_for_a_metric(
-    made: MadeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the answered samples, how many were answered with A: rows, means and printed columns come
-    by themselves."""
+def test_one_registration_makes_a_metric(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share of answered samples that were answered with A."""
 
     def said_a(scores: PointScores) -> dict[str, float]:
         return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
@@ -236,8 +188,7 @@ def test_one_registration_is_enough_for_a_metric(
 
 
 def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
-    """PC-VID's key is the highest score that a judge can give, and not what a contestant could have
-    answered."""
+    """PC-VID's key is the highest score that a judge can give."""
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
     facts = {"scorer": {"use": "eval.tasks.VideoScorer"}}
     made.answers(made.point("plain", "video", facts=facts), "11")
@@ -305,55 +256,44 @@ def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeR
     assert micro(table, "majority (key)", "value n") == [0.8, 5]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_circular_evaluation_is_shown_with_the_facts_of_the_first_rotation(
-    made: MadeRun, order: tuple[int, int]
-) -> None:
-    """The unrotated point's replies were read, the rotated one's were given by a stage that needs
-    no reader."""
+@pytest.mark.parametrize("order", ["01", "10"])
+def test_circular_evaluation_has_the_first_rotation_s_facts(made: MadeRun, order: str) -> None:
+    """A reader read the unrotated point's replies alone."""
     made.task("t", "A")
-    for by in order:
+    for by in map(int, order):
         turn = {"use": "prompting.controls.PermuteLabels", "order": "rotated", "by": by}
         point = made.point("plain", "t", spec={"stages": {"turn": turn}})
-        if by == 0:
-            made.reply(point, "s0", "(A)")
-        else:
+        if by:
             made.record(point, "s0", answer="A")
+        else:
+            made.reply(point, "s0", "(A)")
     line = row(score_table(made.write().path), metric="circular_accuracy")
     assert (line.value, line.point, line.reader) == (1.0, "", "robust")
 
 
 @pytest.mark.parametrize(("meta", "groups"), [({"circle": "x"}, 1), ({}, 0)])
-def test_samples_without_the_field_of_a_group_belong_to_none(
-    made: MadeRun, meta: dict[str, str], groups: int
-) -> None:
-    made.task("t", ["A"] * 3, meta=[meta, meta, {}])
+def test_samples_without_a_group_s_field(made: MadeRun, meta: dict[str, str], groups: int) -> None:
+    made.task("t", "AAA", meta=[meta, meta, {}])
     facts = {"scorer": {"use": "eval.scoring.AllRight"}}
-    made.answers(made.point("plain", "t", facts=facts), ["A"] * 3)
+    made.answers(made.point("plain", "t", facts=facts), "AAA")
     made.record(made.point("silent", "t", facts=facts), "s0", reason="abstained: no idea")
     table = score_table(made.write().path).where(metric="circular_accuracy")
     # of the silent one's group two samples were not asked, so that there is no group to count
-    assert [(each.value, each.n) for each in table.where(contestant="silent")] == [
-        (None, 0)
-    ] * groups
-    found = table.where(contestant="plain")
-    assert [(each.value, each.n, each.unit) for each in found] == [(1.0, 1, "circle")] * groups
+    silent, plain = (table.where(contestant=name) for name in ("silent", "plain"))
+    assert [(each.value, each.n) for each in silent] == [(None, 0)] * groups
+    assert [(each.value, each.n, each.unit) for each in plain] == [(1.0, 1, "circle")] * groups
 
 
 def printed(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> str:
     """A table of equal rows on a terminal of 80 columns; a slash ends a line in a cell."""
-    header, row = (
-        [c.replace("/", "\n") for c in cells] for cells in zip(*columns.items(), strict=True)
-    )
-    out = io.StringIO()
-    grid = TextTable(header, [row] * rows, texts)
+    header, row = ([c.replace("/", "\n") for c in part] for part in (columns, columns.values()))
+    out, grid = io.StringIO(), TextTable(header, [row] * rows, texts)
     Console(width=80, file=out).print(grid.console("a title", blocks=blocks))
     return out.getvalue()
 
 
 def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
-    """Of ten columns, such as those of `fragility`, a terminal of 80 showed "1.98 [1.01 to" and
-    "best minus"."""
+    """Of ten columns a terminal of 80 cut the figures."""
     columns = {"who": "plain", "n": "12", "default %": "16.7", "differ from/the default": "0 of 5"}
     columns |= {"R": "1.98/1.01 to 3.58", "best minus/worst": "41.7/25.0 to 83.3"}
     columns |= {"worst": "default", "best": "blue, jpeg80"}
@@ -385,8 +325,7 @@ def test_a_long_name_stands_whole_where_a_terminal_has_room_for_it() -> None:
 def test_a_table_is_not_displayed_by_its_repr_in_a_notebook(
     made: MadeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """IPython asks a value at a cell's end for its text as well as its HTML: Rich, which finds
-    itself in Jupyter, displayed the first."""
+    """IPython asks for the text as well as the HTML, and Rich displayed the first."""
     shown = given(made, "t", ["A", "B"], plain="AB")
     plain = [repr(shown), str(task_table(shown.rows))]
     displayed = list[object]()

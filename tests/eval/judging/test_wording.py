@@ -1,7 +1,4 @@
-"""A judge in a user's own words: over every reply, over annotated steps, beside people and beside
-liars."""
-
-from __future__ import annotations
+"""A judge in a user's own words."""
 
 import gzip
 import json
@@ -120,22 +117,17 @@ MINE = Wording("mine", "Reply: {reply}")
 
 def test_a_pass_over_every_reply_stands_in_for_the_reader(run: Path) -> None:
     assert values(run)["accuracy"] == round(2 / 6, 4)
-    lines = judged(run, said_of(TRUTH), "solomon+mine", "every", wording=MINE)
-    assert lines[0].startswith(
-        "judge solomon+mine, every: 6 of 6 replies judged, 1 of them to choo"
-    )
-    assert lines[-1] == (
-        "agreement on every, solomon+mine and the reader: 3 of 5 the same (60.0 %), kappa 0.286; so"
-        " one of them misreads: `looktwice annotate RUN --ask replies` has people read some"
-    )
+    first, *_, last = judged(run, said_of(TRUTH), "solomon+mine", "every", wording=MINE)
+    assert "every: 6 of 6 replies judged, 1 of them" in first
+    assert "and the reader: 3 of 5 the same (60.0 %), kappa 0.286" in last and "annotate" in last
     (row,) = score_table(run).where(metric="accuracy", task="pick", contestant="one").rows
     assert (row.right, row.wrong, row.unreadable) == (4, 1, 1)
     assert row.reader == "judge solomon+mine"
     assert values(run, judge="none")["accuracy"] == round(2 / 6, 4)
-    with pytest.raises(RunError, match="settings or prompt, under the name 'solomon"):
+    with pytest.raises(RunError, match="'solomon"):
         changed = Wording("mine", "Reply: {reply} ")
         judged(run, said_of(TRUTH), "solomon+mine", "every", wording=changed)
-    with pytest.raises(RunError, match="--prompt words one pass"):
+    with pytest.raises(RunError, match="--prompt"):
         judged(run, "A", "other", wording=MINE)
 
 
@@ -143,10 +135,8 @@ def test_each_pass_has_the_judge_that_read_most_of_it(run: Path) -> None:
     judged(run, "Answer: A", "reads little", "unreadable")
     judged(run, "nothing at all", "reads nothing", "every")
     lines = judged(run, said_of(TRUTH), "reads all", "every", wording=MINE)
-    assert (
-        "judge reads all counts for every, since no judge read more: it read 6 of 6 replies"
-        " (reads nothing 0 of 6); --judge NAME takes another"
-    ) in lines
+    (told,) = [line for line in lines if line.startswith("judge reads all counts for every")]
+    assert "6 of 6 replies (reads nothing 0 of 6)" in told
     counting = judgements(run).counting
     assert counting == {"unreadable": "reads little", "every": "reads all"}
 
@@ -166,29 +156,23 @@ def test_the_command_takes_a_prompt(run: Path, tmp_path: Path) -> None:
 def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_path: Path) -> None:
     lies = {text: "B" if label == "A" else "A" for text, label in TRUTH.items()}
     lies["(B)"] = "well"
-    judged(run, said_of(TRUTH), "honest", "every", wording=MINE)
-    judged(run, said_of(lies), "liar", "every", wording=MINE)
-    words = ("annotate", run, "--ask", "replies", "--verdict", "any", "--out", tmp_path / "sheet")
+    for name, labels in (("honest", TRUTH), ("liar", lies)):
+        judged(run, said_of(labels), name, "every", wording=MINE)
+    out, anna = tmp_path / "sheet", tmp_path / "sheet" / "anna.csv"
+    words = ("annotate", run, "--ask", "replies", "--verdict", "any", "--out", out)
     assert CliRunner().invoke(app, [*map(str, words)]).exit_code == 0
-    rows = (tmp_path / "sheet" / "sheet.csv").read_text("utf-8").splitlines()
-    assert rows[0].startswith("item,task,sample,contestant,question,choices,reply,human_answer")
-    filled = ["item,human_answer"]
-    sheet = read_key(tmp_path / "sheet")
-    filled += [f"{item['item']},{TRUTH[item['reply']].replace('Z', 'none')}" for item in sheet]
-    (tmp_path / "sheet" / "anna.csv").write_text("\n".join(filled), "utf-8")
-    ratings = people.with_judges(people.read_ratings([tmp_path / "sheet" / "anna.csv"]), run)
+    header, *_ = (out / "sheet.csv").read_text("utf-8").splitlines()
+    assert header.startswith("item,task,sample,contestant,question,choices,reply,human_answer")
+    items = json.loads((out / "key.json").read_text("utf-8"))["items"]
+    answers = [f"{item['item']},{TRUTH[item['reply']].replace('Z', 'none')}" for item in items]
+    anna.write_text("\n".join(["item,human_answer", *answers]), "utf-8")
+    ratings = people.with_judges(people.read_ratings([anna]), run)
     kappas = {line.partition(":")[0]: line for line in people.agreement_lines(ratings)}
     assert "kappa 1.00" in kappas["anna and honest"]
     assert "0.0 % alike on 5 items" in kappas["anna and liar"]
     assert "50.0 % alike on 6 items" in kappas["anna and reader"]
-    read = ("annotate", tmp_path / "sheet" / "anna.csv", "--judged", run)
-    output = CliRunner().invoke(app, [*map(str, read)]).output
+    output = CliRunner().invoke(app, ["annotate", str(anna), "--judged", str(run)]).output
     assert "anna and liar: 0.0 % alike" in output and "answers of people" not in output
-
-
-def read_key(folder: Path) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = json.loads((folder / "key.json").read_text("utf-8"))["items"]
-    return items
 
 
 # ---- steps
@@ -198,8 +182,7 @@ STEPS = ("a girl stands", "her legs look thin", "a dark seam", "the trousers are
 
 
 def chains(root: Path, spoken: dict[str, list[int]], **columns: Any) -> Path:
-    """A run of BLINK-Twice whose replies say the steps with these numbers; a negative one denies
-    its step."""
+    """A run of BLINK-Twice whose replies say the steps with these numbers."""
     image = bytes(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1])
     (root / "1.png").write_bytes(image)
     solution = {"clues": "a dark seam", "truth": "painted", "steps": STEPS, **columns}
@@ -280,8 +263,7 @@ def test_steps_come_from_a_list_from_columns_or_from_clues_and_truth(
 
 
 def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[str, str], str], int]:
-    """A run of every `step`-th recorded reply of eight models to BLINK, whose question is its idx,
-    the official label of each by idx and reply, and how many of these are right."""
+    """Every `step`-th recorded reply to BLINK, the official labels, and how many are right."""
     made, labels = MadeRun(folder / "runs" / "recorded"), dict[tuple[str, str], str]()
     right = 0
     key = load_key(source / "val_answers.json")
@@ -308,11 +290,8 @@ def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[st
 
 @pytest.mark.dear
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_judge_of_recorded_replies_gives_the_official_verdicts(
-    shared_data: Path, tmp_path: Path, step: int
-) -> None:
-    """Every reply, by a judge that says the recorded label as the papers' prompts ask for it, and
-    by one that says the next letter."""
+def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, step: int) -> None:
+    """One judge says the recorded label, one the next letter."""
     run, labels, official = recorded(tmp_path, shared_data / "blink_replies", step)
     wording = Wording("fig8", "{question}\n{reply}")
     total = len((run / "records.jsonl").read_text("utf-8").splitlines())

@@ -1,7 +1,4 @@
-"""The page in headless Chromium, from a file and served: filters, keys, links, pictures, and no
-request or complaint. Skipped where none is."""
-
-from __future__ import annotations
+"""The page in headless Chromium, from a file and served: filters, keys, links, pictures."""
 
 import re
 from base64 import b64decode
@@ -23,6 +20,7 @@ from looktwice.prompting.agent.looks import Look
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
 from tests.made_run import MadeRun
 from tests.served_page import serve_run
+from tests.tables import table
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 HOSTILE = "</script><script>window.evil = 1</script><img src=x onerror='window.evil = 1'> Answer: B"
@@ -77,8 +75,7 @@ def address_of(run: Path, way: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=WAYS)
 def page(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a page. Two tasks, three contestants; `other` loses s1 and gains s2 on `pick`;
-    each is sent pictures of its own greys."""
+    """The address of a page. Two tasks, three contestants."""
     folder = tmp_path_factory.mktemp("made") / "study"
     made = MadeRun(folder)
     made.task("pick", ["A", "A", "A", "A"])
@@ -120,17 +117,11 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
 
 @pytest.mark.dear
 @pytest.mark.parametrize("way", WAYS)
-def test_it_opens_at_its_top_and_a_link_to_flips_at_the_samples(
-    browser: Browser, tmp_path: Path, way: str
-) -> None:
-    made = MadeRun(tmp_path)
-    made.task("pick", ["A"] * 80)
-    for name, answers in {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}.items():
-        made.answers(made.point(name, "pick", baseline=name == "plain"), list(answers))
-    try:
-        with address_of(made.write().path, way) as page:
-            for size in SIZES:
-                resize(browser, *size)
+def test_it_opens_at_its_top_or_at_the_samples(browser: Browser, made: MadeRun, way: str) -> None:
+    said = {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}
+    with address_of(made.arms("pick", "A" * 80, "plain", **said), way) as page:
+        for size in SIZES:
+            with resized(browser, *size):
                 browser.open(f"{page}#who=other&flip=lost")
                 samples = "document.getElementById('samples').getBoundingClientRect()"
                 assert abs(browser.run(f"{samples}.top")) < 10
@@ -141,8 +132,6 @@ def test_it_opens_at_its_top_and_a_link_to_flips_at_the_samples(
                 go(browser, "base=other")
                 browser.wait("document.querySelector('#base').value === 'other'")
                 assert browser.run("window.scrollY") == 0, "another rival moves nothing"
-    finally:
-        browser.send("Emulation.clearDeviceMetricsOverride")
 
 
 def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
@@ -162,23 +151,7 @@ def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
     assert browser.complaints == []
 
 
-@pytest.mark.parametrize(
-    ("link", "count"),
-    {
-        "": 6,
-        "task=count": 2,
-        "who=third&verdict=right": 1,
-        "who=third&verdict=wrong": 5,
-        "verdict=right": 5,
-        "who=other&flip=gained": 1,
-        "who=other&flip=any": 2,
-        "who=third&base=other&flip=lost": 3,
-        "disagree=1": 4,
-        "q=S2": 1,
-        "q=EVIL": 1,
-        "who=nobody&task=nothing": 6,
-    }.items(),
-)
+@table
 def test_a_link_sets_the_filters(browser: Browser, page: str, link: str, count: int) -> None:
     browser.open(f"{page}#{link}")
     assert shown(browser) == str(count)
@@ -199,9 +172,7 @@ FIRST = """document.addEventListener("DOMContentLoaded", () => {
 
 
 @pytest.mark.dear
-def test_the_first_screen_is_drawn_before_all_pictures_are_read(
-    browser: Browser, study: str
-) -> None:
+def test_the_first_screen_is_drawn_before_all_pictures(browser: Browser, study: str) -> None:
     script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=FIRST)
     try:
         browser.open(study)
@@ -234,9 +205,7 @@ def test_keys_walk_through_samples_and_set_filters(browser: Browser, page: str) 
     assert browser.complaints == []
 
 
-def test_a_digit_is_a_contestant_and_the_list_may_begin_where_they_disagree(
-    browser: Browser, page: str
-) -> None:
+def test_a_digit_is_a_contestant_and_disagreement_an_order(browser: Browser, page: str) -> None:
     browser.open(page)
     # all are right on the first sample, and one is wrong on the fifth
     browser.run("answers[2][0][0].verdict = 'r'; answers[0][4][0].verdict = 'w'; null")
@@ -272,8 +241,7 @@ SEEN = """[...document.querySelectorAll('#evidence img')].filter((image) => imag
 def study(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[str]:
-    """The address of a page. A sweep of three radii, of which `radius 9` loses 24 of 40 samples; an
-    agent looks twice."""
+    """The address of a page. A sweep of three radii, of which `radius 9` loses 24 of 40 samples."""
     folder = tmp_path_factory.mktemp("swept") / "study"
     made = MadeRun(folder)
     made.task("shape", ["A"] * 40)
@@ -306,35 +274,41 @@ def _send(
         made.record(point, f"s{number}", calls=calls, pictures=(sent,), notes=notes)
 
 
-def resize(browser: Browser, width: int, height: int) -> None:
+@contextmanager
+def resized(browser: Browser, width: int, height: int) -> Iterator[None]:
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.send("Emulation.setDeviceMetricsOverride", **size)
+    try:
+        yield
+    finally:
+        browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+def written(made: MadeRun) -> str:
+    """The address of the page of a run, written as a file."""
+    return write_report([made.write().path], made.path).resolve().as_uri()
 
 
 def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> None:
-    resize(browser, 1440, 900)
-    browser.open(study)
-    lead = browser.text("#summary .lead")
-    assert "95 %" in lead and "radius 9 \u221260" in lead
-    labels = "[...document.querySelectorAll('#found tbody th')].map((label) => label.innerText)"
-    assert browser.run(labels) == ["agent", "marked", "radius 18", "radius 9"]
-    assert browser.run(SEEN) == 8, "four flips, each beside its baseline"
-    assert "samples of shape that radius 9 loses" in browser.text("#evidence")
-    assert browser.run(SMALL) == 0, "what is clicked is 24 pixels wide and high"
-    browser.click("#evidence a")
-    browser.wait("document.querySelector('#count').innerText.startsWith('24 ')")
-    assert "(no picture" not in browser.run("document.body.innerText")
-    assert browser.complaints == []
+    with resized(browser, 1440, 900):
+        browser.open(study)
+        lead = browser.text("#summary .lead")
+        assert "95 %" in lead and "radius 9 \u221260" in lead
+        labels = "[...document.querySelectorAll('#found tbody th')].map((it) => it.innerText)"
+        assert browser.run(labels) == ["agent", "marked", "radius 18", "radius 9"]
+        assert browser.run(SEEN) == 8, "four flips, each beside its baseline"
+        assert "samples of shape that radius 9 loses" in browser.text("#evidence")
+        assert browser.run(SMALL) == 0, "what is clicked is 24 pixels wide and high"
+        browser.click("#evidence a")
+        browser.wait("document.querySelector('#count').innerText.startsWith('24 ')")
+        assert "(no picture" not in browser.run("document.body.innerText")
+        assert browser.complaints == []
 
 
-def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, tmp_path: Path) -> None:
-    made = MadeRun(tmp_path)
-    made.task("shape", ["A"] * 4)
-    made.answers(made.point("plain", "shape", baseline=True), "AABA")
-    torn = made.point("torn", "shape")
-    made.answers(torn, "AAA")
-    made.record(torn, "s3", error="OSError: no picture")
-    browser.open(write_report([made.write().path], tmp_path))
+def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, made: MadeRun) -> None:
+    made.arms("shape", "AAAA", "plain", plain="AABA", torn="AAA")
+    made.record(made.points[1].id, "s3", error="OSError: no picture")
+    browser.open(written(made))
     for part in ("found", "matrix"):
         rows = f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => row.innerText)"
         assert ["1 failed" in row for row in sorted(browser.run(rows))] == [False, True], part
@@ -344,14 +318,10 @@ def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, tmp_pa
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_fault(browser: Browser, study: str, theme: str) -> None:
     """Every theme in every width, and each of them in a file and served."""
-    axe = axe_script()
-    wide = (theme == "light") == study.startswith("file")
-    resize(browser, *((1440, 900) if wide else (390, 844)))
-    try:
+    axe, wide = axe_script(), (theme == "light") == study.startswith("file")
+    with resized(browser, *((1440, 900) if wide else (390, 844))):
         browser.open(f"{study}#theme={theme}&sample=shape/s0")
-        browser.run(
-            "document.querySelectorAll('section details').forEach((part) => part.open = true)"
-        )
+        browser.run("document.querySelectorAll('section details').forEach((it) => it.open = true)")
         browser.run(f"{axe}; null")
         checked = browser.run(axe_run("document", AXE_RULES))
         assert checked["faults"] == []
@@ -363,13 +333,10 @@ def test_axe_finds_no_fault(browser: Browser, study: str, theme: str) -> None:
         assert browser.run(axe_run("'#large'", AXE_RULES))["faults"] == []
         browser.run("document.getElementById('large').close()")
         assert browser.run(axe_run("'#contacts'", AXE_RULES))["faults"] == []
-    finally:
-        browser.send("Emulation.clearDeviceMetricsOverride")
 
 
 def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: str) -> None:
-    resize(browser, 390, 844)
-    try:
+    with resized(browser, 390, 844):
         browser.open(study)
         assert browser.run("document.querySelectorAll('#lines svg').length") > 0
         assert browser.run(SMALLEST) >= 10, "of text, in pixels as they are shown"
@@ -378,8 +345,6 @@ def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: str) 
         assert browser.run(OUTSIDE) == 0
         browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
         assert browser.run(BROKEN) == []
-    finally:
-        browser.send("Emulation.clearDeviceMetricsOverride")
 
 
 KEY = "[class*=swatch] svg"  # of a legend
@@ -390,18 +355,17 @@ FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
 
 
 @pytest.mark.dear
-def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, tmp_path: Path) -> None:
+def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, made: MadeRun) -> None:
     """Of ten lines the last two were dropped, and a map had its levels in an order of its own."""
-    made = MadeRun(tmp_path)
-    made.task("shape", ["A"] * 4)
+    made.task("shape", "AAAA")
     for radius in (28, 9):
+        changes: dict[str, object] = {"stages.mark.radius": radius}
         for color in ("red", "magenta"):
-            changes = {"stages.mark.radius": radius, "stages.mark.color": color}
-            made.answers(made.point("marked", "shape", baseline=True, changes=changes), ["A"] * 4)
+            both = changes | {"stages.mark.color": color}
+            made.answers(made.point("marked", "shape", baseline=True, changes=both), "AAAA")
         for number in range(8):
-            changes = {"stages.mark.radius": radius}
-            made.answers(made.point(f"arm {number}", "shape", changes=changes), ["A"] * 4)
-    browser.open(write_report([made.write().path], tmp_path))
+            made.answers(made.point(f"arm {number}", "shape", changes=changes), "AAAA")
+    browser.open(written(made))
     charts = "[...document.querySelectorAll('#lines > figure')]"
     titles = browser.run(f"{charts}.map((chart) => chart.querySelector('figcaption').innerText)")
     assert [re.findall(r"\((\d) of 2\)", title) for title in titles] == [["1"], ["2"]]
@@ -414,18 +378,14 @@ def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, tmp_path:
     assert frame == cells[0], "the first cell, that of the first levels"
 
 
-def test_contestants_stand_beside_what_people_reach(browser: Browser, tmp_path: Path) -> None:
+def test_contestants_stand_beside_what_people_reach(browser: Browser, made: MadeRun) -> None:
     """Of two tasks with people, and one without."""
-    made = MadeRun(tmp_path)
     for task in ("cups", "balls", "hats"):
-        made.task(task, ["A"] * 4)
-        for who in ("plain", "marked"):
-            made.answers(made.point(who, task, baseline=who == "plain"), "AAAB")
-    folder = made.write().path
+        made.arms(task, "AAAA", "plain", plain="AAAB", marked="AAAB")
     people = {"people": True, "source": "s", "accuracy": {"cups": 90, "balls": 70}}
     config = {"config": {"published": {"people": people}}}
-    (folder / "run.yaml").write_text(yaml.safe_dump(config))
-    browser.open(write_report([folder], folder / "out"))
+    (made.path / "run.yaml").write_text(yaml.safe_dump(config))
+    browser.open(written(made))
     chart = "document.querySelector('#people svg')"
     told = browser.run(f"{chart}.getAttribute('aria-label')")
     assert "people on cups: 90.0 %; people on balls: 70.0 %; plain on cups: 75.0 %" in told
@@ -514,21 +474,15 @@ def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, stud
 
 
 def test_a_rival_of_which_the_file_has_no_interval_is_counted(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pairs, "MOST_INTERVALS", 0)
-    made, said = (
-        MadeRun(tmp_path),
-        {"plain": "A" * 12, "one": "AAABBBBBBBBB", "two": "B" * 11 + "A"},
-    )
-    made.task("pick", ["A"] * 12)
-    for name, letters in said.items():
-        made.answers(made.point(name, "pick", baseline=name == "plain"), list(letters))
-    browser.open(f"{write_report([made.write().path], tmp_path).resolve().as_uri()}#base=two")
-    values = [[letter == "A" for letter in said[name]] for name in ("one", "two")]
-    paired = compare_paired(*values)
+    one, two = "AAABBBBBBBBB", "B" * 11 + "A"
+    made.arms("pick", "A" * 12, "plain", plain="A" * 12, one=one, two=two)
+    browser.open(f"{written(made)}#base=two")
+    paired = compare_paired(*([letter == "A" for letter in said] for said in (one, two)))
     told = browser.run("document.querySelector('.matrix tbody tr:nth-child(2) td').title")
-    assert f"+{100 * paired.value:.1f} points (its interval is not in this file), n = 12" in told
+    assert f"+{100 * paired.value:.1f} points" in told and "n = 12" in told
     assert f"3 gained, 1 lost, exact McNemar p = {paired.p:.4f}" in told
 
 
@@ -537,61 +491,44 @@ STARS = """[...document.querySelectorAll('.matrix tbody tr, #rivals tbody tr')]
 CELL = "document.querySelector('#found tr.%s .%s')"
 
 
-@pytest.mark.parametrize("most", [0, 400], ids=["counted", "with intervals"])
+@pytest.mark.parametrize(("most", "how"), [(0, "Bonferroni"), (400, "Holm")])
 def test_every_star_is_after_correction(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+    browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch, most: int, how: str
 ) -> None:
     """`worse` differs from `better` by p = 0.03, which is a star of two and none of six."""
     monkeypatch.setattr(pairs, "MOST_INTERVALS", most)
     base, better, worse = ("A" * n + "B" * (40 - n) for n in (20, 23, 17))
     said = {"plain": base, "better": better, "worse": worse, "third": base, "all": "A" * 40}
-    made = MadeRun(tmp_path)
-    made.task("pick", ["A"] * 40)
-    for name, letters in said.items():
-        made.answers(made.point(name, "pick", baseline=name == "plain"), list(letters))
-    page = write_report([made.write().path], tmp_path).resolve().as_uri()
-    browser.open(page)
-    assert browser.run(STARS) == ["all"]
-    browser.open(f"{page}#base=better")
-    assert set(browser.run(STARS)) == {"all"}
-    browser.open(f"{page}#base=all")
-    assert set(browser.run(STARS)) == {"plain", "better", "worse", "third"}
-    told = browser.run("document.querySelector('.matrix tbody tr:nth-child(3) td').title")
-    assert ("Bonferroni" if most == 0 else "Holm") in told
+    made.arms("pick", "A" * 40, "plain", **said)
+    page = written(made)
+    others = ["plain", "better", "worse", "third"]
+    for link, starred in (("", ["all"]), ("#base=better", ["all"]), ("#base=all", others)):
+        browser.open(f"{page}{link}")
+        assert set(browser.run(STARS)) == {*starred}
+    assert how in browser.run("document.querySelector('.matrix tbody tr:nth-child(3) td').title")
 
 
-def test_better_is_blue_worse_orange_and_neither_the_rust_of_wrong(
-    browser: Browser, tmp_path: Path
-) -> None:
-    made = MadeRun(tmp_path)
-    made.task("pick", ["A"] * 40)
+def test_better_is_blue_and_worse_orange_not_rust(browser: Browser, made: MadeRun) -> None:
     said = {"plain": "A" * 20 + "B" * 20, "better": "A" * 40, "worse": "B" * 40}
-    for name, letters in said.items():
-        made.answers(made.point(name, "pick", baseline=name == "plain"), list(letters))
-    browser.open(f"{write_report([made.write().path], tmp_path).resolve().as_uri()}#theme=light")
-    color = "getComputedStyle(%s)"
-    bars = [browser.run(f"{color % CELL % (kind, 'value')}.color") for kind in ("better", "worse")]
-    assert bars == ["rgb(0, 114, 178)", "rgb(213, 94, 0)"]
-    cells = [
-        browser.run(f"{color % CELL % (kind, 'points')}.backgroundColor")
-        for kind in ("better", "worse")
-    ]
-    assert cells == ["rgb(124, 199, 232)", "rgb(242, 166, 108)"]
+    made.arms("pick", "A" * 40, "plain", **said)
+    browser.open(f"{written(made)}#theme=light")
+    colors = {"better": ("0, 114, 178", "124, 199, 232"), "worse": ("213, 94, 0", "242, 166, 108")}
+    for kind, (bar, cell) in colors.items():
+        for part, wanted in (("value').color", bar), ("points').backgroundColor", cell)):
+            element, _, name = part.partition("').")
+            style = f"getComputedStyle({CELL % (kind, element)}).{name}"
+            assert browser.run(style) == f"rgb({wanted})"
     assert browser.complaints == []
 
 
-def test_what_a_specialist_abstained_on_stands_beside_its_number(
-    browser: Browser, tmp_path: Path
-) -> None:
-    made = MadeRun(tmp_path)
+def test_abstentions_stand_beside_a_specialist_s_number(browser: Browser, made: MadeRun) -> None:
     for task in ("pick", "count"):
-        made.task(task, ["A"] * 8)
-        made.answers(made.point("plain", task, baseline=True), "AAAABBBB")
+        made.arms(task, "A" * 8, "plain", plain="AAAABBBB")
     point = made.point("lines", "count")
     for number in range(8):
         given = {"answer": "A" if number else "B"} if number < 6 else {"reason": "abstained: few"}
         made.record(point, f"s{number}", **given)
-    browser.open(write_report([made.write().path], tmp_path))
+    browser.open(written(made))
     rows = "[...document.querySelectorAll('#summary .changes tbody tr')].map((r) => r.innerText)"
     (told,) = [row for row in browser.run(rows) if row.startswith("lines")]
     assert "62.5" in told and "83 % of 75 % answered" in told

@@ -1,7 +1,4 @@
-"""A served page: only this machine is answered, and only who knows the token; words and pictures
-come later."""
-
-from __future__ import annotations
+"""A served page: only this machine is answered, and only who knows the token."""
 
 import asyncio
 import io
@@ -73,8 +70,7 @@ def test_words_are_read_when_asked_for(server: PageServer) -> None:
     paths = "sample?n=0", "search?q=giraffe", "search?q=zebra", "sample?n=2", "stages?n=0"
     first, search, other, wrong, stages = ask(server, *(f"/{TOKEN}/{path}" for path in paths))
     assert b"the Giraffe" in first[2]
-    assert (search[2], other[2]) == (b"[0]", b"[]")
-    assert wrong[0] == 404
+    assert (search[2], other[2], wrong[0]) == (b"[0]", b"[]", 404)
     assert b'name="viewport"' in stages[2] and stages[2].count(b"<details open>") == 1
     assert b"<title>s0</title>" in stages[2] and b"default-src 'none'; img-src data:" in stages[2]
 

@@ -1,7 +1,5 @@
 """Short forms of samples, for tables of replies."""
 
-from __future__ import annotations
-
 from looktwice.eval.replies import CHOICES
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.sample import Sample
@@ -11,8 +9,7 @@ COUNTING = "How many cups are there?"
 
 
 def reply_to(choices: str, reply: str, question: str = "Which one?") -> State:
-    """A reply to a question whose choices are parted by "|": four points where there are none, and
-    nothing to choose for "-"."""
+    """A reply to choices parted by "|", to four points for "", to an open question for "-"."""
     texts = tuple(choices.split("|")) if choices else CHOICES["Visual_Correspondence"]
     sample = Sample("s", question, choices=() if choices == "-" else texts)
     return State(sample, messages=(Message("assistant", (reply,)),))

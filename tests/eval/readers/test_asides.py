@@ -1,7 +1,5 @@
 """Second choices, wrong answers and corrections: what a reply says beside its answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,4 @@
-"""Readers get the words that can be the answer: without thoughts, other turns and calls of
-tools."""
-
-from __future__ import annotations
+"""Readers get the words that can be the answer."""
 
 import pytest
 

@@ -1,7 +1,5 @@
 """Letters that name a choice: beside HTML, in look-alikes, and A where it is no article."""
 
-from __future__ import annotations
-
 from looktwice.eval.readers import Robust
 from tests.eval.readers.asked import reply_to
 from tests.tables import table

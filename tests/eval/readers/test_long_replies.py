@@ -1,5 +1,4 @@
-"""Replies without end, as a hostile or a broken model gives them: reading is work in proportion to
-their length."""
+"""Replies without end, as a hostile or a broken model gives them."""
 
 from typing import Any
 

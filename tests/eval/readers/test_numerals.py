@@ -1,7 +1,5 @@
 """Counts: beside the numbers of lists, and in words of several parts."""
 
-from __future__ import annotations
-
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.numerals import as_digits, value_of_words
 from tests.eval.readers.asked import COUNTING, reply_to

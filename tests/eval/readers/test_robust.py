@@ -1,7 +1,5 @@
 """Our own reader beside `replies.tsv`: reasons, kinds, and its agreement with recorded labels."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -58,25 +56,8 @@ def test_the_reader_finds_the_kind_by_itself() -> None:
     assert opened("B", "Which one?", "choice").reason == "unread: the sample has no choices"
 
 
-BOTH = "The third image shows a cat. Therefore, the second image is most similar to the first."
-SECOND = "The second image is most similar to the first."
-
-
-@pytest.mark.parametrize(
-    ("reply", "label", "answer", "proof"),
-    [
-        (SECOND, "B", "A", "the reply names A alone"),
-        ("(C)", "C", "", "the label is C, and there are only A to B"),
-        ("What a nice picture.", "A", "", "the reply names no choice"),
-        ("A", "", "A", "the reply is A and nothing more"),
-        (BOTH, "B", "A", "the reply claims A and nowhere B"),
-        ("It could be the second or the third image.", "A", "", ""),
-        (SECOND, "A", "A", ""),
-    ],
-)
-def test_labels_that_the_reply_proves_wrong(
-    reply: str, label: str, answer: str, proof: str
-) -> None:
+@table
+def test_labels_that_a_reply_disproves(reply: str, label: str, answer: str, proof: str) -> None:
     subtask = "Visual_Similarity"
     row = {"reply": reply, "task": subtask, "choices": CHOICES[subtask]}
     assert extras_replies.disprove_label(row, label, answer) == proof
@@ -93,11 +74,8 @@ def every(step: int, source: Path, folder: Path) -> Path:
 
 @pytest.mark.dear
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_agreement_with_the_recorded_official_labels(
-    shared_data: Path, tmp_path: Path, step: int
-) -> None:
-    """At least 98 % of all, and on the four models that no rule was made on as well; few
-    contradictions."""
+def test_agreement_with_official_labels(shared_data: Path, tmp_path: Path, step: int) -> None:
+    """At least 98 % of all, and on the four models that no rule was made on as well."""
     files = [
         every(step, file, tmp_path)
         for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))

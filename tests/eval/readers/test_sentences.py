@@ -7,8 +7,6 @@ right then, and a table of either kind may only be mended by a rule that holds f
 sentence. `-` is a reply that gives no answer.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

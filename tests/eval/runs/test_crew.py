@@ -1,7 +1,5 @@
 """The threads of a run: how many work, who works where one sleeps, and what ends them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 
@@ -21,7 +19,7 @@ class Watched:
         self.at_work = self.most = 0
         self.lock, self.woken = threading.Lock(), threading.Event()
 
-    def run(self) -> Watched:
+    def run(self) -> "Watched":
         self.crew.run(self.samples(), self.woken.set)
         return self
 

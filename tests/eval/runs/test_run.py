@@ -1,7 +1,4 @@
-"""Runs: every record there, shared work done once, failures kept apart, and going on where it was
-stopped."""
-
-from __future__ import annotations
+"""Runs: every record there, shared work done once, failures kept apart."""
 
 import json
 import threading
@@ -47,6 +44,7 @@ class Greys:
     seed: int = 0
     twice: bool = False
     broken: int = -1
+    keys: str = "AB"
 
     @property
     def facts(self) -> Facts:
@@ -60,11 +58,9 @@ class Greys:
             picture = Picture(np.full((30, 40, 3), (10 * i + self.seed) % 256, np.uint8))
             if i == self.broken:
                 picture = Picture.encoded(b"no image", f"broken {i}")
-            name = f"grey_{0 if self.twice else i}"
-            yield Item(
-                Sample(name, "Which?", (picture,), ("one", "two"), meta={"half": i % 2}),
-                "AB"[i % 2],
-            )
+            name, meta = f"grey_{0 if self.twice else i}", {"half": i % 2}
+            sample = Sample(name, "Which?", (picture,), ("one", "two"), meta=meta)
+            yield Item(sample, self.keys[i % 2])
 
 
 @dataclass(frozen=True)
@@ -118,9 +114,7 @@ def verdicts(folder: Path, place: int = 0, reader: Any = None) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("workers", [1, 8])
-def test_every_sample_of_every_point_has_a_record_however_many_workers(
-    workers: int, tmp_path: Path
-) -> None:
+def test_every_sample_has_a_record_however_many_workers(workers: int, tmp_path: Path) -> None:
     def points() -> list[Arm]:
         asked: dict[str, Stage] = {"choose": MultipleChoice(), **ASK}
         marked = {"mark": Circles(), **asked}
@@ -143,8 +137,7 @@ def test_the_record_holds_what_was_sent_and_what_came_back(tmp_path: Path) -> No
     (record,), folder = records(tmp_path).values(), RunFolder(tmp_path)
     system, user, assistant = folder.messages(record)
     assert (system.role, system.text) == ("system", "Look.")
-    assert "Which?" in user.text
-    assert (user.views[0].pixels == 0).all()
+    assert "Which?" in user.text and (user.views[0].pixels == 0).all()
     assert (assistant.text, record.replies[0].reasoning) == ("(A)", "hm")
     assert folder.blobs.get(record.pictures[0])[:4] == b"\x89PNG"
     assert record.timings["stages"].keys() == {"choose", "ask"}
@@ -153,29 +146,28 @@ def test_the_record_holds_what_was_sent_and_what_came_back(tmp_path: Path) -> No
 
 
 def test_shared_first_stages_run_once(tmp_path: Path) -> None:
-    task, first = Greys(5), Counting("first")
-    models = [Scripted("(A)"), Scripted("(B)")]
+    task, first, models = Greys(5), Counting("first"), [Scripted("(A)"), Scripted("(B)")]
     points = [
         point(task, {"first": first, "then": Counting(name), **ASK}, model, f"{name}{i}")
         for name in ("x", "y")
         for i, model in enumerate(models)
     ]
     run(points, tmp_path)()
-    assert len(first.seen) == 5
-    assert [len(model.asked) for model in models] == [10, 10]
+    assert len(first.seen) == 5 and [len(model.asked) for model in models] == [10, 10]
     assert len(records(tmp_path)) == 20
 
 
 def test_a_failing_stage_is_a_failed_record_and_the_rest_goes_on(tmp_path: Path) -> None:
-    task = Greys(3, broken=1)
+    bad = {"bad": Counting("z", fails=True), "sly": Sly(), **ASK}
+    stages: list[Any] = [{"fine": Counting(), **ASK}, bad, {"sly": Sly()}]
     points = [
-        point(task, {"fine": Counting(), **ASK}),
-        point(task, {"bad": Counting("z", fails=True), **ASK}, name="b"),
+        point(Greys(3, broken=1), each, name=n) for n, each in zip("abc", stages, strict=True)
     ]
-    assert run(points, tmp_path)().failed == 4
+    assert run(points, tmp_path)().failed == 1 + 3 + 3
     errors = {key: record.error for key, record in records(tmp_path).items()}
     assert "broken 1: not an image" in errors[points[0].id, "grey_1", 0]
     assert "RuntimeError: this stage is broken" in errors[points[1].id, "grey_0", 0]
+    assert "asks = False" in errors[points[2].id, "grey_0", 0]
     assert errors[points[0].id, "grey_2", 0] == ""
     assert verdicts(tmp_path, 1) == [Verdict.FAILED] * 3
 
@@ -187,8 +179,7 @@ def test_calls_before_a_failure_are_kept(tmp_path: Path) -> None:
         return "(A)"
 
     run(point(Greys(1), {"ask": Ask(), "again": Ask()}, Scripted(answer)), tmp_path)()
-    (record,) = records(tmp_path).values()
-    why = "ModelError: the second call fails"
+    (record,), why = records(tmp_path).values(), "ModelError: the second call fails"
     calls = [("reply" in call, call.get("error", "")) for call in record.calls]
     assert calls == [(True, ""), (False, why)]
     assert record.error.startswith(why) and record.answer is None
@@ -224,28 +215,15 @@ def test_new_points_append_to_the_same_run(tmp_path: Path) -> None:
     assert len(model.asked) == 4
 
 
-@dataclass(frozen=True)
-class Corrected(Greys):
-    """The same questions, and another key."""
-
-    def __iter__(self) -> Iterator[Item]:
-        return (Item(item.sample, "A") for item in super().__iter__())
-
-
-def test_of_changed_questions_old_answers_are_refused_and_a_corrected_key_counts(
-    tmp_path: Path,
-) -> None:
+def test_changed_questions_are_refused_and_a_corrected_key_counts(tmp_path: Path) -> None:
     one = point(Greys(3), model=(model := Scripted("(A)")))
     run(one, tmp_path)()
     before = plain(tmp_path)
-    for task, says in (
-        (Greys(3, seed=5), "3 samples changed under the same id"),
-        (Greys(2), r"1 sample no longer in the task.*such as grey_2"),
-    ):
+    for task, says in ((Greys(3, seed=5), "3 samples changed"), (Greys(2), "such as grey_2")):
         with pytest.raises(RunError, match=says):
             run(replace(one, task=task), tmp_path)()
     assert plain(tmp_path) == before
-    run(replace(one, task=Corrected(3)), tmp_path)()
+    run(replace(one, task=Greys(3, keys="AA")), tmp_path)()
     assert len(model.asked) == 3 and verdicts(tmp_path) == [Verdict.RIGHT] * 3
 
 
@@ -283,12 +261,6 @@ class Sly:
         return Ask()(state, model)
 
 
-def test_a_stage_that_hides_its_asking_fails_with_a_sentence(tmp_path: Path) -> None:
-    run(point(Greys(1), {"sly": Sly()}), tmp_path)()
-    (record,) = records(tmp_path).values()
-    assert "asks = False" in record.error
-
-
 @pytest.mark.parametrize("how", ["stop", "drain", "error"])
 def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> None:
     def answer(messages: Any) -> str:
@@ -324,9 +296,7 @@ def test_how_many_records_a_run_comes_to(tmp_path: Path, part: dict[str, Any], n
 @pytest.mark.parametrize(
     ("limits", "workers"), [([], 16), ([None], 16), ([64, None], 16), ([4], 20), ([8, 192], 208)]
 )
-def test_more_threads_than_a_study_lets_be_under_way(
-    limits: list[int | None], workers: int
-) -> None:
+def test_more_threads_than_calls_under_way(limits: list[int | None], workers: int) -> None:
     """Those that wait for a reply leave as many to the stages as there are without a limit."""
     models = [
         Scripted("(A)") if limit is None else ChatAPI("m", "http://127.0.0.1:9", in_flight=limit)
@@ -361,11 +331,10 @@ def test_a_run_whose_points_are_lost_or_damaged(tmp_path: Path) -> None:
     one = point(model=(model := Scripted("(A)")))
     run(one, tmp_path)()
     (tmp_path / "points.yaml").write_text("[")
-    with pytest.raises(RunError, match=r"(?s)is damaged .*; remove it and run the configuration"):
+    with pytest.raises(RunError, match=r"(?s)damaged.*remove it"):
         run(one, tmp_path)()
     (tmp_path / "points.yaml").unlink()
-    assert run(one, tmp_path)().kept == 2
-    assert len(model.asked) == 2
+    assert run(one, tmp_path)().kept == len(model.asked) == 2
     assert list(RunFolder(tmp_path).points) == [one.id]
 
 
@@ -431,9 +400,7 @@ def test_a_run_that_asked_only_some_samples_says_so(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).facts["started"] == "before"
 
 
-def test_samples_are_written_before_their_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_stand_before_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
     real = Path.open
 
@@ -471,10 +438,12 @@ class Doubt:
 def test_nothing_is_asked_once_a_stage_has_abstained(tmp_path: Path) -> None:
     model = Scripted("(A)")
     asks = (Ask(), Ask(images="after"))
-    points = [
-        point(Greys(2), {"doubt": Doubt(), "ask": ask}, model, name)
-        for name, ask in zip("ab", asks, strict=True)
-    ]
-    run(points, tmp_path)()
-    assert model.asked == [] and len(records(tmp_path)) == 4
-    assert {r.reason for r in records(tmp_path).values()} == {"abstained: nothing to see"}
+    run(
+        [
+            point(Greys(2), {"doubt": Doubt(), "ask": ask}, model, name)
+            for name, ask in zip("ab", asks, strict=True)
+        ],
+        tmp_path,
+    )()
+    reasons = [record.reason for record in records(tmp_path).values()]
+    assert model.asked == [] and reasons == ["abstained: nothing to see"] * 4

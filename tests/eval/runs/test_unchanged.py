@@ -1,10 +1,8 @@
-"""What changed no request is said by `check`, by the run and by its report, and nothing is said of
-what did."""
-
-from __future__ import annotations
+"""What changed no request is said by `check`, by the run and by its report."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -105,11 +103,7 @@ def test_nothing_is_said_of_a_study_whose_stages_change_what_is_sent(seen: str) 
 
 
 def arm(
-    name: str,
-    requests: dict[str, bytes],
-    model: str | None = "m",
-    rival: str = "",
-    **stages: object,
+    name: str, requests: dict[str, bytes], model: Any = "m", rival: str = "", **stages: Any
 ) -> SentByArm:
     row = PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model})
     return SentByArm(row, name, "t", requests, rival=rival)
@@ -137,9 +131,10 @@ def test_specialists_are_compared_by_what_they_answer() -> None:
     answers = [Record("p", "s", "sha", answer=answer).request for answer in "AAB"]
     assert answers[0] == answers[1] != answers[2]
     both = [arm(name, SAME, None, answer=number) for number, name in enumerate("ab")]
-    assert say_unchanged(both) == [
-        "changed nothing: answer: 2 values, 1 answer on all 3 samples of t: a, b sent the same"
-    ]
+    (told,) = say_unchanged(both)
+    assert told.startswith(
+        "changed nothing: answer: 2 values, 1 answer on all 3 samples of t: a, b"
+    )
 
 
 def test_some_values_alike_several_slots_and_another_model() -> None:

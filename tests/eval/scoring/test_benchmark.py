@@ -1,7 +1,5 @@
 """The official scores of benchmarks of tables: replies and scores under the reference code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,59 +75,38 @@ def test_no_rule_of_that_name() -> None:
 
 
 @table
-def test_groups_of_natural_bench(
-    tmp_path: Path, groups: list[list[int]], wanted: dict[str, float]
-) -> None:
+def test_natural_bench_s_groups(made: MadeRun, groups: list[list[int]], wanted: Any) -> None:
     """Expected 1, 0, 0, 1: yes, no, no, yes."""
     words = {1: "Yes.", 0: "No.", -1: "Not sure"}
     replies = [words[value] for group in groups for value in group]
-    meta = []
-    for n in range(len(replies)):
-        meta.append({"group": str(n // 4), "question": str(n // 2), "image": str(n % 2)})
+    numbers = range(len(replies))
+    meta = [{"group": n // 4, "question": n // 2, "image": str(n % 2)} for n in numbers]
     by = {"q_acc": ["question"], "i_acc": ["group", "image"], "g_acc": ["group"]}
     scorer = BenchmarkScorer(by, rule="natural_bench")
-    given = cells(tmp_path, scorer, ["Yes", "No", "No", "Yes"] * len(groups), meta, replies)
+    given = cells(made.path, scorer, ["Yes", "No", "No", "Yes"] * len(groups), meta, replies)
     names = {"Q_Acc": "q_acc", "I_Acc": "i_acc", "G_Acc": "g_acc", "Acc": "accuracy"}
     assert {name: given[ours] for name, ours in names.items()} == pytest.approx(wanted)
 
 
 @table
-def test_scores(
-    tmp_path: Path,
-    settings: dict[str, Any],
-    fields: list[str],
-    rows: list[list[Any]],
-    by: list[str],
-    wanted: dict[str, float],
-) -> None:
+def test_scores(made: MadeRun, settings: Any, fields: Any, rows: Any, by: Any, wanted: Any) -> None:
     """A row is the values of the fields, and whether its reply is right."""
     meta = [dict(zip(fields, row[:-1], strict=True)) for row in rows]
-    replies = ["No", "Yes"]
-    if not settings.get("rule"):
-        replies = ["B", "A"]
-    given = cells(
-        tmp_path,
-        BenchmarkScorer(**settings),
-        replies[1:] * len(rows),
-        meta,
-        [replies[row[-1]] for row in rows],
-        0 if settings.get("rule") else 4,
-        by,
-    )
+    (wrong, right), choices = (("No", "Yes"), 0) if settings.get("rule") else (("B", "A"), 4)
+    replies = [right if row[-1] else wrong for row in rows]
+    scorer = BenchmarkScorer(**settings)
+    given = cells(made.path, scorer, [right] * len(rows), meta, replies, choices, by)
     assert {name: given[name] for name in wanted} == pytest.approx(wanted)
 
 
 def test_boxes_of_whole_replies_alone(tmp_path: Path) -> None:
-    """The best of each of two targets is 1 and 0; a reply without a box has 0; letters have no
-    boxes."""
+    """The best of each of two targets is 1 and 0; a reply without a box has 0."""
     scorer = BenchmarkScorer(rule="tree_bench", boxes="targets")
     truth = [{"targets": "[(0, 0, 9, 9), [90, 0, 99, 9]]"}] * 2
-    boxed = "<think><box>[0,0,9,9]</box></think><answer>A</answer>"
-    given = cells(
-        tmp_path / "1", scorer, "AA", [{}, {}], [boxed, "<answer>B</answer>"], truth=truth
-    )
+    replies = ["<think><box>[0,0,9,9]</box></think><answer>A</answer>", "<answer>B</answer>"]
+    given = cells(tmp_path / "1", scorer, "AA", [{}, {}], replies, truth=truth)
     assert (given["accuracy"], given["box_iou"]) == (0.5, 0.25)
-    assert "box_iou" not in cells(tmp_path / "2", scorer, "AA", [{}, {}], ["A", "B"], truth=truth)
+    assert "box_iou" not in cells(tmp_path / "2", scorer, "AA", [{}, {}], "AB", truth=truth)
 
 
 def test_chance(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""The order of records changes no figure: shards that were merged, several workers, lines of
-another order."""
-
-from __future__ import annotations
+"""The order of records changes no figure."""
 
 import json
 import random
@@ -34,21 +31,13 @@ contestants:
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     """Two tasks of 60 questions each in 25 groups, three draws of guesses."""
+    same = {"question": "Which?", "choices": ["a", "b", "c"]}
     for task in ("near", "far"):
         (tmp_path / task).mkdir()
-        lines = [
-            {
-                "id": f"{task}{n}",
-                "question": "Which?",
-                "choices": ["a", "b", "c"],
-                "answer": "ABC"[n % 3],
-                "meta": {"group": f"g{n % 25}", "size": n % 4},
-            }
-            for n in range(60)
-        ]
-        (tmp_path / task / "samples.jsonl").write_text(
-            "".join(json.dumps(line) + "\n" for line in lines)
-        )
+        with (tmp_path / task / "samples.jsonl").open("w") as file:
+            for n in range(60):
+                own = {"answer": "ABC"[n % 3], "meta": {"group": f"g{n % 25}", "size": n % 4}}
+                file.write(json.dumps({"id": f"{task}{n}", **same, **own}) + "\n")
     (tmp_path / "study.yaml").write_text(STUDY)
     return tmp_path / "study.yaml"
 

@@ -1,10 +1,8 @@
 """A run in which no tool call was accepted says so."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from looktwice.eval import evaluate
 from looktwice.eval.analysis.finding import find
@@ -23,24 +21,21 @@ WHY = "`box` is missing"
 
 @table
 def test_arms_whose_calls_were_all_refused_are_named(
-    arms: dict[str, list[list[str]]], said: list[str], tmp_path: Path
+    arms: dict[str, list[list[Outcome]]], said: list[str], made: MadeRun
 ) -> None:
-    made = MadeRun(tmp_path / "run")
-    made.task("t", ["A"] * 3)
+    made.task("t", "AAA")
     for name, samples in arms.items():
         point = made.point(name, "t")
         for number, outcomes in enumerate(samples):
-            looks = [
-                Look(place, 0, "zoom", cast("Outcome", outcome), {}, reason=WHY)
+            notes_of_looks = tuple(
+                Look(place, 0, "zoom", outcome, {}, reason=WHY).note
                 for place, outcome in enumerate(outcomes, 1)
-            ]
-            ran = sum(look.outcome != "refused" for look in looks)
-            told = {"notes": tuple(look.note for look in looks), "measured": {"looks": ran}}
+            )
+            ran = sum(outcome != "refused" for outcome in outcomes)
+            told: Any = {"notes": notes_of_looks, "measured": {"looks": ran}}
             made.record(point, f"s{number}", answer="A", **(told if outcomes != ["none"] else {}))
     found = [line for line in notes(score_run(made.write())) if line.startswith("refused")]
-    assert len(found) == bool(said)
-    for words in said:
-        assert words in found[0]
+    assert len(found) == bool(said) and all(words in found[0] for words in said)
 
 
 def refusing(messages: Messages) -> str | Reply:

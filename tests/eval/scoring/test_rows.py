@@ -1,11 +1,7 @@
-"""Rows from metrics: what enters a mean over tasks, a benchmark's own metrics, groups, chance
-levels, readers, and the paired comparison with a baseline."""
-
-from __future__ import annotations
+"""Rows from metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,13 +23,7 @@ from looktwice.eval.scoring.verdict import (
     ScoredRecord,
 )
 from tests.made_run import MadeRun, facts
-
-ALL_RIGHT = {"scorer": {"use": "eval.scoring.AllRight"}}
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> MadeRun:
-    return MadeRun(tmp_path / "run")
+from tests.tables import table
 
 
 def score(made: MadeRun) -> RunScores:
@@ -48,9 +38,7 @@ def task_row(name: str, value: float | None, n: int, **more: Any) -> Row:
 
 
 @pytest.mark.parametrize("idle", [("u", None, 4), ("u", 1.0, 0), ("u", None, 0)])
-def test_a_task_without_a_value_or_without_units_enters_no_mean(
-    idle: tuple[str, float | None, int],
-) -> None:
+def test_a_task_without_value_or_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
     rows = [task_row("t", 0.25, 8, low=0.1, high=0.6), task_row(*idle)]
     macro, micro = macro_row(rows), micro_row(rows)
     assert (macro.value, macro.n_tasks) == (0.25, 1)
@@ -69,15 +57,16 @@ def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:
         assert facts(row, "unreadable split reader point") == joined
 
 
-def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
-    made.task("t", ["A", "B"])
-    made.answers(made.point("plain", "t"), ["A", "A"])
+@pytest.mark.parametrize("more", [{}, {"scorer": {"use": "eval.scoring.AllRight"}}])
+def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun, more: Any) -> None:
+    made.task("t", "AB")
+    made.answers(made.point("plain", "t", facts=more), "AA")
     run = score(made)
     plain = empty_row(run, run.points[0])
     assert facts(plain, "n missing hidden n_tasks") == (0, 0, 0, 1)
-    majority, chance = majority_and_chance(run.points[0], plain)
-    assert facts(majority, "n right wrong missing hidden") == (2, 1, 1, 0, 0)
-    assert facts(majority, "unreadable failed point reader") == (0, 0, "", "")
+    majority, chance = majority_and_chance(run.points[0], plain)[:2]
+    assert facts(majority, "contestant n right wrong") == ("majority (key)", 2, 1, 1)
+    assert facts(majority, "missing hidden unreadable failed point reader") == (0, 0, 0, 0, "", "")
     assert facts(chance, "n value right missing hidden") == (2, 0.5, None, 0, 0)
 
 
@@ -86,8 +75,7 @@ def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
 
 @dataclass(frozen=True)
 class Own(Scorer):
-    """The share of right samples, the same of the slice size=1, and a trend with a test of its
-    own."""
+    """The share of right samples, that of the slice size=1, and a trend with a test."""
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         draws = {name: right_by_draw([scores.draws(name)]) for name in scores.keyed}
@@ -105,8 +93,7 @@ class Own(Scorer):
 
 @pytest.fixture
 def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
-    """A run whose task has these metrics: the baseline is right once of three, the other contestant
-    three times."""
+    """The baseline is right once of three, the other contestant three times."""
     monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda facts, plugins: Own())
     made.task("t", ["A", "A", "A"])
     made.answers(made.point("base", "t", baseline=True), ["A", "B", "B"])
@@ -143,20 +130,10 @@ def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: M
     assert [row.metric for row in part] == ["accuracy"] * 2
 
 
-def test_a_scorer_s_key_is_an_answer_unless_it_says_otherwise(made: MadeRun) -> None:
-    made.task("t", ["A", "A", "B"])
-    made.answers(made.point("plain", "t", facts=ALL_RIGHT), ["A", "A", "A"])
-    run = score(made)
-    majority, _ = majority_and_chance(run.points[0], empty_row(run, run.points[0]))
-    assert facts(majority, "contestant right wrong") == ("majority (key)", 2, 1)
-
-
 # ---- groups
 
 
-def test_a_group_with_a_failed_sample_counts_and_one_that_was_not_asked_whole_does_not(
-    made: MadeRun,
-) -> None:
+def test_a_group_counts_where_a_sample_failed_not_where_one_is_missing(made: MadeRun) -> None:
     made.task("t", ["A"] * 6)
     point = made.point("plain", "t")
     made.answers(point, ["A", "A", "A", None, "A"])
@@ -189,18 +166,9 @@ def rotated(made: MadeRun, by: int, answers: Sequence[str]) -> str:
     return point
 
 
-@pytest.mark.parametrize(
-    ("choices", "rotations", "found"),
-    [
-        # of two rotations only the sample with two choices was asked whole
-        ((2, 3, 0), 2, (1, 1.0)),
-        ((2, 3, 0), 3, (2, 1.0)),  # the first sample's rotations by 0 and by 2 are the same
-        ((1, 1, 1), 1, None),  # one point is no circular evaluation
-        ((4, 4, 4), 2, None),
-    ],
-)
+@table
 def test_circular_evaluation_needs_every_rotation(
-    made: MadeRun, choices: Sequence[int], rotations: int, found: tuple[int, float] | None
+    made: MadeRun, choices: Sequence[int], rotations: int, found: list[float] | None
 ) -> None:
     made.task("t", ["A"] * 3)
     for row, count in zip(made.samples, choices, strict=True):
@@ -208,31 +176,22 @@ def test_circular_evaluation_needs_every_rotation(
     for by in range(rotations):
         rotated(made, by, "AAA")
     rows = circular_rows(score(made))
-    assert [(row.n, row.value) for row in rows] == ([] if found is None else [found])
+    assert [[row.n, row.value] for row in rows] == ([] if found is None else [found])
 
 
 def test_rotations_are_compared_over_the_draws_that_all_of_them_have(made: MadeRun) -> None:
-    made.task("t", ["A"])
-    first = rotated(made, 0, "A")
-    made.answers(first, ["B"], draw=1)
+    made.task("t", "A")
+    made.answers(rotated(made, 0, "A"), "B", draw=1)
     rotated(made, 1, "A")
     (row,) = circular_rows(score(made))
     assert (row.value, row.n, row.n_groups) == (1.0, 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("choices", "level"),
-    [
-        ((2, 2, 2), {"circular_accuracy": 0.375}),
-        ((2, 4, 2), {"circular_accuracy": 0.3125}),
-        ((2, 2, 0), {}),
-    ],
-)
+@table
 def test_chance_for_a_group_is_the_product_of_its_samples(
     made: MadeRun, choices: Sequence[int], level: Mapping[str, float]
 ) -> None:
-    """s0 and s1 are one group, s2 another: (1/2 * 1/2 + 1/2) / 2; without choices nobody can
-    guess."""
+    """s0 and s1 are one group, s2 another: (1/2 * 1/2 + 1/2) / 2."""
     made.task("t", ["A"] * 3, meta=[{"circle": "x"}, {"circle": "x"}, {"circle": "y"}])
     for row, count in zip(made.samples, choices, strict=True):
         row.sample["choices"][:] = ["one"] * count
@@ -262,27 +221,13 @@ def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
     return score(made).points[0]
 
 
-HMM = {"text": "Hmm", "answer": "A"}
-
-
-@pytest.mark.parametrize(
-    ("replies", "reader"),
-    [
-        ([{"answer": "A"}, {"reason": "abstained: no idea"}, {"error": "boom"}], ""),
-        ([{"answer": "A"}, {"text": "(A)"}], "robust"),
-        ([{"text": "Let me see"}], "robust"),  # it could not read it
-        ([HMM], "judge solomon"),
-        ([{"text": "(A)"}, HMM], "robust + judge solomon"),
-    ],
-)
-def test_who_read_the_replies(
-    made: MadeRun, replies: Sequence[dict[str, Any]], reader: str
-) -> None:
+@table
+def test_who_read_replies(made: MadeRun, replies: Sequence[dict[str, Any]], reader: str) -> None:
     assert ask(made, *replies).reader == reader
 
 
 def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> None:
-    scores = ask(made, {"answer": "A"}, {"text": "(A)"}, HMM)
+    scores = ask(made, {"answer": "A"}, {"text": "(A)"}, {"text": "Hmm", "answer": "A"})
     assert [entry.read for entry in scores.all] == [False, True, True]
     assert not ReadResult(answer="A").read
     assert not ScoredRecord("s0", 0, "A", Score(Verdict.RIGHT, 1.0)).read
@@ -290,9 +235,7 @@ def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> No
 
 
 @pytest.mark.parametrize(("error", "marks"), [("", {"clues": 0.5}), ("boom", {})])
-def test_a_failed_record_takes_no_marks_of_a_judge(
-    made: MadeRun, error: str, marks: dict[str, float]
-) -> None:
+def test_a_failed_record_takes_no_marks(made: MadeRun, error: str, marks: dict[str, float]) -> None:
     scores = ask(made, {"text": "(A)", "error": error, "scores": {"clues": 0.5}})
     assert scores.all[0].judged == marks
 
@@ -320,7 +263,7 @@ ALL = {"a": 1.0, "b": 1.0, "c": 0.0}
         (metric(ALL, "a", value=0.9), metric(ALL, value=0.6), (0.0, 1, 0)),
     ],
 )
-def test_the_units_of_a_comparison(
+def test_units_of_comparisons(
     mine: Metric, other: Metric, found: tuple[float | None, int, int | None]
 ) -> None:
     delta, excluded, discordant = found
@@ -331,23 +274,12 @@ def test_the_units_of_a_comparison(
 
 
 def test_several_tasks_are_one_comparison() -> None:
-    pairs = [
-        (metric({"a": 1.0}), metric({"a": 0.0})),
-        (metric({"a": 0.0, "b": 1.0}), metric({"a": 0.0})),
-    ]
-    row = compare(EMPTY, "base", pairs)
+    mine, other = ({"a": 1.0}, {"a": 0.0, "b": 1.0}), metric({"a": 0.0})
+    row = compare(EMPTY, "base", [(metric(units), other) for units in mine])
     assert (row.delta, row.excluded, row.discordant) == (0.5, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("given", "corrected"),
-    [
-        ("t: None, t: 0.01, u: 0.04, macro: None", [None, 0.02, 0.04, None]),
-        ("t: 0.01, micro: 0.02, micro: 0.5", [0.01, 0.04, 0.5]),  # tasks and their means apart
-        ("t: 0.0", [0.0]),  # too small for a number
-        ("t: 0.0, t: 1.0", [0.0, 1.0]),
-    ],
-)
+@table
 def test_holm_s_correction(given: str, corrected: list[float | None]) -> None:
     rows = []
     for task, p in (pair.split(": ") for pair in given.split(", ")):
@@ -359,22 +291,17 @@ def test_holm_s_correction(given: str, corrected: list[float | None]) -> None:
 @pytest.mark.parametrize(
     ("deltas", "mean"), [((0.2, 0.4), 0.3), ((0.2, None), None), ((None, None), None)]
 )
-def test_the_macro_delta_is_the_mean_of_the_tasks(
-    deltas: tuple[float | None, ...], mean: float | None
-) -> None:
-    rows = [
-        Row("run", "p", "c", name, "", "accuracy", 0.5, n=10, delta=delta, task_name=name)
-        for name, delta in zip("tu", deltas, strict=True)
-    ]
+def test_the_macro_delta_is_a_mean(deltas: tuple[float | None, ...], mean: float | None) -> None:
+    pairs = zip("tu", deltas, strict=True)
+    rows = [task_row(name, 0.5, 10, delta=delta) for name, delta in pairs]
     assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
 
 
-def test_a_field_that_a_task_has_not_makes_no_slice_of_it(tmp_path: Path) -> None:
+def test_a_field_that_a_task_has_not_makes_no_slice_of_it(made: MadeRun) -> None:
     """It made one, named "level=", of the whole task."""
-    made = MadeRun(tmp_path / "run")
     for task, meta in (("with", [{"level": "easy"}, {}]), ("without", [{}, {}])):
-        made.task(task, ["A", "B"], meta=meta)
-        made.answers(made.point("plain", task), ["A", "A"])
+        made.task(task, "AB", meta=meta)
+        made.answers(made.point("plain", task), "AA")
     rows = score_table(made.write().path, by=["level"]).where(contestant="plain").rows
-    slices = sorted({(row.task, row.slice) for row in rows if row.slice})
-    assert slices == [("with", "level="), ("with", "level=easy")]
+    slices = {(row.task, row.slice) for row in rows if row.slice}
+    assert slices == {("with", "level="), ("with", "level=easy")}

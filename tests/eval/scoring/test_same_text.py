@@ -1,7 +1,5 @@
 """Open answers, from the reply to the comparison with the key."""
 
-from __future__ import annotations
-
 import pytest
 
 from looktwice.eval.readers import Robust
@@ -15,8 +13,8 @@ own = extension("logs.own")
 @table
 def test_a_reply_is_compared_with_its_key(key: str, reply: str, is_right: bool) -> None:
     row = {"sample": "s1", "question": "What is shown?", "key": key, "choices": (), "label": ""}
-    read = own.row_reader(Robust())
-    assert (read({**row, "reply": reply, "task": "own"})["verdict"] == "right") == is_right
+    read = own.row_reader(Robust())({**row, "reply": reply, "task": "own"})
+    assert (read["verdict"] == "right") == is_right
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Scoring of records: the four verdicts with their reasons, whose reader, and the statistics."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +21,7 @@ from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> MadeRun:
-    return MadeRun(tmp_path / "run")
+from tests.tables import table
 
 
 def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, ScoredRecord]:
@@ -36,32 +30,8 @@ def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, Scored
     return {name: draws[0] for name, draws in found.scored.items() if draws}
 
 
-REPLIES = (
-    ({"text": "The answer is (B)"}, "right", ""),
-    ({"text": "The answer is (A)"}, "wrong", ""),
-    ({"text": "The answer is (B)", "finish": "length"}, "right", ""),
-    ({"text": "Let me see"}, "unreadable", "unread"),
-    ({"text": "Let me see", "finish": "length"}, "unreadable", "cut_off"),
-    ({"text": " \n"}, "unreadable", "empty"),
-    ({"text": "", "finish": "length"}, "unreadable", "cut_off"),
-    ({"text": "The answer is (B)", "finish": "filter"}, "unreadable", "filtered"),
-    ({"text": "", "refusal": "I cannot look at people"}, "unreadable", "refused"),
-)
-ANSWERS: tuple[tuple[dict[str, Any], str, str], ...] = (
-    ({"answer": "B"}, "right", ""),
-    ({"answer": " B\n"}, "right", ""),
-    ({"answer": "A "}, "wrong", ""),
-    ({"answer": "b"}, "unreadable", "unread"),
-    ({"answer": "E"}, "unreadable", "unread"),
-    ({"reason": "abstained: no matches"}, "unreadable", "abstained"),
-    ({}, "unreadable", "unread"),
-    ({"error": "ValueError: broken\nTraceback"}, "failed", ""),
-    ({"answer": "B", "sha": "another"}, "failed", ""),
-)
-
-
-@pytest.mark.parametrize(("fields", "verdict", "reason"), [*REPLIES, *ANSWERS])
-def test_what_a_reply_or_a_stage_s_answer_comes_to(
+@table
+def test_what_an_answer_comes_to(
     made: MadeRun, fields: dict[str, Any], verdict: str, reason: str
 ) -> None:
     made.task("t", ["B"])
@@ -72,9 +42,7 @@ def test_what_a_reply_or_a_stage_s_answer_comes_to(
     assert entry.score.value == float(verdict == "right")
 
 
-def test_texts_may_differ_in_case_and_space_and_a_false_key_is_nobody_s_mistake(
-    made: MadeRun,
-) -> None:
+def test_texts_may_differ_in_case_and_space_and_a_key_may_be_false(made: MadeRun) -> None:
     made.task("t", ["AXQ"] * 3, choices=0)
     made.answers(made.point("plain", "t"), [" axq ", "AXQ", "AX Q"])
     made.task("u", ["(B)"])
@@ -82,6 +50,9 @@ def test_texts_may_differ_in_case_and_space_and_a_false_key_is_nobody_s_mistake(
     assert [entry.verdict.value for entry in scored(made).values()] == ["right", "right", "wrong"]
     (entry,) = scored(made, "p1").values()
     assert entry.verdict is Verdict.FAILED and "the key '(B)' is none of A, B" in entry.detail
+
+
+FAILED_FIRST = ("failed", "failed", "right")
 
 
 @dataclass(frozen=True)
@@ -97,22 +68,24 @@ class Stumbles:
 
 
 def test_a_reader_that_raises_or_asks_fails_one_record(made: MadeRun) -> None:
-    made.task("t", ["B", "B", "B"])
+    made.task("t", "BBB")
     point = made.point("plain", "t")
-    for name, text in (("s0", "bad"), ("s1", "ask"), ("s2", "fine")):
-        made.reply(point, name, text)
-    got = scored(made, reader=Stumbles())
-    assert [got[name].verdict.value for name in ("s0", "s1", "s2")] == ["failed", "failed", "right"]
-    assert got["s0"].detail.startswith("RuntimeError: stumbled\nTraceback")
-    assert "may not call a model" in got["s1"].detail
+    for number, text in enumerate(("bad", "ask", "fine")):
+        made.reply(point, f"s{number}", text)
+    bad, asking, fine = scored(made, reader=Stumbles()).values()
+    assert (bad.verdict.value, asking.verdict.value, fine.verdict.value) == FAILED_FIRST
+    assert bad.detail.startswith("RuntimeError: stumbled\nTraceback")
+    assert "may not call a model" in asking.detail
 
 
 @dataclass(frozen=True)
 class Says:
+    """Answers this, after a look at the question."""
+
     answer: str
 
     def __call__(self, state: State, model: Model) -> State:
-        return state.replace(answer=self.answer)
+        return state.replace(answer=self.answer, prompt=state.messages[0].text)
 
 
 @pytest.mark.parametrize("answer", ["far", "2", "b", "(B)"])
@@ -126,43 +99,8 @@ def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: 
     assert scored(made, reader=Says("E"))["s0"].verdict is Verdict.WRONG
 
 
-@pytest.mark.parametrize(
-    ("replies", "said"),
-    [
-        ([{"text": "", "finish": "length"}] * 2, "2 answers, as the reply was cut off; give it a"),
-        ([{"text": ""}, {"text": "Hm"}, {"text": ""}], "3 answers, 2 of them as the reply is"),
-        ([{"text": "", "refusal": "No, as"}], "1 answer, as the model refused, such as No, as"),
-        (
-            [{"text": "", "reasoning": "It is B."}],
-            "as the reply is empty, such as all words are in the reply's field `reasoning`",
-        ),
-        (
-            [{"text": "", "reasoning": "It is", "finish": "length"}],
-            "such as all words are in the reply's field `reasoning`, and it was cut off there",
-        ),
-        (
-            [{"text": "<think>It is B.</think>"}],
-            "as the reply is empty, such as the reply holds nothing but thoughts",
-        ),
-        (
-            [{"text": "<think>It is B."}],
-            "cut off; give it a larger `max_tokens`, such as the reply",
-        ),
-        (
-            [{"text": '<tool_call>{"name": "zoom", "arguments": {}}</tool_call>'}],
-            "such as the reply is a call of a tool that the server left as text; start the server"
-            " with the tool call parser of this model, or set `protocol: {use:"
-            " prompting.agent.TaggedCalls}`",
-        ),
-        (
-            [{"text": "", "tool_calls": [{"id": "1", "name": "zoom", "arguments": "{}"}]}],
-            "such as the reply calls a tool and says nothing",
-        ),
-    ],
-)
-def test_why_most_answers_are_unreadable_is_told(
-    made: MadeRun, replies: list[dict[str, Any]], said: str
-) -> None:
+@table
+def test_why_most_are_unreadable(made: MadeRun, replies: list[dict[str, Any]], said: str) -> None:
     made.task("t", ["B"] * len(replies))
     point = made.point("plain", "t")
     for number, fields in enumerate(replies):
@@ -173,28 +111,19 @@ def test_why_most_answers_are_unreadable_is_told(
 
 @pytest.mark.parametrize("words", ["I cannot help.", "I cannot help. Sorry...", "No!", "No"])
 def test_a_sentence_that_is_quoted_ends_once(made: MadeRun, words: str) -> None:
-    made.task("t", ["B"])
+    made.task("t", "B")
     made.reply(made.point("plain", "t"), "s0", text="", refusal=words)
-    run = score_run(made.write())
-    (line,) = (line for line in notes(run) if line.startswith("unreadable: "))
+    (line,) = (each for each in notes(score_run(made.write())) if each.startswith("unreadable: "))
     assert line.endswith(f"such as {words.rstrip('.')}")
 
 
-@dataclass(frozen=True)
-class LooksAtTheQuestion:
-    def __call__(self, state: State, model: Model) -> State:
-        return state.replace(answer="B" if "?" in state.messages[0].text else "A")
-
-
 def test_a_conversation_that_is_gone_fails_for_a_reader_that_looks_at_it(made: MadeRun) -> None:
-    made.task("t", ["B"])
-    made.record(
-        made.point("plain", "t"), "s0", calls=({"messages": ["00" * 32], "reply": {"text": "(B)"}},)
-    )
+    made.task("t", "B")
+    call = {"messages": ["00" * 32], "reply": {"text": "(B)"}}
+    made.record(made.point("plain", "t"), "s0", calls=(call,))
     assert scored(made)["s0"].verdict is Verdict.RIGHT  # the reply itself stands in the record
-    got = scored(made, reader=LooksAtTheQuestion())["s0"]
-    assert got.verdict is Verdict.FAILED
-    assert "holds nothing under" in got.detail
+    got = scored(made, reader=Says("B"))["s0"]
+    assert got.verdict is Verdict.FAILED and "holds nothing under" in got.detail
 
 
 def plain_row(made: MadeRun, *arguments: Any) -> Row:
@@ -202,9 +131,7 @@ def plain_row(made: MadeRun, *arguments: Any) -> Row:
     return table.where(metric="accuracy", task="t", contestant="plain", slice="").rows[0]
 
 
-def test_the_configuration_names_the_reader_and_another_one_changes_the_result(
-    made: MadeRun,
-) -> None:
+def test_the_configuration_names_the_reader_and_another_changes_it(made: MadeRun) -> None:
     made.task("t", ["B", "B"])
     point = made.point("plain", "t", read={"use": "eval.readers.BlinkOfficial"})
     made.reply(point, "s0", "(B).")
@@ -216,21 +143,10 @@ def test_the_configuration_names_the_reader_and_another_one_changes_the_result(
 
 
 CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "prices": {"in": 2.0, "out": 8.0}}
-JUROR = CHAT | {"model": "juror", "prices": {"in": 20.0, "out": 80.0, "cached": 5.0}}
 ASKED = {"tokens_in": 3_000_000, "tokens_out": 1_000_000, "cached_tokens": 1_000_000}
 
 
-@pytest.mark.parametrize(
-    ("spec", "second", "cost"),
-    [
-        ({"model": CHAT}, "", 6.0 + 8.0),
-        ({"model": JUROR}, "", 40.0 + 5.0 + 80.0),
-        ({"model": CHAT, "stages": {"vote": [{"model": JUROR}]}}, "juror", 40.0 + 5.0 + 80.0),
-        ({"model": CHAT}, "juror", None),  # nobody said what a second model costs
-        ({"model": CHAT | {"prices": None}}, "", None),
-        ({"model": None}, "", None),
-    ],
-)
+@table
 def test_the_cost_is_the_list_price_of_all_calls(
     made: MadeRun, spec: dict[str, Any], second: str, cost: float | None
 ) -> None:
@@ -249,9 +165,7 @@ def test_the_cost_is_the_list_price_of_all_calls(
 @pytest.mark.parametrize(
     ("cached", "cost"), [(0, 10.0), (1_000_000, 5.0), (4_000_000, 10.0 + 20.0)]
 )
-def test_cached_tokens_that_a_server_leaves_out_of_the_input_make_no_cost_negative(
-    cached: int, cost: float
-) -> None:
+def test_cached_tokens_beyond_the_input_make_no_cost_negative(cached: int, cost: float) -> None:
     """A server counted more cached tokens than input, and the table showed a cost of -13.5."""
     prices = {"in": 10.0, "out": 1.0, "cached": 5.0}
     assert price_of(Usage(1_000_000, 0, cached_tokens=cached), prices) == pytest.approx(cost)
@@ -269,39 +183,17 @@ def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
     assert "6,000,000 tokens in, 2,000,000 out, cost 28.00 (list price)" in shown
 
 
-def test_a_score_is_a_share() -> None:
+def test_no_share_and_no_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"0\.\.1"):
         Score(Verdict.RIGHT, 1.5)
-
-
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="has no points"):
+    with pytest.raises(RunError, match="points"):
         score_run(RunFolder(tmp_path))
 
 
 # ---- whose reader and scorer
 
 
-LAST = {"read": {"use": "mine.Last"}}
-SHARP = {"facts": {"scorer": {"use": "mine.Sharp"}}}
-MINE, OTHER = {"name": "mine", "path": "mine"}, {"name": "other", "path": "other.py"}
-
-
-@pytest.mark.parametrize(
-    ("point", "listed", "message"),
-    [
-        (
-            LAST,
-            [MINE | {"path": "/a b/mine.py"}],
-            r"reader mine\.Last .* --plugin '/a b/mine\.py'`",
-        ),
-        (SHARP, [MINE, OTHER], r"scorer mine\.Sharp .* --plugin mine --plugin other\.py`"),
-        (LAST, [], r"--plugin mine\.py`"),
-        ({"read": {"use": "mine.parts.Last"}}, [], r"--plugin mine`"),
-        ({"read": {"use": "__main__.Last"}}, None, "a class of the script or notebook"),
-        ({"read": {"use": "eval.readers.Last"}}, [], r"plain on t .* no public class 'Last'"),
-    ],
-)
+@table
 def test_a_class_that_is_not_there_is_named_with_what_to_type(
     made: MadeRun, point: dict[str, Any], listed: Any, message: str
 ) -> None:

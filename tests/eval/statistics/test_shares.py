@@ -1,7 +1,4 @@
-"""Intervals of shares: Wilson's where units stand alone, and what clusters, variants and shared
-pictures change."""
-
-from __future__ import annotations
+"""Intervals of shares: Wilson's where units stand alone."""
 
 from collections.abc import Callable
 
@@ -41,9 +38,7 @@ def test_copies_of_a_unit_bring_no_certainty() -> None:
 @pytest.mark.parametrize(
     ("values", "right"), [([1.0] * 60, 12), ([0.0] * 60, 0), ([1.0, 0.0, 1.0, 0.0, 0.5] * 12, 6)]
 )
-def test_where_clusters_are_all_alike_each_counts_as_one_unit(
-    values: list[float], right: int
-) -> None:
+def test_clusters_that_are_all_alike_count_as_one_unit(values: list[float], right: int) -> None:
     estimate = share_interval(values, np.repeat(np.arange(12), 5))
     assert (estimate.low, estimate.high) == pytest.approx(wilson(right, 12), abs=1e-9)
 
@@ -68,46 +63,37 @@ def test_neither_the_order_nor_the_names_of_clusters_matter() -> None:
     random = np.random.default_rng(0)
     values, clusters = random.choice([0.1, 0.2, 0.7, 1.0], 90), random.integers(0, 20, 90)
     order = random.permutation(90)
-    assert share_interval(values, clusters) == share_interval(
-        values[order], [f"c{n}" for n in clusters[order]]
-    )
+    renamed = [f"c{n}" for n in clusters[order]]
+    assert share_interval(values, clusters) == share_interval(values[order], renamed)
 
 
 def test_a_task_asked_ten_times_is_as_wide_as_asked_once() -> None:
-    """Ten variants whose questions are equally hard each time; independent ones would be a third as
-    wide."""
+    """Ten variants whose questions are equally hard each time."""
     values = np.array([1.0] * 30 + [0.0] * 20)
     single = share_interval(values)
     same = mean_of_shares([Stratum(values, np.arange(50), 0.1)] * 10)
-    assert (same.value, same.low, same.high) == pytest.approx(
-        (0.6, single.low, single.high), abs=1e-9
-    )
+    assert [same.value, same.low, same.high] == pytest.approx([0.6, single.low, single.high])
     apart = mean_of_shares([Stratum(values, None, 0.1)] * 10)
     assert apart.high - apart.low == pytest.approx((single.high - single.low) / 10**0.5, rel=1e-6)
     assert (same.clusters, apart.clusters) == (50, 500)
 
 
 def test_strata_without_any_spread_go_together_where_they_share_clusters() -> None:
-    """Three variants that are all right: as wide as one; on pictures of their own, as independent
-    ones."""
-    low, _ = wilson(20, 20)
-    shared = mean_of_shares([Stratum(np.ones(20), np.arange(20), 1 / 3)] * 3)
+    """Three variants that are all right: as wide as one."""
+    (low, _), right = wilson(20, 20), np.ones(20)
+    shared = mean_of_shares([Stratum(right, np.arange(20), 1 / 3)] * 3)
     assert (shared.low, shared.high) == pytest.approx((low, 1.0))
-    alone = mean_of_shares([Stratum(np.ones(20), None, 1 / 3)] * 3)
+    alone = mean_of_shares([Stratum(right, None, 1 / 3)] * 3)
     assert alone.low == pytest.approx(1 - (1 - low) / 3**0.5)
-    linked = mean_of_shares(
-        [Stratum(np.ones(20), np.arange(20), 0.5), Stratum(np.ones(20), np.arange(19, 39), 0.5)]
-    )
-    assert linked.low == pytest.approx(low)
+    linked = [Stratum(right, np.arange(start, start + 20), 0.5) for start in (0, 19)]
+    assert mean_of_shares(linked).low == pytest.approx(low)
 
 
 def abilities(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
     """The chance of each picture or question to be answered right."""
-    return (
-        random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
-        if alike
-        else np.full(n, share)
-    )
+    if not alike:
+        return np.full(n, share)
+    return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
 
 
 def held(
@@ -119,9 +105,7 @@ def held(
 
 @pytest.mark.parametrize("graded", [False, True])
 @pytest.mark.parametrize(("size", "alike"), [(1, 0.0), (4, 0.3), (10, 0.3), (10, 0.8)])
-def test_intervals_of_clustered_answers_hold_the_truth_as_often_as_they_say(
-    size: int, alike: float, graded: bool
-) -> None:
+def test_clustered_intervals_hold_the_truth(size: int, alike: float, graded: bool) -> None:
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.6, alike), size)
         estimate = share_interval(
@@ -160,7 +144,5 @@ def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_sa
 
 @pytest.mark.parametrize("values", [[], [1.2], [0.5, -0.1]])
 def test_what_is_no_share_is_refused(values: list[float]) -> None:
-    with pytest.raises(
-        ValueError, match=r"an interval needs values|a share needs values in 0\.\.1, found"
-    ):
+    with pytest.raises(ValueError, match=r"needs values"):
         share_interval(values)

@@ -16,13 +16,10 @@ from looktwice.eval.tasks.table_files import BATCH
 from looktwice.pipelines.picture import PictureError
 from tests.tables import table
 
-IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-SCHEMA = pa.schema(
-    [(name, pa.string()) for name in ("idx", "question", "sub_task")]
-    + [(f"image_{number}", IMAGE) for number in (1, 2, 3, 4)]
-    + [("choices", pa.list_(pa.string()))]
-    + [(name, pa.string()) for name in ("answer", "prompt", "explanation")]
-)
+TEXT, IMAGE = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+FIELDS = {name: TEXT for name in ("idx", "question", "sub_task", "answer", "prompt", "explanation")}
+IMAGES = {f"image_{number}": IMAGE for number in (1, 2, 3, 4)}
+SCHEMA = pa.schema([*(FIELDS | IMAGES | {"choices": pa.list_(TEXT)}).items()])
 
 
 def picture(value: int) -> dict[str, Any]:
@@ -54,11 +51,8 @@ def write(
     return Blink(root, "Jigsaw", file.split("-")[0])
 
 
-def test_the_hub_is_asked_for_the_files_of_the_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same questions as from the folder, and their commit; a task that BLINK lacks is asked for
-    nowhere."""
+def test_the_hub_is_asked_for_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same questions as from the folder, and their commit."""
     write(tmp_path, [row(1)])
     asked = dict[str, Any]()
 
@@ -71,9 +65,9 @@ def test_the_hub_is_asked_for_the_files_of_the_task(
     assert [item.sample.id for item in fetched] == ["val_Jigsaw_1"]
     assert fetched.facts.revision.endswith(tmp_path.name)
     assert asked["allow_patterns"] == ["Jigsaw/val-*.parquet"]
-    with pytest.raises(TaskError, match="no task is named 'Jigsa'; did you mean 'Jigsaw'"):
+    with pytest.raises(TaskError, match="'Jigsaw'"):
         Blink(name="Jigsa", hub="BLINK-Benchmark/BLINK")
-    with pytest.raises(TaskError, match="either `path`"):
+    with pytest.raises(TaskError, match="`path`"):
         next(iter(Blink(name="Jigsaw")))
 
 
@@ -129,9 +123,7 @@ def test_a_faulty_row_is_named(tmp_path: Path, changes: dict[str, Any], said: st
     "image", [None, {"bytes": None, "path": "image.jpg"}, {"bytes": b"", "path": None}]
 )
 @pytest.mark.parametrize("place", [0, 1])
-def test_an_absent_image_before_another_fails_only_its_own_sample(
-    tmp_path: Path, image: Any, place: int
-) -> None:
+def test_an_absent_image_fails_only_its_own_sample(tmp_path: Path, image: Any, place: int) -> None:
     changes = {f"image_{place + 1}": image, f"image_{place + 2}": picture(3)}
     bad, good = write(tmp_path, [row(1, **changes), row(2)])
     assert good.sample.images[0].size == (8, 6)
@@ -144,19 +136,15 @@ NO_PICTURE = {"idx": ["a"], "query": ["b"], "image_1": pa.array([picture(1)], IM
 WRONG_TYPE: dict[str, list[Any]] = {name: ["x"] for name in SCHEMA.names} | {"idx": [1]}
 
 
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        (NO_PICTURE, "lacks the columns question, sub_task, choices, answer, prompt, image_2"),
-        (NO_PICTURE, "it has idx, query, image_1"),
-        (WRONG_TYPE, "row 0: idx: no text, but every question needs one"),
-    ],
-)
-def test_columns_and_their_types_are_checked(tmp_path: Path, table: Any, said: str) -> None:
+def test_columns_and_their_types_are_checked(tmp_path: Path) -> None:
     (tmp_path / "Jigsaw").mkdir()
-    pq.write_table(pa.table(table), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
-    with pytest.raises(TaskError, match=said):
-        len(Blink(tmp_path, "Jigsaw"))
+    for columns, said in (
+        (NO_PICTURE, "question, sub_task, .*it has idx, query, image_1"),
+        (WRONG_TYPE, "row 0: idx: no text"),
+    ):
+        pq.write_table(pa.table(columns), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
+        with pytest.raises(TaskError, match=said):
+            len(Blink(tmp_path, "Jigsaw"))
 
 
 @pytest.mark.parametrize("damage", [b"not parquet", b"", None])
@@ -169,12 +157,16 @@ def test_a_file_that_is_damaged(tmp_path: Path, damage: bytes | None) -> None:
         list(task)
 
 
-def test_an_empty_set(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="holds no row"):
+def test_empty_sets_and_unknown_splits_or_folders(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="no row"):
         len(write(tmp_path, []))
     write(tmp_path, [row(1)])
-    with pytest.raises(TaskError, match="leaves no question of 1"):
+    with pytest.raises(TaskError, match="no question of 1"):
         len(Blink(tmp_path, "Jigsaw", subset=Subset(n=0)))
+    with pytest.raises(TaskError, match="splits val"):
+        len(Blink(tmp_path, "Jigsaw", "train"))
+    with pytest.raises(TaskError, match="no folder"):
+        Blink(tmp_path / "blink", "Jigsaw")
 
 
 @table
@@ -185,21 +177,12 @@ def test_an_unknown_task(tmp_path: Path, name: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_an_unknown_split_or_folder(tmp_path: Path) -> None:
-    write(tmp_path, [row(1)])
-    with pytest.raises(TaskError, match=r"has no train-\*-of-\*\.parquet; it has the splits val"):
-        len(Blink(tmp_path, "Jigsaw", "train"))
-    with pytest.raises(TaskError, match="there is no folder"):
-        Blink(tmp_path / "blink", "Jigsaw")
-
-
 def test_facts_name_the_revision_and_the_errata(tmp_path: Path) -> None:
     first = write(tmp_path, [row(1)]).facts
     second = write(tmp_path, [row(1, answer="(A)")]).facts
-    assert first.split == "val"
+    assert (first.split, first.errata) == ("val", ())
     assert first.label_version.startswith("as in the file, sha256 ")
     assert first.label_version != second.label_version
-    assert first.errata == ()
     (tmp_path / "Jigsaw").rename(tmp_path / "Relative_Reflectance")
     assert "2025-09-03" in Blink(tmp_path, "Relative_Reflectance").facts.errata[0]
 
@@ -210,8 +193,7 @@ def test_facts_name_the_revision_and_the_errata(tmp_path: Path) -> None:
 )
 def test_the_real_files(shared_data: Path, name: str, n: int, images: int) -> None:
     items = list(Blink(shared_data / "blink", name))
-    assert len(items) == n
-    assert {item.answer for item in items} == {"A", "B"}
+    assert len(items) == n and {item.answer for item in items} == {"A", "B"}
     for item in items:
         assert len(item.sample.images) == images
         assert item.sample.id.startswith(f"val_{name}_")

@@ -1,7 +1,5 @@
 """BLINK-Twice: files whose columns are not fixed, and its several accuracies."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence
@@ -61,10 +59,8 @@ def test_columns_can_be_said_and_cells_can_be_lists(tmp_path: Path) -> None:
     rows = [{"Frage": ["Is it?", "Is it not?"], "Soll": ["No", "Yes"], "Bild": "1_1.png"}]
     columns = {"question": "Frage", "answer": "Soll", "image": "Bild"}
     items = list(BlinkTwice(write(tmp_path, rows), columns))
-    assert [(i.sample.id, i.sample.question, i.answer) for i in items] == [
-        ("row 0_q1", "Is it?", "B"),
-        ("row 0_q2", "Is it not?", "A"),
-    ]
+    found = [(i.sample.id, i.sample.question, i.answer) for i in items]
+    assert found == [("row 0_q1", "Is it?", "B"), ("row 0_q2", "Is it not?", "A")]
     assert {i.sample.meta["image"] for i in items} == {"1_1.png"}
 
 
@@ -73,16 +69,15 @@ def embedded(value: int, ending: str = ".png") -> str:
     return base64.b64encode(cv2.imencode(ending, pixels)[1].tobytes()).decode()
 
 
-def figures(tmp_path: Path, keys: Any, meta: Any, answers: str) -> dict[str, Any]:
+def figures(made: MadeRun, keys: Any, meta: Any, answers: str) -> dict[str, Any]:
     """The metrics of these answers: value and count."""
-    made = MadeRun(tmp_path / "run")
     made.task("twice", list(keys), meta=list(meta))
-    made.answers(made.point("plain", "twice", facts=FACTS), list(answers))
+    made.answers(made.point("plain", "twice", facts=FACTS), answers)
     rows = score_table(made.write().path).where(contestant="plain", task="twice").rows
     return {row.metric: (row.value, row.n) for row in rows}
 
 
-def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
+def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path, made: MadeRun) -> None:
     images = [embedded(0), embedded(0, ".bmp"), embedded(9), embedded(9), "%%%" * 200, "%%%" * 200]
     items = list(BlinkTwice(write(tmp_path, [row(image) for image in images])))
     meta = [item.sample.meta for item in items]
@@ -90,8 +85,7 @@ def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
     assert names[0] == names[1] != names[2] == names[3]
     assert names[4:] == ["row 4", "row 5"]  # what cannot be read is nobody's twin
     assert [fields["slot"] for fields in meta] == ["1", "2", "1", "2", "1", "1"]
-    keys = [item.answer for item in items]
-    assert figures(tmp_path, keys, meta, "BBBABB")["i_acc"] == (0.5, 2)
+    assert figures(made, [item.answer for item in items], meta, "BBBABB")["i_acc"] == (0.5, 2)
 
 
 TWO = [row(embedded(0)), row(embedded(0))]
@@ -106,9 +100,7 @@ TWO = [row(embedded(0)), row(embedded(0))]
         ([row(), row("1_2.png")], "i_acc and q_acc_either cannot be computed, because no image"),
     ],
 )
-def test_metrics_that_cannot_be_computed_are_warned_of(
-    tmp_path: Path, rows: list[Any], said: str
-) -> None:
+def test_uncomputable_metrics_are_warned_of(tmp_path: Path, rows: list[Any], said: str) -> None:
     assert said in BlinkTwice(write(tmp_path, rows)).facts.note
 
 
@@ -122,9 +114,7 @@ def test_metrics_that_cannot_be_computed_are_warned_of(
         ([row()], {"path": None}, "either `path`"),
     ],
 )
-def test_what_cannot_be_used(
-    tmp_path: Path, rows: Any, settings: dict[str, Any], words: str
-) -> None:
+def test_unusable_files(tmp_path: Path, rows: Any, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(BlinkTwice(**{"path": write(tmp_path, rows), **settings}))
 
@@ -151,20 +141,11 @@ def meta(images: int) -> list[dict[str, str]]:
     return [{"image": f"i{i}", "group": f"g{i // 2}", "slot": slot} for i, slot in pairs]
 
 
-def test_the_accuracies(tmp_path: Path) -> None:
-    shares = figures(tmp_path, "BABABABABA", meta(5), "BABABBAAAB")
-    assert (
-        shares.items()
-        >= {
-            "no_acc": (0.6, 5),
-            "yes_acc": (0.6, 5),
-            "q_acc": (0.6, 10),
-            "q_acc_either": (0.8, 5),
-            "i_acc": (0.4, 5),
-            "q_acc_naturalbench": (0.5, 4),
-            "g_acc": (0.5, 2),
-        }.items()
-    )
+def test_the_accuracies(made: MadeRun) -> None:
+    shares = figures(made, "BABABABABA", meta(5), "BABABBAAAB")
+    sides = {"no_acc": (0.6, 5), "yes_acc": (0.6, 5), "q_acc": (0.6, 10), "q_acc_either": (0.8, 5)}
+    whole = {"i_acc": (0.4, 5), "q_acc_naturalbench": (0.5, 4), "g_acc": (0.5, 2)}
+    assert shares == shares | sides | whole
 
 
 @settings(max_examples=60, deadline=None)
@@ -193,19 +174,10 @@ def test_how_the_accuracies_bound_each_other(drawn: list[tuple[str, bool]], coun
         assert mean["g_acc"] <= mean["q_acc_naturalbench"]
 
 
-def test_the_published_q_acc_is_a_mix_of_no_and_yes() -> None:
-    rows = [
-        (0.729, 0.600, 0.667),
-        (0.616, 0.523, 0.571),
-        (0.710, 0.503, 0.608),
-        (0.517, 0.637, 0.575),
-        (0.653, 0.380, 0.520),
-        (0.514, 0.466, 0.491),
-        (0.717, 0.274, 0.502),
-    ]
-    for no, yes, q in rows:
-        assert min(no, yes) < q < max(no, yes)
-        assert q == pytest.approx((459 * no + 437 * yes) / 896, abs=0.004)
+@table
+def test_the_published_q_acc_is_a_mix_of_no_and_yes(no: float, yes: float, q: float) -> None:
+    assert min(no, yes) < q < max(no, yes)
+    assert q == pytest.approx((459 * no + 437 * yes) / 896, abs=0.004)
 
 
 def test_the_cot_score() -> None:

@@ -1,7 +1,4 @@
-"""Tables of questions: column maps, VLMEvalKit's TSV, circular evaluation, faults, and how little
-memory it takes."""
-
-from __future__ import annotations
+"""Tables of questions: column maps, VLMEvalKit's TSV, circular evaluation, faults."""
 
 import base64
 import csv
@@ -38,8 +35,6 @@ from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
 from tests.tables import table
 
-VERBATIM = {"use": "eval.readers.WholeReply"}
-
 
 def jpeg(value: int = 90) -> bytes:
     return bytes(cv2.imencode(".jpg", np.full((8, 10, 3), value, np.uint8))[1])
@@ -69,9 +64,7 @@ def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str
 
 
 @table
-def test_keys_that_are_none_of_the_choices(
-    cell: Any, choices: str, first: int | None, words: str
-) -> None:
+def test_keys_beyond_the_choices(cell: Any, choices: str, first: int | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         answer_key(cell, tuple(choices), first)
 
@@ -131,18 +124,11 @@ def test_choices_in_the_question_and_fields_of_a_rows_number(tmp_path: Path) -> 
     cells = {"ask": text, "pic": "a", "gold": "B", "kind": "pet", "boxes": [[0, 0, 1, 1]]}
     path = jsonl(tmp_path, [{**cells, "kind": "fish"}, *[cells] * 3])
     columns = {"question": "ask", "choices": "ask", "images": "pic", "answer": "gold"}
-    task = Columns(
-        path,
-        columns,
-        where={"kind": "pet"},
-        image_name="{}.jpg",
-        numbered={"pair": (2,), "side": (1, 2)},
-        truth=("boxes",),
-    )
-    items = list(task)
+    more: Any = {"numbered": {"pair": (2,), "side": (1, 2)}, "truth": ("boxes",)}
+    items = [*Columns(path, columns, where={"kind": "pet"}, image_name="{}.jpg", **more)]
     assert {(i.sample.question, i.sample.choices) for i in items} == {("Which?", ("cat", "dog"))}
     assert items[0].sample.images[0].size == (10, 8)
-    places = [(i.sample.meta["row"], i.sample.meta["pair"], i.sample.meta["side"]) for i in items]
+    places = [tuple(i.sample.meta[name] for name in ("row", "pair", "side")) for i in items]
     assert places == [(1, "0", "1"), (2, "1", "0"), (3, "1", "1")]
     assert items[0].truth == {"boxes": "[[0, 0, 1, 1]]"} and "boxes" not in items[0].sample.meta
 
@@ -170,23 +156,14 @@ def test_images_in_numbered_columns_are_sent_by_number(tmp_path: Path, late: boo
 
 def test_a_tsv_sends_images_in_numbered_columns_by_number(tmp_path: Path) -> None:
     cells = [base64.b64encode(jpeg(20 * int(name[6:]))).decode() for name in TEN]
-    path = tmp_path / "set.tsv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, delimiter="\t")
-        writer.writerows([["index", "question", "answer", *TEN], ["1", "Which?", "cat", *cells]])
-    (item,) = Tsv(path)
+    head = ["index", "question", "answer"]
+    (item,) = Tsv(tsv(tmp_path, [["1", "Which?", "cat", *cells]], [*head, *TEN]))
     wanted = [jpeg(20 * number) for number in range(1, 12)]
     assert [image.payload.data for image in item.sample.images] == wanted
     assert not item.sample.meta.keys() & {*TEN}
-
-
-def test_an_image_before_number_two_is_sent_once(tmp_path: Path) -> None:
-    cells = [base64.b64encode(jpeg(value)).decode() for value in (20, 40)]
-    path = tmp_path / "set.tsv"
-    head = "index\tquestion\tanswer\timage\timage_2"
-    path.write_text("\n".join([head, "\t".join(["1", "Which?", "cat", *cells])]))
-    (item,) = Tsv(path)
-    assert [image.payload.data for image in item.sample.images] == [jpeg(20), jpeg(40)]
+    # an image before number two is sent once
+    (item,) = Tsv(tsv(tmp_path, [["1", "Which?", "cat", *cells[:2]]], [*head, "image", "image_2"]))
+    assert [image.payload.data for image in item.sample.images] == [jpeg(20), jpeg(200)]
 
 
 def test_maps_and_binary_texts_of_parquet_are_read(tmp_path: Path) -> None:
@@ -200,19 +177,20 @@ def test_maps_and_binary_texts_of_parquet_are_read(tmp_path: Path) -> None:
     assert item.answer == "B"
 
 
-@pytest.mark.parametrize("cells", [("[0, 1]", "[1, 2]"), ("{1: 2}", "{1: 3}"), ("[1 2]", "('a',)")])
-def test_a_choice_with_a_column_of_its_own_is_one_text(
-    tmp_path: Path, cells: tuple[str, str]
-) -> None:
-    row = {"question": "Which?", "image": "a.jpg", "A": cells[0], "B": cells[1], "answer": cells[1]}
-    (item,) = Columns(jsonl(tmp_path, [row]))
-    assert (item.sample.choices, item.answer) == (cells, "B")
-
-
-def test_an_empty_choice_that_pandas_wrote_as_nan_is_none(tmp_path: Path) -> None:
-    row = {"question": "Which?", "image": "a.jpg", "A": "red", "B": "blue", "C": "nan", "X": 3}
-    (item,) = Columns(jsonl(tmp_path, [{**row, "answer": "B"}]))
-    assert (item.sample.choices, item.answer) == (("red", "blue"), "B")
+@pytest.mark.parametrize(
+    ("cells", "choices"),
+    [
+        (("[0, 1]", "[1, 2]"), 2),
+        (("{1: 2}", "{1: 3}"), 2),
+        (("[1 2]", "('a',)"), 2),
+        (("red", "blue", "nan"), 2),  # as pandas writes an empty cell
+    ],
+)
+def test_a_choice_with_its_own_column(tmp_path: Path, cells: tuple[str, ...], choices: int) -> None:
+    row = {"question": "Which?", "image": "a.jpg", "answer": cells[1], "X": 3}
+    own = dict(zip("ABC"[: len(cells)], cells, strict=True))
+    (item,) = Columns(jsonl(tmp_path, [row | own]))
+    assert (item.sample.choices, item.answer) == (cells[:choices], "B")
 
 
 def test_parts_of_a_table_are_read_by_number(tmp_path: Path) -> None:
@@ -226,25 +204,20 @@ def test_parts_of_a_table_are_read_by_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["jpg", "avif", "jfif", "jpe", "jp2", "pgm", "png", "webp"])
 @pytest.mark.parametrize("written", ["sub/a.{}", "sub\\a.{}"])
 def test_a_path_is_a_path_whatever_its_ending(tmp_path: Path, kind: str, written: str) -> None:
-    image = Image.fromarray(np.full((8, 10, 3), 90, np.uint8))
+    image, cell = Image.fromarray(np.full((8, 10, 3), 90, np.uint8)), written.format(kind)
     (tmp_path / "sub").mkdir()
     forms = {"jfif": "jpeg", "jpe": "jpeg", "jpg": "jpeg", "jp2": "jpeg2000", "pgm": "ppm"}
     image.save(tmp_path / f"sub/a.{kind}", forms.get(kind, kind))
-    cell = written.format(kind)
-    (item,) = Columns(jsonl(tmp_path, [asked(0, image=cell)]))
-    assert item.sample.images[0].size == (10, 8)
-    path = tmp_path / "set.tsv"
-    path.write_text(f"index\tquestion\tanswer\timage\n1\tWhich?\tcat\t{cell}\n")
-    (item,) = Tsv(path)
-    assert item.sample.images[0].size == (10, 8)
+    path, table = jsonl(tmp_path, [asked(0, image=cell)]), tmp_path / "set.tsv"
+    table.write_text(f"index\tquestion\tanswer\timage\n1\tWhich?\tcat\t{cell}\n")
     own = {"id": "q", "question": "Which?", "image": cell}
     (tmp_path / "samples.jsonl").write_text(json.dumps(own))
-    (item,) = Folder(tmp_path)
-    assert item.sample.images[0].size == (10, 8)
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as packed:
         packed.write(tmp_path / f"sub/a.{kind}", f"sub/a.{kind}")
-    (item,) = Columns(tmp_path / "set.jsonl", images=tmp_path / "set.zip")
-    assert item.sample.images[0].size == (10, 8)
+    packed_up = Columns(path, images=tmp_path / "set.zip")
+    for task in (Columns(path), Tsv(table), Folder(tmp_path), packed_up):
+        (item,) = task
+        assert item.sample.images[0].size == (10, 8)
 
 
 def test_numbered_options_are_choices_by_number(tmp_path: Path) -> None:
@@ -274,9 +247,8 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
     assert [item.sample.id for item in items] == ["1", "3", "5", "7"]
     assert {item.sample.choices for item in items} == {("x", "y")}
     assert items[3].sample.question == "line one\nline 7"
-    few = list(Columns(tmp_path / "set.csv", subset=Subset(n=3)))
-    assert len(few) == 3
-    assert all(item.sample.question.endswith(item.sample.id) for item in few)
+    few = [item.sample for item in Columns(tmp_path / "set.csv", subset=Subset(n=3))]
+    assert [sample.question.endswith(sample.id) for sample in few] == [True] * 3
 
 
 @table
@@ -453,18 +425,6 @@ def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
     table = score_table(made.write().path).where(metric="circular_accuracy")
     (circle,), (chance,) = (table.where(contestant=who).rows for who in ("plain", "chance (level)"))
     assert (circle.value, circle.n, chance.value) == (0.5, 2, 0.25)
-
-
-def test_rotations_by_a_sweep(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
-    made.task("t", ["A", "B", "A"])
-    for by, answers in enumerate(("ABB", "AAA")):
-        stage = {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}
-        changes, node = {"stages.turn.by": by}, {"stages": {"turn": stage}}
-        made.answers(made.point("plain", "t", changes=changes, spec=node), list(answers))
-    (row,) = score_table(made.write().path).where(metric="circular_accuracy").rows
-    assert (row.n, row.n_groups, row.contestant) == (3, 2, "plain [2 rotations]")
-    assert row.value == pytest.approx(1 / 3)
 
 
 def test_facts_without_a_scorer_name_none() -> None:

@@ -1,7 +1,4 @@
-"""Do You See Me: the official files and keys, their faults, exact match, and accuracy along the
-control parameters."""
-
-from __future__ import annotations
+"""Do You See Me: the official files and keys, their faults, exact match."""
 
 import ast
 import csv
@@ -92,11 +89,8 @@ def test_the_colour_file_is_rebuilt(shared_data: Path) -> None:
     assert len(ours) == len(official) == 408
     for (filename, shape, color, number), row in zip(ours, official, strict=True):
         question = f"Count the number of {shape}'s that are {color}."
-        assert (filename, question, str(number)) == (
-            row["filename"],
-            row["question"],
-            row["answer"],
-        )
+        wanted = (row["filename"], row["question"], row["answer"])
+        assert (filename, question, str(number)) == wanted
 
 
 def test_spatial_answers_are_recomputed(shared_data: Path) -> None:
@@ -107,20 +101,13 @@ def test_spatial_answers_are_recomputed(shared_data: Path) -> None:
         assert spatial_answer(row["question"], grids[row["filename"]]) == int(row["answer"])
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "stem", "size"),
-    [
-        ("2D", "visual_closure", "50", (1200, 300)),
-        ("2D", "figure_ground", "1", (600, 1000)),
-        ("3D", "visual_spatial", "grid_0", (1920, 1080)),
-    ],
-)
+@table
 def test_real_images(
     shared_data: Path, kind: Any, name: str, stem: str, size: tuple[int, int]
 ) -> None:
     task = DoYouSeeMe(name, shared_data / "dysm", kind, missing="leave_out")
     images = {item.sample.meta["image"]: item.sample.images for item in task}
-    assert images[stem][0].size == size
+    assert images[stem][0].size == tuple(size)
     count, first, *_ = task.facts.left_out
     whole = DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)
     assert int(count.split()[0]) + len(task) == len(whole)
@@ -135,13 +122,8 @@ def png(path: Path) -> None:
     path.write_bytes(bytes(cv2.imencode(".png", np.zeros((6, 9, 3), np.uint8))[1]))
 
 
-def lay(
-    root: Path,
-    lines: Sequence[str],
-    folder: str = "2D_DoYouSeeMe/visual_figure_ground",
-    images: int = 3,
-) -> Path:
-    path = root / folder
+def lay(root: Path, lines: Sequence[str], folder: str = "", images: int = 3) -> Path:
+    path = root / (folder or "2D_DoYouSeeMe/visual_figure_ground")
     path.mkdir(parents=True, exist_ok=True)
     (path / "dataset_info.csv").write_text("\n".join(lines), encoding="utf-8")
     for number in range(images):
@@ -199,7 +181,7 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: 
         (GROUND, {"name": "visual_closure"}, "has no visual_closure/dataset_info.csv"),
     ],
 )
-def test_what_cannot_be_used_at_all(
+def test_unusable_folders(
     tmp_path: Path, lines: list[str], settings: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(TaskError, match=words):
@@ -247,38 +229,33 @@ def facts_of(name: str, kind: Any = "2D") -> dict[str, Any]:
     return {"scorer": spec(SweepScorer(name, kind, "integer", ("num_shapes",)))}
 
 
-def test_accuracy_along_a_control_and_its_test(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
-    made.task("t", ["2"] * 12, choices=0, meta=[{"num_shapes": n} for n in [3] * 6 + [7] * 6])
-    facts = facts_of("shape_discrimination")
-    facts |= {"left_out": ["3 lines of x left out", "line 4: why"], "revision": "sha256 abc"}
+def test_accuracy_along_a_control_and_its_test(made: MadeRun, tmp_path: Path) -> None:
+    made.task("t", "2" * 12, choices=0, meta=[{"num_shapes": n} for n in [3] * 6 + [7] * 6])
+    left_out = ["3 lines of x left out", "line 4: why"]
+    facts = facts_of("shape_discrimination") | {"left_out": left_out, "revision": "sha256 abc"}
     point = made.point("plain", "t", facts=facts, read=VERBATIM)
-    made.answers(point, ["2"] * 5 + ["3"] + ["3"] * 5 + ["many"])
-    folder = made.write()
-    table = score_table(folder.path)
+    made.answers(point, [*"222223", *"33333", "many"])
+    table = score_table(made.write().path)
     along = {row.slice: (row.value, row.n) for row in table.where(metric="accuracy_along").rows}
     assert along == {"num_shapes=3": (pytest.approx(5 / 6), 6), "num_shapes=7": (0.0, 6)}
     (test,) = table.where(metric="kruskal_num_shapes").rows
     expected = stats.kruskal([1, 1, 1, 1, 1, 0], [0] * 6)
     assert (test.n, test.n_groups) == (12, 2)
-    assert test.p == pytest.approx(expected.pvalue)
-    assert test.value == pytest.approx(expected.statistic / 11)
+    assert [test.p, test.value] == pytest.approx([expected.pvalue, expected.statistic / 11])
     (accuracy,) = table.where(metric="accuracy", task="t", contestant="plain").rows
     assert (accuracy.right, accuracy.wrong, accuracy.unreadable) == (5, 6, 1)
-    write_report([folder.path], tmp_path / "out")
-    report = (tmp_path / "out/report.md").read_text(encoding="utf-8")
+    page = write_report([made.path], tmp_path / "out")
+    report = page.with_suffix(".md").read_text(encoding="utf-8")
     assert "## The benchmark's own metrics" in report and "kruskal_num_shapes" in report
     assert "- left out: 3 lines of x left out; line 4: why" in report
     assert "- revision: sha256 abc" in report
-    assert "accuracy_along" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "accuracy_along" in page.read_text(encoding="utf-8")
 
 
-def test_there_is_no_mean_of_four_subtasks(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
+def test_there_is_no_mean_of_four_subtasks(made: MadeRun) -> None:
     for name in list(SUBTASKS["3D"])[:4]:
-        made.task(name, ["2"] * 4, choices=0)
-        point = made.point("plain", name, facts=facts_of(name, "3D"), read=VERBATIM)
-        made.answers(point, ["2"] * 4)
+        made.task(name, "2222", choices=0)
+        made.answers(made.point("plain", name, facts=facts_of(name, "3D"), read=VERBATIM), "2222")
     assert not score_table(made.write().path).where(metric="mean_3d", contestant="plain").rows
 
 
@@ -300,13 +277,12 @@ def pair(identifier: str) -> dict[str, Any]:
 
 def test_two_questions_of_one_image(tmp_path: Path) -> None:
     task = JointQuestions(joint(tmp_path, [pair("1"), pair("2")]))
-    items = list(task)
-    assert len(task) == 4
-    assert [(i.sample.id, i.answer, i.sample.choices) for i in items[:2]] == [
-        ("1/perception", "3", ()),
-        ("1/reasoning", "B", ("circle", "square")),
-    ]
-    assert items[0].sample.images[0].size == (9, 6)
-    assert items[0].sample.meta == {"image": "1", "role": "perception", "row": 0}
-    with pytest.raises(TaskError, match="there is no column 'pic'"):
+    seen, thought, *_ = (items := [*task])
+    assert len(task) == len(items) == 4
+    assert (seen.sample.id, seen.answer, seen.sample.choices) == ("1/perception", "3", ())
+    assert (thought.sample.id, thought.answer) == ("1/reasoning", "B")
+    assert thought.sample.choices == ("circle", "square")
+    assert seen.sample.images[0].size == (9, 6)
+    assert seen.sample.meta == {"image": "1", "role": "perception", "row": 0}
+    with pytest.raises(TaskError, match="'pic'"):
         len(JointQuestions(tmp_path / "joint.jsonl", {"image": "pic"}))

@@ -1,5 +1,4 @@
-"""The truth of the made questions, checked against the photographs themselves, and that places give
-nothing away."""
+"""The truth of the made questions, checked against the photographs themselves."""
 
 import io
 import math
@@ -47,9 +46,8 @@ def patch(item: Item, point: Point, radius: int = 8) -> Any:
 def likeness(item: Item, letter: str) -> float:
     """Normalised cross-correlation of the surroundings of REF and of a candidate."""
     marks = points(item.sample)
-    return float(
-        np.corrcoef(patch(item, marks["REF"]).ravel(), patch(item, marks[letter]).ravel())[0, 1]
-    )
+    reference, other = (patch(item, marks[name]).ravel() for name in ("REF", letter))
+    return float(np.corrcoef(reference, other)[0, 1])
 
 
 def shipped(name: str) -> Any:
@@ -116,17 +114,12 @@ def test_subset_by_what_is_known_beforehand() -> None:
 
 
 def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
-    images = [
-        next(iter(Photos("jigsaw", n=1, quality=quality))).sample.images[0]
-        for quality in (20, 90, None)
-    ]
+    tasks = [Photos("jigsaw", n=1, quality=quality) for quality in (20, 90, None)]
+    images = [next(iter(task)).sample.images[0] for task in tasks]
     assert len({image.size for image in images}) == 1
     kinds = [(image.payload.media_type, image.payload.note) for image in images]
-    assert kinds == [
-        ("image/jpeg", ""),
-        ("image/jpeg", ""),
-        ("image/png", "made or changed by a stage"),
-    ]
+    changed = ("image/png", "made or changed by a stage")
+    assert kinds == [("image/jpeg", ""), ("image/jpeg", ""), changed]
     sizes = [len(image.payload.data) for image in images]
     assert sizes == sorted(sizes)
 
@@ -163,12 +156,9 @@ def test_the_true_piece_pastes_back_into_the_photograph() -> None:
 
 
 def test_light_falls_on_the_pieces_alone() -> None:
-    changed, plain = (
-        next(iter(Photos("jigsaw", n=1, strength=0.8))).sample,
-        made("jigsaw")[0].sample,
-    )
-    same = [a.sha == b.sha for a, b in zip(plain.images, changed.images, strict=True)]
-    assert same == [True, False, False]
+    changed = next(iter(Photos("jigsaw", n=1, strength=0.8))).sample
+    pairs = zip(made("jigsaw")[0].sample.images, changed.images, strict=True)
+    assert [plain.sha == lit.sha for plain, lit in pairs] == [True, False, False]
     assert changed.meta["noise"] == 16.0
 
 
@@ -178,11 +168,8 @@ def test_light_falls_on_the_pieces_alone() -> None:
 @pytest.mark.dear
 @pytest.mark.parametrize("strength", [0.0, 0.1, 0.5, 0.65, 1.0])
 @pytest.mark.parametrize("source", ["photos", "stereo"])
-def test_candidates_are_inside_and_apart_and_their_places_do_not_tell(
-    strength: float, source: Any
-) -> None:
-    """A guess by the distance to where REF was is right for exactly one question in four, at either
-    end."""
+def test_candidates_are_apart_and_their_places_do_not_tell(strength: float, source: Any) -> None:
+    """A guess by the distance to REF is right for one in four."""
     items = made("correspondence", strength, source)
     for item in items:
         width, height = item.sample.images[1].size
@@ -197,9 +184,7 @@ def test_candidates_are_inside_and_apart_and_their_places_do_not_tell(
 @pytest.mark.parametrize(
     ("source", "alike", "right"), [("photos", 0.9999, 1), ("stereo", 0.9, 0.95)]
 )
-def test_without_change_the_true_point_has_the_same_surroundings(
-    source: Any, alike: float, right: float
-) -> None:
+def test_unchanged_the_true_point_looks_the_same(source: Any, alike: float, right: float) -> None:
     true, best = [], []
     for item in made("correspondence", 0.0, source):
         same = {letter: likeness(item, letter) for letter in "ABCD"}
@@ -211,8 +196,7 @@ def test_without_change_the_true_point_has_the_same_surroundings(
 
 @pytest.mark.dear
 def test_an_independent_matcher_finds_the_true_point() -> None:
-    """SIFT and RANSAC know nothing of how the second view was made; where they succeed they land on
-    the truth."""
+    """SIFT and RANSAC know nothing of how the second view was made."""
     sift, landed = cv2.SIFT.create(), []
     for item in made("correspondence", 0.5, "photos")[:10]:
         (keys0, words0), (keys1, words1) = (
@@ -245,13 +229,9 @@ def test_a_blob_lands_where_the_homography_says(strength: float) -> None:
         seen = cv2.warpPerspective(blob, matrix, view.size)
         rows, columns = np.mgrid[: seen.shape[0], : seen.shape[1]]
         u, v, w = matrix @ (x, y, 1)
-        if not (15 < u / w < view.size[0] - 15 and 15 < v / w < view.size[1] - 15):
-            continue
-        centroid = (
-            float((seen * columns).sum() / seen.sum()),
-            float((seen * rows).sum() / seen.sum()),
-        )
-        assert centroid == pytest.approx((u / w, v / w), abs=0.1)
+        if 15 < u / w < view.size[0] - 15 and 15 < v / w < view.size[1] - 15:
+            centroid = [float((seen * places).sum() / seen.sum()) for places in (columns, rows)]
+            assert centroid == pytest.approx([u / w, v / w], abs=0.1)
 
 
 @pytest.mark.parametrize(("turn", "strength"), [(40.0, 1.0), (40.0, 0.5), (90.0, 1.0), (0.0, 1.0)])
@@ -263,10 +243,8 @@ def test_a_second_view_is_turned_as_far_as_asked(turn: float, strength: float) -
 def test_strength_changes_the_second_view_and_not_the_question() -> None:
     series = [made("correspondence", strength, n=10) for strength in (0.0, 0.4, 1.0)]
     for versions in zip(*series, strict=True):
-        first, second = zip(
-            *([i.sha for i in item.sample.images] for item in versions), strict=True
-        )
-        assert (len({*first}), len({*second})) == (1, 3)
+        shas = ([image.sha for image in item.sample.images] for item in versions)
+        assert [len({*view}) for view in zip(*shas, strict=True)] == [1, 3]
         assert len({(item.answer, str(points(item.sample)["REF"])) for item in versions}) == 1
     assert [round(abs(group[0].sample.meta["turn"])) for group in series] == [0, 16, 40]
 
@@ -309,9 +287,7 @@ def test_one_question_is_made_without_the_others() -> None:
     assert find_item(task, "another") is None
 
 
-def test_to_look_for_many_questions_does_not_go_through_all_for_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_questions_are_found_without_making_all(monkeypatch: pytest.MonkeyPatch) -> None:
     task, named, name = Photos("jigsaw", n=9), Counter[int](), Photos._id
 
     def count(self: Photos, number: int) -> str:

@@ -1,7 +1,5 @@
 """What the tasks whose questions are made refuse at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -11,8 +9,6 @@ from tests.tables import table
 
 
 @table
-def test_settings_that_cannot_be_are_refused(
-    name: str, settings: dict[str, Any], said: str
-) -> None:
+def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(tasks.TaskError, match=said):
         getattr(tasks, name)(**settings)

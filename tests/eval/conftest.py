@@ -1,0 +1,13 @@
+"""What the tests of eval share."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.made_run import MadeRun
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    """A run that the test fills by hand."""
+    return MadeRun(tmp_path / "run")
