@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo docs test test-all test-core check check-style check-types check-house format bench homes soak clean help
+.PHONY: demo docs test test-all test-core check check-style check-types check-house format bench bounds homes soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -19,6 +19,7 @@ help:
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
 	@echo 'make bench   measurements, printed, and the slow tests'
+	@echo 'make bounds  install the oldest releases that pyproject.toml allows, and do what a newcomer does'
 	@echo 'make homes   inspect_ai, evalscope, VLMEvalKit, lmms-eval and verifiers ask a served study, each from an own environment'
 	@echo 'make soak    hostile servers, files and disks against the command line, on loopback; a table'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
@@ -95,6 +96,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(PY) -m pytest -q -s $(or $(ARGS),bench)
 	$(if $(ARGS),,$(PY) -m pytest tests -q -m slow)
+
+bounds: $(VENV)/pyvenv.cfg
+	$(PY) -m bench.lower_bounds $(ARGS)
 
 homes: $(VENV)/.dev
 	PYTHONPATH=typings $(PY) -m bench.homes $(ARGS)
