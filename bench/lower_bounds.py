@@ -33,12 +33,12 @@ def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
     CalledProcessError."""
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     programs = environment / "bin"
-    pip = [programs / "python", "-m", "pip", "--disable-pip-version-check", "-q", "install"]
-    subprocess.run([*pip, "uv"], check=True)
-    uv = [programs / "uv", "pip", "install", "-q", "--python", programs / "python"]
+    python, uv = str(programs / "python"), str(programs / "uv")
+    subprocess.run([python, "-m", "pip", "-q", "install", "uv"], check=True)
     wanted = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
-    subprocess.run([*uv, "--resolution", "lowest-direct", "-e", wanted], check=True)
-    subprocess.run([programs / "uv", "pip", "list", "--python", programs / "python"], check=True)
+    oldest = ["--resolution", "lowest-direct", "-e", wanted]
+    subprocess.run([uv, "pip", "install", "-q", "--python", python, *oldest], check=True)
+    subprocess.run([uv, "pip", "list", "--python", python], check=True)
     return programs
 
 
@@ -61,7 +61,8 @@ def main() -> int:
     with TemporaryDirectory(prefix="looktwice-bounds-") as folder:
         programs = install_oldest(Path(folder) / "environment", sys.argv[1:])
         failed = run_typed(programs, Path(folder))
-    print(*failed, sep="\n")
+    if failed:
+        print(*failed, sep="\n")
     return 1 if failed else 0
 
 
