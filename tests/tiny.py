@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 TEMPLATE = (
@@ -53,9 +54,8 @@ def tiny(name: str, place: Path, *more: str) -> Path:
 
 
 def open_tiny(name: str) -> Any:
-    """A network of transformers by its name, in evaluation mode."""
-    import transformers
-
+    """A network of transformers by its name, in evaluation mode; skips a test without it."""
+    transformers = pytest.importorskip("transformers")
     node = settings()[name]
     seed()
     kind = getattr(transformers, node["network"])
@@ -69,15 +69,12 @@ def open_tiny(name: str) -> Any:
 
 def seed() -> None:
     """The same weights at every build."""
-    import torch
-
-    torch.manual_seed(0)
+    pytest.importorskip("torch").manual_seed(0)
 
 
 def make(node: Any) -> Any:
     """A setting, or the object of transformers or of this file that it stands for."""
-    import transformers
-
+    transformers = pytest.importorskip("transformers")
     if isinstance(node, list):
         return [make(part) for part in node]
     if not isinstance(node, dict):
@@ -89,9 +86,7 @@ def make(node: Any) -> Any:
         given["chat_template"] = template
     kind = PARTS.get(node["new"]) or getattr(transformers, node["new"], None)
     if kind is None:
-        import diffusers
-
-        kind = getattr(diffusers, node["new"])
+        kind = getattr(pytest.importorskip("diffusers"), node["new"])
     return kind(**given)
 
 

@@ -47,6 +47,13 @@ class Estimate:
     detectable: float = nan
     test: str = ""
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all is the same; what neither was asked for is."""
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return all(one == two or (one != one and two != two) for one, two in pairs)
+
 
 def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
     """A number 0, 1, 2 ... for the cluster of each of n values; None: each is its own.

@@ -110,7 +110,8 @@ class NetworkHost:
     def __init__(self, plugins: Sequence[str], cache: str) -> None:
         for plugin in plugins:
             load_plugin(plugin)
-        ExitStack().enter_context(use_result_store(Path(cache) / "findings"))
+        self.store = ExitStack()  # unkept, it would leave the store at once
+        self.store.enter_context(use_result_store(Path(cache) / "findings"))
 
     def call(self, owner: bytes, method: str, given: tuple[Any, ...]) -> tuple[Any, list[str]]:
         """What `method` of the pickled `owner` gives, and what was remarked in it. Raises what it

@@ -188,24 +188,26 @@ class ResultStore:
         return self.folder / key[:2] / f"{key}.npz"
 
 
-_current: ResultStore | None = None
+_in_use: list[tuple[object, ResultStore | None]] = []  # runs in two threads end in any order
 
 
 @contextmanager
 def use_result_store(folder: Path | None) -> Iterator[None]:
     """Inside, the specialists of every thread store their results in this folder; None stores
     nothing."""
-    global _current
-    before, _current = _current, ResultStore(folder) if folder is not None else None
+    mine = object(), ResultStore(folder) if folder is not None else None
+    _in_use.append(mine)
     try:
         yield
     finally:
-        _current = before
+        _in_use.remove(mine)
 
 
 def current_store() -> ResultStore | None:
-    """The store that is in use; where there is none, nothing has to be hashed either."""
-    return _current
+    """The store that was opened last and is in use; where there is none, nothing has to be hashed
+    either."""
+    latest = _in_use[-1:]
+    return latest[0][1] if latest else None
 
 
 def result_key(name: str, *inputs: Any) -> str:

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.stores import Memory, use_result_store
+from looktwice.pipelines.runtime.stores import Memory, current_store, use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists import sharing
 from looktwice.specialists.detection import FaceBoxes, FaceCascade
@@ -128,6 +129,16 @@ def test_a_detector_behind_three_arms_runs_once_a_picture_also_across_commands(
     assert looks() == 3
     run("--again=all", "contestants.zoom.stages.zoom.detector.wide=20", *plugin)
     assert looks() == 6
+
+
+def test_of_two_runs_that_end_in_any_order_no_store_is_left(tmp_path: Path) -> None:
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(use_result_store(tmp_path / "first"))
+    second.enter_context(use_result_store(tmp_path / "second"))
+    first.close()
+    assert (store := current_store()) is not None and store.folder == tmp_path / "second"
+    second.close()
+    assert current_store() is None
 
 
 def test_many_threads_run_it_once_and_a_failure_is_not_kept(tmp_path: Path) -> None:

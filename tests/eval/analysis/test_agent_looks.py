@@ -191,7 +191,8 @@ class Kept:
 def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(KEPT, encoding="utf-8")
     (tmp_path / "kept.yaml").write_text(
-        "task: {use: eval.tasks.MarkedScenes, kind: shape, n: 1}\nstages: {answer: {use: kept.Kept}}\n"
+        "task: {use: eval.tasks.MarkedScenes, kind: shape, n: 1}\n"
+        "stages: {answer: {use: kept.Kept}}\n"
         "model: {use: pipelines.models.Scripted}\nread: {use: eval.readers.Marked}\n"
     )
     plugins = (load_plugin(str(tmp_path / "kept.py")),)

@@ -296,7 +296,7 @@ def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> 
         assert "95 %" in lead and "radius 9 \u221260" in lead
         labels = "[...document.querySelectorAll('#found tbody th')].map((it) => it.innerText)"
         assert browser.run(labels) == ["agent", "marked", "radius 18", "radius 9"]
-        assert browser.run(SEEN) == 8, "four flips, each beside its baseline"
+        browser.wait(f"{SEEN} === 8")  # four flips, each beside its baseline
         assert "samples of shape that radius 9 loses" in browser.text("#evidence")
         assert browser.run(SMALL) == 0, "what is clicked is 24 pixels wide and high"
         browser.click("#evidence a")

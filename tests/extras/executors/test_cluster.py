@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
 from looktwice.pipelines.models.offline import Scripted
+from looktwice.pipelines.runtime.stores import current_store, use_result_store
 from tests.counted_work import FakeTime
 from tests.optional import extension
 from tests.tables import table
@@ -26,6 +28,14 @@ on_ray = extension("executors.on_ray")
 cluster = extension("executors.cluster")
 
 KEY = LimitKey("http://h/v1", 10, None)
+
+
+def test_a_host_of_networks_stores_results_as_long_as_it_lives(tmp_path: Path) -> None:
+    with use_result_store(None):
+        host = cluster.NetworkHost((), str(tmp_path))
+        assert (store := current_store()) is not None
+        assert store.folder == tmp_path / "findings"
+        del host
 
 
 @table

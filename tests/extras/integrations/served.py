@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import pytest
 from aiohttp import web
 
 from looktwice.eval.page.hosting import make_runner
@@ -166,7 +167,17 @@ def post(url: str, body: Json | bytes, **headers: str) -> Answer:
         with OPENER.open(request, timeout=30) as answer:
             return Answer(answer.status, dict(answer.headers), answer.read().decode())
     except urllib.error.HTTPError as exc:
-        return Answer(exc.code, dict(exc.headers), exc.read().decode())
+        with exc:
+            return Answer(exc.code, dict(exc.headers), exc.read().decode())
+
+
+def refusal(url: str, **headers: str) -> int:
+    """The status with which a page is refused."""
+    request = urllib.request.Request(url, headers=headers)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        OPENER.open(request, timeout=30)
+    refused.value.close()
+    return int(refused.value.code)
 
 
 def turn(*parts: Any, role: str = "user") -> Json:

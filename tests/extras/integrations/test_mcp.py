@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +164,8 @@ def test_every_tool_is_offered_with_its_schema_and_what_lacks_is_said(folder: Pa
 
     tools, instructions = asyncio.run(ask())
     schemas = {tool.name: tool.input_schema for tool in tools}
-    assert {"open", "zoom", "segments", "matches", "measure", "compare", "nearer"} <= set(schemas)
+    assert {"open", "zoom", "segments", "matches", "measure", "compare"} <= set(schemas)
+    assert ("nearer" in schemas) == (find_spec("transformers") is not None)
     assert "read_text" not in schemas and "rapidocr is not installed" in instructions
     image = schemas["zoom"]["properties"]["image"]
     assert {kind["type"] for kind in image["anyOf"]} == {"integer", "string"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,16 @@ from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask
 from looktwice.prompting.controls import BlankImage
-from tests.extras.integrations.served import OPENER, Served, plan_of, post, questions, serving, turn
+from tests.extras.integrations.served import (
+    OPENER,
+    Served,
+    plan_of,
+    post,
+    questions,
+    refusal,
+    serving,
+    turn,
+)
 from tests.served_page import serve_run
 
 ITEMS = [*LettersAndShapes(n=10)]
@@ -55,8 +63,7 @@ def test_every_command_reads_the_run_while_the_server_writes_it(
             ask(served, slice(6, 10))
             with OPENER.open(f"{page}sample?n=0", timeout=30) as answer:
                 assert b"too small for me" in answer.read()
-            with pytest.raises(urllib.error.HTTPError):
-                OPENER.open(f"{page}sample?n=9", timeout=30)
+            assert refusal(f"{page}sample?n=9") == 404
         certified = told("analyse", run, "certify")
         assert "(n = 10)" in certified
         gain, of_pixels = re.findall(r"(?:gains|gained,) (\d+\.\d)", certified)

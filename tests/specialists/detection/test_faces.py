@@ -1,6 +1,7 @@
 """Faces of real photographs in their place and told apart, and none where there is none."""
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ from tests.tiny_yunet import yunet
 FACE = (182, 76, 262, 168)  # brows to chin of the astronaut, by eye
 OTHERS = ["camera", "coffee", "chelsea", "rocket", "coins", "brick", "grass"]
 OTHERS += ["immunohistochemistry"]
+needs_dlib = pytest.mark.skipif(
+    None in map(find_spec, ("dlib", "face_recognition_models")),
+    reason="dlib and its networks are not installed: pip install 'looktwice[faces]'",
+)
 
 
 def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
@@ -81,6 +86,7 @@ def small_faces(count: int) -> list[Pixels]:
 
 
 @pytest.mark.dear
+@needs_dlib
 def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     pixels, faces = photograph("astronaut")[:320, 100:420].copy(), FaceRecognition(threshold=0.5)
     dark = (pixels * 0.5).astype(np.uint8)
@@ -94,6 +100,7 @@ def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     assert max(same) < 0.3 and len(others) >= 10 and min(apart) > 0.65
 
 
+@needs_dlib
 def test_the_network_finds_the_same_face_as_the_histograms() -> None:
     pixels = photograph("astronaut")[:300, 100:400].copy()
     histograms, network = FaceRecognition()(pixels), FaceRecognition("cnn", upsample=0)(pixels)
@@ -101,12 +108,14 @@ def test_the_network_finds_the_same_face_as_the_histograms() -> None:
     assert np.linalg.norm(network.vectors[0] - histograms.vectors[0]) < 0.2
 
 
+@needs_dlib
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (40, 300), (120, 120)])
 def test_one_colour_holds_no_face(size: tuple[int, int]) -> None:
     boxes = FaceRecognition()(np.full((*size, 3), 90, np.uint8))
     assert len(boxes) == 0 and boxes.vectors.shape == (0, 128)
 
 
+@needs_dlib
 def test_a_face_finder_stands_in_for_a_detector() -> None:
     pixels = photograph("astronaut")
     detector = FaceBoxes(FaceRecognition(threshold=0.5))
@@ -116,6 +125,7 @@ def test_a_face_finder_stands_in_for_a_detector() -> None:
     assert after.views[0].size != state.views[0].size and after.notes == ()
 
 
+@needs_dlib
 def test_files_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
     pixels, five = photograph("coffee"), "shape_predictor_5_face_landmarks"
     with pytest.raises(WeightsError, match=f"{five}.dat in "):

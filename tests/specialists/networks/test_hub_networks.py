@@ -12,7 +12,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import close_networks
@@ -340,6 +339,8 @@ def changed(
     folder: str, to: Path, less: str = "nothing", more: dict[str, Any] | None = None
 ) -> str:
     """A copy of a network's folder without tensors with a part in their names, and with others."""
+    from safetensors.torch import load_file, save_file
+
     shutil.copytree(folder, to)
     whole = load_file(to / "model.safetensors")
     kept = {name: tensor for name, tensor in whole.items() if less not in name} | (more or {})

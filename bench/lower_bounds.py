@@ -1,0 +1,70 @@
+"""Installs the oldest releases that `pyproject.toml` allows, and does what a newcomer does:
+`make bounds`, or `python -m bench.lower_bounds [EXTRA ...]` to install those extras' oldest too.
+
+A temporary folder holds the environment; uv, which can choose the oldest, is installed there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.paths import ROOT
+
+STUDY = ROOT / "configs" / "quickstart.yaml"
+TYPED = (
+    "--help",
+    "run --help",
+    "make --help",
+    "check {study} --all",
+    "run {study} --out runs",
+    "score runs/quickstart",
+    "view runs/quickstart --sample shape_00000",
+    "compare runs/quickstart",
+)
+"""What is run after `looktwice`."""
+
+
+def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
+    """Make an environment with the oldest releases, and give its folder of programs. Raises
+    CalledProcessError."""
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    programs = environment / "bin"
+    python, uv = str(programs / "python"), str(programs / "uv")
+    subprocess.run([python, "-m", "pip", "-q", "install", "uv"], check=True)
+    wanted = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+    oldest = ["--resolution", "lowest-direct", "-e", wanted]
+    subprocess.run([uv, "pip", "install", "-q", "--python", python, *oldest], check=True)
+    subprocess.run([uv, "pip", "list", "--python", python], check=True)
+    return programs
+
+
+def run_typed(programs: Path, folder: Path) -> list[str]:
+    """Run every command in a folder, and give those that failed, with their last words."""
+    failed = []
+    for typed in TYPED:
+        words = [word.format(study=STUDY) for word in typed.split()]
+        done = subprocess.run(
+            [programs / "looktwice", *words], cwd=folder, capture_output=True, text=True
+        )
+        print(f"looktwice {typed}: exit {done.returncode}", flush=True)
+        if done.returncode:
+            failed.append(f"looktwice {typed}: {(done.stderr or done.stdout).strip()[-300:]}")
+    return failed
+
+
+def main() -> int:
+    """The exit code: 1 where something failed."""
+    with TemporaryDirectory(prefix="looktwice-bounds-") as folder:
+        programs = install_oldest(Path(folder) / "environment", sys.argv[1:])
+        failed = run_typed(programs, Path(folder))
+    if failed:
+        print(*failed, sep="\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
