@@ -41,9 +41,7 @@ def read(message: Json) -> Reply:
 
 
 @table
-def test_what_a_provider_attached_goes_back_as_it_came(
-    message: Json, returned: Json, calls: list[Json]
-) -> None:
+def test_what_was_attached_goes_back(message: Json, returned: Json, calls: list[Json]) -> None:
     reply = read(message)
     again = Reply.from_dict(read_as(ReplyNode, json.dumps(reply.to_dict())))
     assert again == reply

@@ -131,9 +131,7 @@ CUDA = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
 
 @pytest.mark.parametrize("trouble", [MemoryError(), CUDA], ids=["host", "cuda"])
-def test_out_of_memory_halves_the_batch_for_good_and_says_so(
-    batchers: Make, trouble: Exception
-) -> None:
+def test_out_of_memory_halves_the_batch(batchers: Make, trouble: Exception) -> None:
     sizes: list[int] = []
 
     def forward(items: Sequence[int]) -> list[int]:
@@ -339,9 +337,7 @@ def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
     ("change", "again"),
     [({"batch": 3}, 0), ({"room": 50}, 0), ({"gain": 2.0}, 1), ({"dtype": "bfloat16"}, 1)],
 )
-def test_what_changes_results_is_computed_anew(
-    weights: str, change: dict[str, Any], again: int
-) -> None:
+def test_changes_compute_anew(weights: str, change: dict[str, Any], again: int) -> None:
     pixels = np.full((9, 9, 3), 7, np.uint8)
     Bright(weights)(pixels)
     Bright(weights)(pixels.copy())
@@ -350,9 +346,7 @@ def test_what_changes_results_is_computed_anew(
     assert len(FORWARDS) == 1 + again
 
 
-def test_without_a_store_neither_pixels_nor_weights_are_hashed(
-    weights: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_store_nothing_is_hashed(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.specialists.networks.network.result_key", None)
     monkeypatch.setattr("looktwice.specialists.networks.network.weights_hash", None)
     assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
@@ -417,9 +411,7 @@ def test_a_network_is_opened_once_for_many_threads() -> None:
     assert all(thing is things[0] for thing in things)
 
 
-def test_what_cannot_be_fetched_is_tried_once_a_minute_and_what_was_put_right_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_is_tried_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, file = list[int](), tmp_path / "weights"
 
     def open_() -> object:
@@ -484,9 +476,7 @@ def test_weights_that_are_missing_are_one_sentence(tmp_path: Path) -> None:
         ("no file named model.safetensors", "check the id or folder"),
     ],
 )
-def test_what_to_type_when_a_hub_network_does_not_open(
-    monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str
-) -> None:
+def test_advice_of_the_hub(monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str) -> None:
     transformers = pytest.importorskip("transformers")
 
     def refuse(*args: Any, **settings: Any) -> None:
@@ -511,7 +501,7 @@ UNKNOWN = "Name or service not known"
 @pytest.mark.parametrize(
     ("kind", "silent"), [("", ""), ("hub", ""), ("socket", UNKNOWN), ("value", "")]
 )
-def test_a_hub_that_does_not_answer_is_asked_once(
+def test_a_silent_hub_is_asked_once(
     monkeypatch: pytest.MonkeyPatch, kind: str, silent: str
 ) -> None:
     errors = pytest.importorskip("huggingface_hub.errors")

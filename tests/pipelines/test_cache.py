@@ -115,9 +115,7 @@ def test_replies_come_back_whole_from_another_store(tmp_path: Path, reply: Reply
     assert (tmp_path / "blobs").exists() == (len(reply.text) >= INLINE)
 
 
-def test_a_reply_of_up_to_16_kib_lies_in_the_table_and_a_larger_one_in_a_blob(
-    tmp_path: Path,
-) -> None:
+def test_a_reply_above_16_kib_lies_in_a_blob(tmp_path: Path) -> None:
     store, empty = Store(tmp_path), len(json.dumps(Reply("").to_dict(), separators=(",", ":")))
     for size, blobs in ((16 * 1024, 0), (16 * 1024 + 1, 1)):
         store.put(str(size), "m", Reply("x" * (size - empty)))
@@ -220,9 +218,7 @@ def test_a_store_that_nobody_closes_closes_its_connection(tmp_path: Path) -> Non
     assert not list((tmp_path / "asking").iterdir()), "its claims have ended"
 
 
-def test_no_placeholder_of_sql_has_a_number_or_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_placeholders_of_sql_are_bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.12 warns of these where values come in a row."""
     ran = list[str]()
 

@@ -362,9 +362,7 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-def test_identity_holds_what_changes_replies_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_identity_holds_what_changes_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1/")
     plain = ChatAPI("m", "http://127.0.0.1:1/v1", temperature=0)
     same = ChatAPI("m", temperature=0.0, timeout=1, in_flight=2, prices={"in": 1, "out": 2})
@@ -402,9 +400,7 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
         assert slow.stats["replies"] == 0
 
 
-def test_a_body_larger_than_any_answer_is_not_read_to_its_end(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_huge_body_is_not_read(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.pipelines.models.http_client.MOST_BYTES", 100)
     with pytest.raises(ModelError, match="which is no reply") as raised:
         ChatAPI("m", url=server.url)(user("hello"))
@@ -445,9 +441,7 @@ def test_half_a_character_in_a_header_becomes_a_question_mark() -> None:
         (307, ""),
     ],
 )
-def test_a_key_that_a_server_repeats_is_masked(
-    status: int, body: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_key_is_masked(status: int, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     headers = (f"Server: {SECRET}".encode(), f"Location: http://h/?key={SECRET}".encode())
     try:
@@ -460,9 +454,7 @@ def test_a_key_that_a_server_repeats_is_masked(
 
 
 @pytest.mark.parametrize("entry", ["127.0.0.1={}", "{}", "{}=127.0.0.1", "{}="])
-def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(
-    entry: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_in_the_table_is_not_repeated(entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOKTWICE_KEYS", f"other=NAME, {entry.format(SECRET)}")
     sentence = r"LOOKTWICE_KEYS: entry 2 is no HOST=VARIABLE, such as 127\.0\.0\.1=MY_KEY"
     with pytest.raises(ModelError, match=sentence) as raised:

@@ -29,9 +29,7 @@ KEY = LimitKey("http://h/v1", 10, None)
 
 
 @table
-def test_who_wants_little_gets_it_and_the_others_alike(
-    wanted: dict[str, int], most: int, shares: object
-) -> None:
+def test_places_are_shared_fairly(wanted: dict[str, int], most: int, shares: object) -> None:
     assert share_out(wanted, most) == shares
 
 
@@ -52,9 +50,7 @@ def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> No
     assert desk.ask("b", {})[0]
 
 
-def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_places_of_a_silent_task_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(
         "looktwice.pipelines.models.cluster.time", SimpleNamespace(monotonic=lambda: now[0])
@@ -146,9 +142,7 @@ def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
     assert [dict(found.get(timeout=10).blobs) for _ in range(2)] == [{"one": b"pixels"}, {}]
 
 
-def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_half_the_places_is_half_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeTime().replace_in(monkeypatch, limits)
     limiter, stop = RateLimiter(10, 600.0), threading.Event()
     limiter.allot(5)

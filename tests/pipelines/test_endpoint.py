@@ -68,9 +68,7 @@ def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[Endpoi
     ("times", "stops"),
     [([0, 1, 5.1], True), ([0, 1, 4.9], False), ([0, 9], False), ([0, 0, 0, 0, 4.9, 5], True)],
 )
-def test_attempts_that_find_nobody_stop_after_three_and_five_seconds(
-    times: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finding_nobody(times: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     number = len(times)
     watch, lines = watched(times, monkeypatch)
     for _ in range(number):
@@ -161,9 +159,7 @@ class Asked:
         return Reply("(A)")
 
 
-def test_the_endpoint_is_asked_once_before_the_first_call_and_not_for_what_is_cached(
-    tmp_path: Path,
-) -> None:
+def test_the_endpoint_is_probed_once_and_not_for_what_is_cached(tmp_path: Path) -> None:
     lines: list[str] = []
     model, watch = Asked(), EndpointWatch(lines.append)
     with_cache = wrap(model, Store(tmp_path), watch=watch)
@@ -266,9 +262,7 @@ def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
     assert asked == ["free"] * 5
 
 
-def test_who_waited_at_a_slow_pace_leaves_as_soon_as_it_has_recovered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_waiting_ends_when_the_pace_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     servers, clock = Servers(), FakeTime()
     clock.replace_in(monkeypatch, limits)
     pace = servers.paces["slow"] = Pace(rate=1 / 30, due=0.3)

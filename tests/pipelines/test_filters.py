@@ -42,18 +42,14 @@ def test_a_filters_verdict_is_a_filtered_reply(form: str, status: int, body: Any
 
 
 @table
-def test_what_no_filter_stopped_fails_as_it_did(
-    form: str, status: int, body: Any, again: bool, said: str
-) -> None:
+def test_what_no_filter_stopped(form: str, status: int, body: Any, again: bool, said: str) -> None:
     with pytest.raises(ModelError) as caught:
         read_response(response(status, body), URL, 0.0)
     assert (caught.value.retryable, said in str(caught.value)) == (again, True)
 
 
 @table
-def test_a_reply_beside_what_a_filter_says_is_read(
-    form: str, body: Any, text: str, finish: str
-) -> None:
+def test_replies_beside_filters_are_read(form: str, body: Any, text: str, finish: str) -> None:
     reply = read_response(response(200, body), URL, 0.0)
     assert (reply.text, reply.finish) == (text, finish)
 
@@ -92,9 +88,7 @@ def test_a_batch_that_brings_no_candidate_and_no_verdict_is_asked_again() -> Non
 
 
 @table
-def test_an_empty_reply_that_nobody_billed_is_retried_and_fails(
-    form: str, message: Any, more: Any
-) -> None:
+def test_an_unbilled_empty_reply_is_retried(form: str, message: Any, more: Any) -> None:
     choice = {"message": message, "finish_reason": "stop"}
     canned = Canned(
         responses=(response(200, {"choices": [choice | more.pop("choice", {})], **more}),)

@@ -107,9 +107,7 @@ def check_config(path: Path) -> None:
         ({"task": {"path": "p"}}, ("task.path", "q"), {"task.path": "q"}),
     ],
 )
-def test_what_an_override_stands_for(
-    node: dict[str, Any], override: tuple[str, Any], places: dict[str, Any]
-) -> None:
+def test_overrides(node: dict[str, Any], override: tuple[str, Any], places: dict[str, Any]) -> None:
     assert dict(spelt_out(node, *override)) == places
 
 

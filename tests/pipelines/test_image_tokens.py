@@ -18,7 +18,7 @@ from tests.paths import rows
 
 
 @pytest.mark.parametrize(("model", "width", "height", "tokens"), rows(__file__, "image_tokens.tsv"))
-def test_the_tokens_of_a_picture_follow_the_rule_of_the_model(
+def test_tokens_follow_the_rule_of_a_model(
     model: str, width: str, height: str, tokens: str
 ) -> None:
     assert image_rule(model).tokens((int(width), int(height))) == int(tokens)

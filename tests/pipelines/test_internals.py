@@ -38,9 +38,7 @@ def torch() -> Any:
 
 @pytest.mark.dear
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_states_are_those_that_the_network_tells(
-    family: str, tmp_path: Path, torch: Any
-) -> None:
+def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any) -> None:
     model = LocalVLM(str(tiny(family, tmp_path / family)))
     said, question = model(asked((60, 80), (50, 40))).text, asked((60, 80), (50, 40))
     network = model.network()

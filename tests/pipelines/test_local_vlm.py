@@ -61,9 +61,7 @@ QUESTIONS = (
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_batch_gives_what_each_request_gives_alone(
-    family: str, folder: Callable[[str], str]
-) -> None:
+def test_a_batch_replies_as_one_request(family: str, folder: Callable[[str], str]) -> None:
     model = LocalVLM(folder(family), max_tokens=8)
     alone = [model(question) for question in QUESTIONS]
     asked = [chat_of(question) for question in QUESTIONS]
@@ -82,9 +80,7 @@ def test_the_pictures_are_looked_at(family: str, folder: Callable[[str], str]) -
     assert len(said) > 1
 
 
-def test_a_family_with_a_video_processor_says_that_it_runs_without(
-    folder: Callable[[str], str],
-) -> None:
+def test_a_missing_video_processor_is_noted(folder: Callable[[str], str]) -> None:
     said = LocalVLM(folder("qwen2_5_vl"), max_tokens=2)(QUESTIONS[1]).served_by
     assert "no videos" in said["processor"]
     assert "processor" not in LocalVLM(folder("llava"), max_tokens=2)(QUESTIONS[1]).served_by
@@ -130,9 +126,7 @@ def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
 
 
 @pytest.mark.dear
-def test_other_weights_in_the_same_folder_are_another_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_weights_are_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
     place = tmp_path / "network"
@@ -162,9 +156,7 @@ def test_other_weights_in_the_same_folder_are_another_model(
     assert len(RunFolder(tmp_path / "study").records()) == 8
 
 
-def test_check_sees_a_folder_that_is_not_there_and_a_package_that_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write_study(tmp_path, "http://127.0.0.1:9/v1")
 
     def check(folder: object) -> str:
@@ -212,17 +204,13 @@ CALL = '<tool_call>{"name": "zoom", "arguments": {"x": 1}}</tool_call>'
         ("<tool_call>[1, 2]</tool_call>", "<tool_call>[1, 2]</tool_call>", "", []),
     ],
 )
-def test_a_reply_is_taken_apart(
-    said: str, text: str, reasoning: str, calls: list[tuple[str, str]]
-) -> None:
+def test_replies_apart(said: str, text: str, reasoning: str, calls: list[tuple[str, str]]) -> None:
     found = reply_text(said)
     assert (found[0], found[1]) == (text, reasoning)
     assert [(call.name, call.arguments) for call in found[2]] == calls
 
 
-def test_calls_in_tags_are_words_where_the_tools_were_told_in_words(
-    folder: Callable[[str], str],
-) -> None:
+def test_calls_in_tags_may_be_words(folder: Callable[[str], str]) -> None:
     network = LocalVLM(folder("llava"), device="cpu").network()
     said = CALL.replace(" ", "")
     tokens = network.tokenizer(said, add_special_tokens=False)["input_ids"]
@@ -269,9 +257,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["llava", "llava_next", "idefics3"])
-def test_the_same_network_says_the_same_over_http(
-    family: str, folder: Callable[[str], str], server: str
-) -> None:
+def test_http_replies_alike(family: str, folder: Callable[[str], str], server: str) -> None:
     here = LocalVLM(folder(family), max_tokens=8)
     there = ChatAPI(folder(family), url=server, max_tokens=8, temperature=0)
     for question in QUESTIONS[:2]:

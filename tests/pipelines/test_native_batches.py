@@ -37,9 +37,7 @@ BODY = {"model": "m", "messages": TURNS[:2]}
         ({"type": "function", "function": {"name": "zoom"}}, {"type": "tool", "name": "zoom"}),
     ],
 )
-def test_a_conversation_with_tools_becomes_messages_whose_results_come_first(
-    asked: Any, choice: Any
-) -> None:
+def test_a_conversation_with_tools_becomes_messages(asked: Any, choice: Any) -> None:
     body = {"model": "m", "max_completion_tokens": 9, "stop": ["X"], "seed": 3, "tools": [TOOL]}
     body["tool_choice"] = asked
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
@@ -83,9 +81,7 @@ def test_a_conversation_becomes_contents() -> None:
         (bodies.content_request, {"tools": [TOOL]}, "Gemini does not take tools"),
     ],
 )
-def test_what_a_protocol_does_not_know_is_refused(
-    request_of: Any, more: dict[str, Any], said: str
-) -> None:
+def test_unknown_fields_are_refused(request_of: Any, more: dict[str, Any], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         request_of(BODY | more)
 

@@ -76,9 +76,7 @@ def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
                 assert 1 <= size <= SIZES
 
 
-def test_scenes_are_those_of_their_number_and_kept_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scenes_are_kept_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "SHARD", 2)
     path = store.write_shard(tmp_path, 5, 1)
     for number, kept in enumerate(store.read_shard(path), 2):
@@ -147,9 +145,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
 
 
 @pytest.mark.dear
-def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_between(
-    plan: Any, tmp_path: Path
-) -> None:
+def test_it_learns_stops_and_goes_on(plan: Any, tmp_path: Path) -> None:
     def trained(until: int | None = None) -> dict[str, Any]:
         train.train(plan, until=until)
         state: dict[str, Any] = torch.load(tmp_path / "state.pt", weights_only=True)

@@ -362,8 +362,6 @@ def test_recorded_requests_answer_once_each_and_no_others() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"), [({"in_flight": 0}, "in_flight"), ({"prices": {"input": 3}}, "prices need")]
 )
-def test_settings_for_the_wrappers_are_checked_when_the_model_is_named(
-    wrong: dict[str, Any], says: str
-) -> None:
+def test_settings_of_wrappers_are_checked(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)

@@ -84,9 +84,7 @@ def look(browser: Browser) -> list[str]:
 
 
 @pytest.mark.dear
-def test_a_trial_shows_a_picture_for_its_time_and_takes_the_answer_from_the_keyboard(
-    run: Path, tmp_path: Path, browser: Browser
-) -> None:
+def test_a_trial_is_timed_and_keyed(run: Path, tmp_path: Path, browser: Browser) -> None:
     out = run / "people"
     drawn = annotate(run, "--exposure", "200ms", "--practice", 1, "-n", 3, "--out", out)
     assert drawn.exit_code == 0, drawn.output
@@ -126,9 +124,7 @@ def test_a_trial_shows_a_picture_for_its_time_and_takes_the_answer_from_the_keyb
     assert (model[:3], people[:4]) == ("0.0", "66.7")
 
 
-def test_pictures_stay_until_words_are_typed_and_a_page_goes_on_where_it_was(
-    tmp_path: Path, browser: Browser
-) -> None:
+def test_pictures_stay_until_words_are_typed(tmp_path: Path, browser: Browser) -> None:
     letters = GeneratedDoYouSeeMe("letter_disambiguation", n=2)
     run, out = tmp_path / "run", tmp_path / "people"
     evaluate(letters, {"plain": Pipeline({"ask": Ask()})}, Scripted(lambda _: "X"), out=run)

@@ -207,9 +207,7 @@ def test_a_picture_takes_its_hash_along() -> None:
     assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 
-def test_a_process_that_never_begins_does_not_keep_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork may hang in a lock that a library held."""
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -225,9 +223,7 @@ def test_a_process_that_never_begins_does_not_keep_the_run(
 
 
 @pytest.mark.dear
-def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(None, "--delay", "0.05") as server:
         stopping = Stopping()
         summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch, executor=stopping)
@@ -238,9 +234,7 @@ def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
 
 
 @pytest.mark.dear
-def test_a_process_that_hangs_does_not_keep_a_run_that_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.extras.executors.processes.PATIENCE", 0.5)
     monkeypatch.setenv(SETTING, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
@@ -251,9 +245,7 @@ def test_a_process_that_hangs_does_not_keep_a_run_that_is_stopped(
 
 
 @pytest.mark.dear
-def test_refusals_and_prices_are_told_of_all_processes_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prices = {"in": 1000.0, "out": 0.0}
     with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
         summary, _, sentences = run(tmp_path, server.url, 2, monkeypatch, prices=prices)
@@ -331,9 +323,7 @@ class Keyed(Noise):
 
 
 @pytest.mark.dear
-def test_samples_of_a_class_that_other_processes_lack_are_asked_by_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_an_unknown_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Letter, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Letter", Letter, raising=False)
     monkeypatch.setenv(SETTING, "2")
@@ -431,9 +421,7 @@ def test_a_class_among_the_settings_is_not_looked_into() -> None:
     assert not is_own({"kind": OtherImage}) and is_own({"mark": Circles()})
 
 
-def test_a_run_of_which_all_is_there_begins_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_run_begins_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "2")
     (tmp_path / "records.jsonl").touch()
     run = Run(plan_of(CHAT), tmp_path, models=RunModels(Progress(), tmp_path, False))

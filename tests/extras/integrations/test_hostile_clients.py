@@ -115,7 +115,7 @@ LARGE_BODIES = {
 
 
 @pytest.mark.parametrize("form", LARGE_BODIES)
-def test_what_was_sent_in_vain_is_let_go(
+def test_large_bodies_are_let_go(
     form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a look for what cycles keep, which a server makes seldom."""
@@ -162,9 +162,7 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize("form", [*NO_HTTP, "a long line", "no HTTP"])
-def test_what_is_no_request_gets_a_status_and_leaves_no_traceback(
-    form: str, pocket: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_http_gets_a_status(form: str, pocket: Served, caplog: pytest.LogCaptureFixture) -> None:
     kind = b"Content-Type: application/json\r\n"
     head = b"POST /v1/chat/completions HTTP/1.1\r\n" + kind
     raw = head + (b"" if form == "no host" else b"Host: 127.0.0.1\r\n") + NO_HTTP.get(form, b"")
@@ -207,9 +205,7 @@ def test_many_that_only_connect_or_never_finish_hold_nobody_up(pocket: Served) -
         client.close()
 
 
-def test_who_never_ends_a_request_is_told_so(
-    pocket: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unended_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "READ_SECONDS", 0.1)
     client = connect(pocket)
     client.putrequest("POST", "/v1/chat/completions")
@@ -221,9 +217,7 @@ def test_who_never_ends_a_request_is_told_so(
     client.close()
 
 
-def test_what_is_held_of_all_requests_is_bounded(
-    pocket: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_held_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "MOST_HELD", 1000)
     answer = post(pocket.url, GOOD)
     assert answer.status == 503 and answer.headers["Retry-After"] == "1"

@@ -116,9 +116,7 @@ def test_where_marks_come_from(
     assert "<image" not in said
 
 
-def test_a_client_that_knows_its_marks_is_believed_where_the_picture_has_none(
-    tmp_path: Path,
-) -> None:
+def test_marks_that_a_client_gives_are_believed(tmp_path: Path) -> None:
     zoom = ZoomOnMarks(missing="keep", crop=CROP)
     marks = RecoverMarks(letters=("A",), given="keep")
     plan = plan_of({"arm": {"marks": marks, "zoom": zoom, "ask": Ask(images="placed")}}, Points())

@@ -208,9 +208,7 @@ def test_two_pictures_are_matched_by_path_and_number(folder: Path) -> None:
     ],
     ids=range(22),
 )
-def test_what_must_not_be_is_an_error_in_words(
-    folder: Path, arguments: dict[str, Any], sentence: str
-) -> None:
+def test_bad_arguments_are_named(folder: Path, arguments: dict[str, Any], sentence: str) -> None:
     secret = folder.parent / "secret.png"
     Image.new("RGB", (9, 9)).save(secret)
     (folder / "link.png").symlink_to(secret)
@@ -226,9 +224,7 @@ def test_what_must_not_be_is_an_error_in_words(
     ("name", "told"),
     [("photo.png", "; did you mean {}?; "), ("nosuch.png", ", and there is no {}; ")],
 )
-def test_a_path_that_counts_from_another_folder_is_told_its_place(
-    folder: Path, name: str, told: str
-) -> None:
+def test_a_path_from_another_folder_is_found(folder: Path, name: str, told: str) -> None:
     """A client that names photo.png where /photos is allowed and its server was started above."""
     looks = tools_of(folder)
     looks.images.folder = folder.parent
@@ -337,9 +333,7 @@ def has_ipv6() -> bool:
     "host",
     ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="no ::1"))],
 )
-def test_over_http_this_machine_alone_may_ask_and_who_has_the_token(
-    host: str, folder: Path
-) -> None:
+def test_over_http_hosts_and_tokens_are_checked(host: str, folder: Path) -> None:
     looks, url = tools_of(folder), asyncio.Queue[str]()
 
     async def serving(token: str) -> tuple[str, asyncio.Task[None]]:

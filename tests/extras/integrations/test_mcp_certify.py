@@ -53,9 +53,7 @@ ARMS: dict[str, dict[str, Sequence[str]] | None] = {
 
 
 @pytest.mark.dear
-def test_certify_tells_what_the_zoom_of_a_near_sighted_agent_is_worth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certify_tells_what_zoom_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the page says: the replies of four runs become a study. The placebo keeps off the place
     that was asked for, so it brings nothing; any place would bring some of it."""
     folder = tmp_path.resolve()

@@ -42,9 +42,7 @@ def told(*words: str) -> str:
 
 
 @pytest.mark.dear
-def test_every_command_reads_the_run_while_the_server_writes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of eight arms three are asked; the page that is open keeps to what there was."""
     monkeypatch.chdir(tmp_path)
     plan = load_plan(find_config("tool_contribution"))

@@ -254,9 +254,7 @@ FAULTS: list[tuple[str, str, int, str]] = [
 
 
 @pytest.mark.parametrize(("name", "words", "status", "said"), FAULTS)
-def test_what_fails_is_told_with_its_place(
-    name: str, words: str, status: int, said: str, tmp_path: Path
-) -> None:
+def test_failures_are_placed(name: str, words: str, status: int, said: str, tmp_path: Path) -> None:
     asks = {"ask": Ask()}
     stages: Mapping[str, Mapping[str, Stage]] = {
         "plain": asks,
@@ -302,9 +300,7 @@ def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
     assert "there was nothing to see" in sentence
 
 
-def test_heartbeats_tell_that_somebody_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heartbeats_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "HEARTBEAT", 0.05)
     with chat_server(None, "--delay", "0.3") as upstream:
         plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url))
@@ -352,9 +348,7 @@ def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
     assert replay(served.run).same == 1
 
 
-def test_a_question_that_could_not_be_written_is_when_it_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(blobs: Blobs, data: bytes, sha: str = "") -> str:
         raise OSError("no space left")
 

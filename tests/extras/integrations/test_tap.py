@@ -27,9 +27,7 @@ URL, WORDS = questions(1)[0]
 ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
 
 
-def test_the_body_goes_on_as_it_came_and_the_key_is_the_servers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_body_goes_on_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(tmp_path / "log") as upstream:
         host = upstream.url.split("/")[2]
         monkeypatch.setenv("LOOKTWICE_KEYS", f"{host}=TAP_KEY")
@@ -114,9 +112,7 @@ def test_what_the_server_refuses_is_passed_on_and_recorded(tmp_path: Path) -> No
         ({"messages": [turn("Well?")], "temperature": "hot"}, "Well?"),
     ],
 )
-def test_what_is_not_known_here_is_sent_on_and_recorded_as_far_as_it_is(
-    body: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_what_is_unknown_is_sent_on(body: dict[str, Any], words: str, tmp_path: Path) -> None:
     with chat_server(tmp_path / "log") as upstream:
         with tapping(upstream.url, tmp_path) as served:
             post(served.url, {"model": "m"} | body)

@@ -68,9 +68,7 @@ def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
     return file
 
 
-def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_log_of_inspect_comes_back_with_pictures(run: Path, tmp_path: Path) -> None:
     file = exported(run, "inspect", tmp_path, ".eval")
     (log,), (back,) = read_logs(run), read_logs(file)
     assert back.name == "marked"
@@ -128,9 +126,7 @@ def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path:
     assert plain(theirs, columns) == plain(log, columns)
 
 
-def test_every_eval_ever_comes_back_with_the_hashes_of_the_pictures(
-    run: Path, tmp_path: Path
-) -> None:
+def test_every_eval_ever_comes_back_with_hashes(run: Path, tmp_path: Path) -> None:
     file = exported(run, "every-eval-ever", tmp_path, ".json")
     details = json.loads(file.read_text())["detailed_evaluation_results"]
     lines = (file.parent / details["file_path"]).read_bytes()

@@ -123,9 +123,7 @@ def test_recorded_labels_count_as_they_were_published(tmp_path: Path) -> None:
 
 
 @table
-def test_a_grade_of_inspect_says_whether_there_was_an_answer(
-    tmp_path: Path, score: dict[str, Any], verdict: str
-) -> None:
+def test_grades_of_inspect(tmp_path: Path, score: dict[str, Any], verdict: str) -> None:
     path = inspect_log(tmp_path / "a.json", [{"own": score}])
     (log,) = read_logs(path)
     assert log.rows["verdict"].tolist() == [verdict]
@@ -182,9 +180,7 @@ def test_a_scorer_with_other_settings_is_another(
 
 
 @table
-def test_a_scorer_is_named_on_the_command_line(
-    tmp_path: Path, kind: str, name: str, share: float | None
-) -> None:
+def test_a_scorer_is_named(tmp_path: Path, kind: str, name: str, share: float | None) -> None:
     scorers = ["choice", "match"] if kind == "inspect" else ["strict", "relaxed"]
     path = scored_log(tmp_path, kind, "a", scorers)
     if share is None:
@@ -195,9 +191,7 @@ def test_a_scorer_is_named_on_the_command_line(
     assert len(log.rows) == 12 and log.rows["value"].mean() == share
 
 
-def test_a_third_log_without_the_shared_scorer_is_refused_and_the_others_compared(
-    tmp_path: Path,
-) -> None:
+def test_a_third_log_without_the_scorer_is_refused(tmp_path: Path) -> None:
     files = [
         scored_log(tmp_path, "inspect", name, names)
         for name, names in (("a", ["choice", "match"]), ("b", ["match"]), ("c", ["other"]))
@@ -296,9 +290,7 @@ def test_an_empty_answer_of_a_table_is_unreadable_where_others_were_read(tmp_pat
 
 
 @table
-def test_the_name_of_a_file_of_samples_tells_task_and_model(
-    tmp_path: Path, file: str, task: str, model: str
-) -> None:
+def test_a_file_name_tells_task_and_model(tmp_path: Path, file: str, task: str, model: str) -> None:
     folder = tmp_path / "org__model"
     folder.mkdir()
     path = write_lines(folder / file, [{"doc_id": 0, "target": "A", "resps": [["A"]], "acc": 1}])
@@ -308,9 +300,7 @@ def test_the_name_of_a_file_of_samples_tells_task_and_model(
 
 
 @table
-def test_an_answer_that_vlmevalkit_drew_at_random_is_none(
-    tmp_path: Path, log: str, hit: int, verdict: str
-) -> None:
+def test_a_random_answer_is_none(tmp_path: Path, log: str, hit: int, verdict: str) -> None:
     path = vlmevalkit(tmp_path / "m.tsv", ["It is near.", "A"], [hit, 1])
     lines = path.read_text().splitlines()
     for number, text in enumerate(("log", log, "Match Log: A. ")):

@@ -129,9 +129,7 @@ def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
     assert only(path).rows.astype(str).equals(zipped.rows.astype(str))
 
 
-def test_a_reader_reads_the_replies_of_another_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_reads_other_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """inspect_ai called it right; the reply says (B) and the key is A. A link in the folder where
     somebody works is no link of a run."""
     monkeypatch.chdir(tmp_path)
@@ -177,9 +175,7 @@ BLINK_ACC = {"id": "val_Jigsaw_1", "gt_content": "A", "pred_parsed": "A", "sub_t
         ({"notes": {"id": "q9"}, "vqa": {"score": 0.6}}, "4", 0.6),
     ],
 )
-def test_samples_of_lmms_eval(
-    tmp_path: Path, metrics: dict[str, Any], sample: str, value: float
-) -> None:
+def test_lmms_eval(tmp_path: Path, metrics: dict[str, Any], sample: str, value: float) -> None:
     line = {"doc_id": 4, "target": "A", "input": "Which?", "filtered_resps": ["A"], "doc_hash": "h"}
     folder = tmp_path / "some__model"
     write(folder / "20260806_120000_samples_blink_jigsaw.jsonl", line | metrics)
@@ -205,9 +201,7 @@ UNSCORED_ROWS: dict[str, list[Any]] = {  # the first is right by the log, the se
 
 
 @pytest.mark.parametrize("name", UNSCORED_ROWS)
-def test_rows_that_nobody_scored_are_read_where_others_have_a_value(
-    tmp_path: Path, name: str
-) -> None:
+def test_rows_that_nobody_scored_are_read(tmp_path: Path, name: str) -> None:
     """They were dropped without a word: 20 of 50 samples were compared."""
     log = only(write(tmp_path / name, *UNSCORED_ROWS[name]))
     assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
@@ -242,9 +236,7 @@ JSON_ROWS = [{"no": 0, "response": "(A)", "gold": "A"}, {"no": 1, "response": "(
         ),
     ],
 )
-def test_compare_and_score_read_the_same_files(
-    tmp_path: Path, name: str, lines: list[Any], columns: dict[str, str]
-) -> None:
+def test_both_read(tmp_path: Path, name: str, lines: list[Any], columns: dict[str, str]) -> None:
     path = write(tmp_path / name, *lines)
     assert cells(only(path, **columns), "value", None) == [1, 0]
     (line, _) = replies_lines([path], columns=columns)
@@ -336,9 +328,7 @@ def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.Mon
         ("a.txt", b"nothing", "expected a run folder"),
     ],
 )
-def test_a_file_of_the_wrong_kind_is_refused(
-    tmp_path: Path, name: str, content: bytes, said: str
-) -> None:
+def test_wrong_kinds_are_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TaskError, match=said):
         read_logs(tmp_path / name)

@@ -227,9 +227,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, content: bytes, s
         list(replies_lines([tmp_path / name]))
 
 
-def test_bare_letters_as_keys_and_labels_a_byte_order_mark_and_half_a_character(
-    tmp_path: Path,
-) -> None:
+def test_bare_letters_a_byte_order_mark_and_half_a_character(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "A", "A", "A"), row("val_Jigsaw_2", "A \ud83d", "(B)", "(A)")]
     file = write(tmp_path / "m.jsonl", rows)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
@@ -350,9 +348,7 @@ def test_the_predictions_of_a_run_are_exported(made: MadeRun, tmp_path: Path) ->
     assert again.partition(": ")[2] == first.partition(": ")[2]
 
 
-def test_letters_that_were_dealt_anew_are_the_tasks_own_again(
-    made: MadeRun, tmp_path: Path
-) -> None:
+def test_letters_dealt_anew_are_the_tasks_own(made: MadeRun, tmp_path: Path) -> None:
     point = made.point("permuted", "jigsaw")
     made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
     out = tmp_path / "{name}.json"
@@ -403,9 +399,7 @@ VLMEVALKIT = "index\tquestion\tA\tB\tanswer\tprediction\n"
         ),
     ],
 )
-def test_a_file_of_which_nothing_can_be_right_says_why(
-    tmp_path: Path, name: str, text: str, says: str
-) -> None:
+def test_nothing_right_says_why(tmp_path: Path, name: str, text: str, says: str) -> None:
     (tmp_path / name).write_text(text)
     warnings = [line for line in replies_lines([tmp_path / name]) if line.startswith("warning")]
     assert len(warnings) == bool(says) and says in "".join(warnings)
@@ -426,9 +420,7 @@ COUNTED = {"idx": "val_Counting_1", "reply": "(A) 1"}
         ("b", True, ""),
     ],
 )
-def test_a_key_that_is_no_letter_is_never_a_choice_without_words(
-    tmp_path: Path, answer: str, scored: bool, warned: str
-) -> None:
+def test_a_key_that_is_no_letter(tmp_path: Path, answer: str, scored: bool, warned: str) -> None:
     """Counting's choices are empty texts, of which a hidden key was the first."""
     file, out = write(tmp_path / "c.jsonl", [{**COUNTED, "answer": answer}]), tmp_path / "c.tsv"
     lines = list(replies_lines([file], exports=[out]))

@@ -66,9 +66,7 @@ def written(run: Path, out: Path) -> Path:
     return out
 
 
-def test_the_lines_of_malformed_calls_are_read_by_what_loaders_use(
-    run: Path, tmp_path: Path
-) -> None:
+def test_malformed_calls_are_read_by_loaders(run: Path, tmp_path: Path) -> None:
     out = written(run, tmp_path / "t.jsonl")
     table = arrow_json.read_json(out, arrow_json.ReadOptions(block_size=1 << 12))
     lines = [json.loads(line) for line in out.read_text().splitlines()]
@@ -113,9 +111,7 @@ def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Pat
         )
 
 
-def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
-    run: Path, tmp_path: Path
-) -> None:
+def test_nothing_to_write_leaves_no_file(run: Path, tmp_path: Path) -> None:
     for name, verdict, sentence in (
         ("none.jsonl", "hidden", "no such conversation"),
         ("all.csv", "right", "written as .jsonl or .parquet"),
@@ -126,9 +122,7 @@ def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
         assert result.exit_code == 2 and sentence in result.output and not out.exists()
 
 
-def test_one_contestant_is_written_and_no_placebo_unless_it_is_named(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_placebo_is_written_if_named(run: Path, tmp_path: Path) -> None:
     def who(*names: str) -> set[str]:
         return {line["contestant"] for line in trajectories(run, contestants=names)}
 

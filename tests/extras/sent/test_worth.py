@@ -92,9 +92,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.dear
 @pytest.mark.parametrize("with_labels", [True, False])
-def test_each_difference_is_worth_what_it_disturbs(
-    folders: Path, tmp_path: Path, with_labels: bool
-) -> None:
+def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, with_labels: bool) -> None:
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
     labels = folders / "keys" if with_labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), labels)
@@ -130,7 +128,7 @@ class Warm:
 
 
 @pytest.mark.parametrize(("kind", "warmth"), [("color", 0.5), ("symbol", 0.7)])
-def test_sides_of_the_same_names_that_sent_something_else_are_asked_anew(
+def test_other_requests_are_asked_anew(
     kind: Literal["color"], warmth: float, tmp_path: Path
 ) -> None:
     """The same folder of what was asked, for other taps: other questions, or another setting."""

@@ -154,9 +154,7 @@ def test_what_a_study_costs_is_told_for_all_its_arms(desk: Desk) -> None:
         ({"x": 40, "y": 30}, FIRST[0], ""),
     ],
 )
-def test_a_mark_that_nobody_draws_is_told(
-    desk: Desk, mark: dict[str, Any], stage: Slot | None, note: str
-) -> None:
+def test_undrawn_marks(desk: Desk, mark: dict[str, Any], stage: Slot | None, note: str) -> None:
     stages = (FIRST[1],) if stage is None else (stage, FIRST[1])
     notes = desk.render(draft_of(desk, marks=({"label": "L", **mark},), stages=stages))["notes"]
     assert [text for text in notes if "draws" in text and text.startswith(note)] == (

@@ -74,9 +74,7 @@ def run_study(studio: OpenStudio, folder: Path) -> RunFolder:
     return RunFolder(folder / "runs" / "study")
 
 
-def test_from_a_photograph_to_a_study_that_runs(
-    studio: OpenStudio, scene: Path, tmp_path: Path
-) -> None:
+def test_from_a_photograph_to_a_study(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
     (unmarked,) = studio.drop(scene)
     (marked,) = studio.drag((142, 105))
     (mark,) = studio.draft["marks"]
@@ -136,9 +134,7 @@ def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene
 
 
 @pytest.mark.dear
-def test_one_history_takes_back_each_step_and_does_it_again(
-    studio: OpenStudio, scene: Path
-) -> None:
+def test_one_history_takes_back_each_step(studio: OpenStudio, scene: Path) -> None:
     plain = studio.drop(scene)
     marked = studio.drag((100, 80))
     larger = studio.set("stages.mark.radius", 20)
@@ -351,9 +347,7 @@ def test_a_picture_dropped_on_a_card_is_the_next_one(studio: OpenStudio, scene: 
     assert len(studio.texts("#marks li")) == 2
 
 
-def test_pictures_are_put_beside_each_other(
-    studio: OpenStudio, scene: Path, tmp_path: Path
-) -> None:
+def test_pictures_lie_side_by_side(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30, 20)).save(small := tmp_path / "small.png")
     assert len(studio.drop(small, scene)) == 2
     studio.drop(scene)
