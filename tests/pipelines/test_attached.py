@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
+from looktwice.pipelines import CallOptions, ChatAPI, Message, Reply
 from looktwice.pipelines.json_input import read_as
-from looktwice.pipelines.model import (
-    CallOptions,
-    Message,
-    ModelError,
-    Reply,
-    ReplyNode,
-    ToolCall,
-    message_json,
-    request_key,
-)
-from looktwice.pipelines.models import ChatAPI
+from looktwice.pipelines.model import ModelError, ReplyNode, ToolCall, message_json, request_key
 from looktwice.pipelines.models.batched import bodies
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.chat_template import chat_of

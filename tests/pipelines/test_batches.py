@@ -17,14 +17,13 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from looktwice.eval.readers import Robust
+from looktwice.eval import Facts, Robust
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.tasks import Facts
+from looktwice.pipelines import Item, Model, Sample
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.hub import from_hub
@@ -43,7 +42,6 @@ from looktwice.pipelines.runtime.stores import (
     result_key,
     use_result_store,
 )
-from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, collect_remarks
 from looktwice.specialists.answers import Count
 from looktwice.specialists.networks import Network

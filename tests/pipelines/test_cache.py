@@ -22,18 +22,8 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.model import (
-    CallOptions,
-    Message,
-    Messages,
-    ModelError,
-    Reply,
-    Tool,
-    ToolCall,
-    Usage,
-    request_key,
-)
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines import CallOptions, Message, Reply, Scripted
+from looktwice.pipelines.model import Messages, ModelError, Tool, ToolCall, Usage, request_key
 from looktwice.pipelines.models.cache import INLINE, Cached, CacheError, Store, refuse_network
 
 HELLO = (Message("user", ("hello",)),)

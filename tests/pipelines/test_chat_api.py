@@ -13,21 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.pipelines.model import (
-    CallOptions,
-    Message,
-    ModelError,
-    Stopped,
-    Tool,
-    ToolCall,
-    Usage,
-)
-from looktwice.pipelines.models import ChatAPI
+from looktwice.pipelines import CallOptions, ChatAPI, Message, Picture, View
+from looktwice.pipelines.model import ModelError, Stopped, Tool, ToolCall, Usage
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.models.wire import reply_of, request_bytes, wire_messages, wire_options
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.view import View
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import rows
 

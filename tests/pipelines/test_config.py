@@ -16,8 +16,7 @@ from looktwice.pipelines.config.classes import Faults, did_you_mean, load_plugin
 from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
 from looktwice.pipelines.models import Scripted
-from looktwice.prompting.markers import Circles
-from looktwice.prompting.turns import Ask
+from looktwice.prompting import Ask, Circles
 from tests.optional import needs_extras
 from tests.paths import rows
 from tests.tables import table

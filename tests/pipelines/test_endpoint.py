@@ -13,15 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.model import (
-    STOPPING,
-    CallOptions,
-    Message,
-    Messages,
-    ModelError,
-    Reply,
-    Stopped,
-)
+from looktwice.pipelines import Message, Reply
+from looktwice.pipelines.model import STOPPING, CallOptions, Messages, ModelError, Stopped
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.limits import Pace, Servers

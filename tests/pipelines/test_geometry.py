@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from looktwice.pipelines import marks, transforms
+from looktwice.pipelines import Picture, View, marks, transforms
 from looktwice.pipelines.geometry import (
     TOLERANCE,
     Affine,
@@ -28,8 +28,6 @@ from looktwice.pipelines.geometry import (
     warp,
 )
 from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.view import View
 from tests.tables import table
 
 Change = Callable[[View], View]

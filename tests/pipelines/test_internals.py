@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looktwice.pipelines import LocalVLM, Picture, Pocket, Scripted, View
 from looktwice.pipelines.model import Message, Messages, ModelError
-from looktwice.pipelines.models import LocalVLM, Pocket, Scripted
 from looktwice.pipelines.models.chat_template import chat_of
 from looktwice.pipelines.models.internals import Layer, read_states
 from looktwice.pipelines.models.pocket.model import network_inputs
 from looktwice.pipelines.models.pocket.network import ANSWER, Conversation, shipped_weights
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.view import View
 from tests.tiny import tiny
 
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")

@@ -16,13 +16,11 @@ import numpy as np
 import pytest
 
 from looktwice.eval.records import RunFolder
+from looktwice.pipelines import ChatAPI, LocalVLM, Picture, View
 from looktwice.pipelines.model import CallOptions, Message, ModelError, Tool
-from looktwice.pipelines.models import ChatAPI, LocalVLM
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_template import chat_of, reply_text
 from looktwice.pipelines.models.local_vlm import _Asked
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.view import View
 from looktwice.prompting.agent import TaggedCalls
 from tests.first_day.studies import looktwice, write_study
 from tests.optional import optional

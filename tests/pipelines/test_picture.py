@@ -18,11 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from looktwice.pipelines import picture as module
+from looktwice.pipelines import Sample, State, picture as module
 from looktwice.pipelines.encodings.png import to_png
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
 
 RAMP = np.zeros((20, 40, 3), np.uint8)
 RAMP[:, 20:] = (200, 100, 50)

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from looktwice.eval.readers import Robust
-from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import Message, Pipeline, Pocket, State, View
+from looktwice.eval import MarkedScenes, Robust
+from looktwice.pipelines import Message, Pipeline, Pocket, Stage, State, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool
 from looktwice.pipelines.models.pocket import network
 from looktwice.pipelines.models.pocket.network import (
@@ -30,9 +29,7 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.runtime.stores import Memory
-from looktwice.pipelines.state import Stage
-from looktwice.prompting import Ask, Circles, MultipleChoice
-from looktwice.prompting.turns import CaptionThenAnswer, Reperceive, Vote
+from looktwice.prompting import Ask, CaptionThenAnswer, Circles, MultipleChoice, Reperceive, Vote
 
 PROMPT = "What shape is the marked thing?\n(A) star\n(B) heart\nAnswer with the letter."
 

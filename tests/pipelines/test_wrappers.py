@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from looktwice.eval.recorded.replay import RecordedReplies, request_digest
+from looktwice.pipelines import Message, Model, Reply
 from looktwice.pipelines.model import (
     CallOptions,
-    Message,
     Messages,
-    Model,
     ModelError,
-    Reply,
     Stopped,
     Usage,
     message_json,

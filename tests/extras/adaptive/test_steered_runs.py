@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.finding import find
+from looktwice.eval import find, score_table
 from looktwice.eval.cli import app
-from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import Study
 from looktwice.eval.runs.options import RunSummary

@@ -14,9 +14,8 @@ import yaml
 from scipy.stats import f
 
 from bench.bench_thresholds import Crowd, check
-from looktwice.eval.display.table import score_table
+from looktwice.eval import score_table, write_report
 from looktwice.eval.records.records import RunError
-from looktwice.eval.report import write_report
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.adaptive.fit_checks import _rising_fit, check_fit

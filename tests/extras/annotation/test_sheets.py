@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval import MarkedScenes, TaskError, evaluate
 from looktwice.eval.cli import app
-from looktwice.eval.tasks import TaskError
 from looktwice.extras.annotation.ratings import (
     Ratings,
     agreement_lines,
@@ -26,8 +25,7 @@ from looktwice.extras.annotation.ratings import (
 from looktwice.extras.annotation.sheet import SheetItem, SheetKey, draw_sheet, write_sheet
 from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.log import Log, make_rows
-from looktwice.pipelines import Pipeline
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.tables import table
 

@@ -13,14 +13,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval import GeneratedDoYouSeeMe, MarkedScenes, TaskError, evaluate, score_table
 from looktwice.eval.analysis.analyses import analysis
 from looktwice.eval.cli import app
-from looktwice.eval.display.table import score_table
-from looktwice.eval.tasks import GeneratedDoYouSeeMe, TaskError
 from looktwice.extras.annotation.sheet import parse_exposure
-from looktwice.pipelines import Pipeline
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.browser import CHROMIUM, Browser, open_browser
 

@@ -24,8 +24,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from looktwice.eval.readers import Robust
-from looktwice.eval.records import RunFolder
+from looktwice.eval import Facts, Robust, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.options import RunSummary
@@ -33,25 +32,17 @@ from looktwice.eval.runs.predict import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.notes import SPENT
-from looktwice.eval.tasks import Facts
 from looktwice.extras.executors.messages import Recorded, SampleEnded, dump
 from looktwice.extras.executors.process import Fork, Process
 from looktwice.extras.executors.processes import FEWEST, SETTING, Processes, is_own, processes_for
+from looktwice.pipelines import ChatAPI, Item, Model, Picture, Pocket, Point, Sample, Scripted
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.encodings.png import to_png
-from looktwice.pipelines.marks import Point
-from looktwice.pipelines.model import Model
-from looktwice.pipelines.models import ChatAPI, Pocket, Scripted
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State, WithoutModel
+from looktwice.prompting import Ask, Circles, MultipleChoice, ZoomOnMarks
 from looktwice.prompting.controls import OtherImage, PermuteChoices
-from looktwice.prompting.markers import Circles
-from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import ZoomOnMarks
-from looktwice.prompting.wording import MultipleChoice
 from tests.chat_server import chat_server
 from tests.paths import ROOT
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval import MarkedScenes, RunFolder, evaluate
 from looktwice.eval.readers import WholeReply
-from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import SampleRow, StoredMessage
 from looktwice.eval.scoring.score import score_run
 from looktwice.extras.inside.arms import (
@@ -30,9 +29,8 @@ from looktwice.extras.inside.arms import (
     true_answer,
 )
 from looktwice.extras.inside.linear import fit_probe
-from looktwice.pipelines import Pipeline, Pocket
+from looktwice.pipelines import LocalVLM, Pipeline, Pocket, Scripted
 from looktwice.pipelines.model import Model, canonical
-from looktwice.pipelines.models import LocalVLM, Scripted
 from looktwice.pipelines.models.internals import Layer, States, read_states
 from looktwice.prompting import Ask
 from tests.first_day.studies import looktwice

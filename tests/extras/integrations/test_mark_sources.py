@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import Picture, State
+from looktwice.pipelines import Picture, Stage, State
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles, ReadChoices, Verify, ZoomOnDetections, ZoomOnMarks
 from looktwice.prompting.burnt_in import MarksFrom, RecoverMarks
 from looktwice.prompting.views import Crop

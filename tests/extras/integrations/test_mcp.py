@@ -21,10 +21,8 @@ from PIL import Image
 
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
-from looktwice.pipelines import Picture, State
-from looktwice.pipelines.config import ConfigError
+from looktwice.pipelines import ConfigError, Model, Picture, State
 from looktwice.pipelines.encodings.decoding import decode
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import WithoutModel
 from looktwice.prompting.views import LongestSide
 from tests.optional import Later, optional

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import ChatAPI, Message, Pipeline, Pocket, State, View
-from looktwice.pipelines.model import CallOptions
+from looktwice.pipelines import CallOptions, ChatAPI, Message, Pipeline, Pocket, State, View
 from looktwice.prompting import Circles, MultipleChoice
 from tests.first_day.studies import looktwice
 from tests.optional import optional

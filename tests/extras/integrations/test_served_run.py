@@ -11,12 +11,10 @@ from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
 from looktwice.eval.tasks import LettersAndShapes
+from looktwice.pipelines import Pocket, Stage
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
-from looktwice.pipelines.models import Pocket
-from looktwice.pipelines.state import Stage
-from looktwice.prompting import Ask
-from looktwice.prompting.controls import BlankImage
+from looktwice.prompting import Ask, BlankImage
 from tests.extras.integrations.served import OPENER, Served, plan_of, post, questions, serving, turn
 from tests.served_page import serve_run
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looktwice.eval import MarkedScenes, RunFolder
 from looktwice.eval.recorded.replay import replay
-from looktwice.eval.records import RunFolder
-from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.integrations import command
 from looktwice.extras.integrations.command import plan_of_pocket
 from looktwice.extras.integrations.lens import name_contestants
@@ -32,11 +31,8 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.prompting import Ask, ReadChoices, ZoomOnMarks
+from looktwice.prompting import Ask, Crop, PermuteChoices, ReadChoices, RecoverMarks, ZoomOnMarks
 from looktwice.prompting.agent import Agent, Zoom
-from looktwice.prompting.burnt_in import RecoverMarks
-from looktwice.prompting.controls import PermuteChoices
-from looktwice.prompting.views import Crop
 from tests.chat_server import chat_server
 from tests.extras.integrations.served import plan_of, post, questions, serving, turn
 from tests.optional import optional

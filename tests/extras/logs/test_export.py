@@ -15,18 +15,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval import MarkedScenes, TaskError, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.page.data import PagePicture
 from looktwice.eval.page.render import render_page
-from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.format import export_logs
 from looktwice.extras.logs.log import Log
 from looktwice.extras.logs.replies import replies_lines
 from looktwice.extras.logs.tell import compare_page
-from looktwice.pipelines import Pipeline
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.made_run import MadeRun
 

@@ -12,9 +12,8 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
+from looktwice.eval import Robust, TaskError
 from looktwice.eval.cli import app
-from looktwice.eval.readers import Robust
-from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.failures import replacement_of
 from looktwice.extras.logs.log import Log, make_rows

@@ -13,8 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from looktwice.eval.readers import Robust
-from looktwice.eval.tasks import TaskError
+from looktwice.eval import Robust, TaskError
 from looktwice.extras.logs import read_logs
 from looktwice.extras.logs.log import Log, name_apart
 from looktwice.extras.logs.replies import replies_lines

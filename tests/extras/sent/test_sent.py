@@ -14,10 +14,9 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from looktwice.eval import evaluate
+from looktwice.eval import Facts, MarkedScenes, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.runs.requests import Forward
-from looktwice.eval.tasks import Facts, MarkedScenes
 from looktwice.extras.sent.factors import SentComparison, compare_sent
 from looktwice.extras.sent.requests import Pairing, Request, Requests, choose_sides, read_requests
 from looktwice.extras.sent.tell import sent_lines
@@ -33,11 +32,8 @@ from looktwice.pipelines import (
     State,
     View,
 )
-from looktwice.prompting.markers import Circles
-from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import Encode, FixedHeight
+from looktwice.prompting import Ask, Circles, Encode, FixedHeight, MultipleChoice
 from looktwice.prompting.views.resize import resize_view
-from looktwice.prompting.wording import MultipleChoice
 from tests.extras.integrations.served import plan_of, post, serving, tapping
 
 N = 60

@@ -13,14 +13,12 @@ from pyarrow import json as arrow_json
 from pyarrow.parquet import read_table
 from typer.testing import CliRunner
 
-from looktwice.eval import evaluate
+from looktwice.eval import LettersAndShapes, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunError
-from looktwice.eval.tasks import LettersAndShapes
 from looktwice.extras.sent.trajectories import is_placebo, trajectories
-from looktwice.pipelines import Pipeline, Reply, Scripted
+from looktwice.pipelines import Picture, Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
-from looktwice.pipelines.picture import Picture
 from looktwice.prompting import Ask
 from looktwice.prompting.agent import Agent, Magnify, Zoom
 

@@ -11,18 +11,15 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from looktwice.eval import evaluate
+from looktwice.eval import MarkedScenes, evaluate
 from looktwice.eval.cli import app
-from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.sent.factors import compare_sent
 from looktwice.extras.sent.requests import Request, Requests
 from looktwice.extras.sent.swaps import Swap
 from looktwice.extras.sent.worth import TwoSides, measure_worth
 from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, View
 from looktwice.pipelines.model import CallOptions, Messages, Reply
-from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import FixedHeight
-from looktwice.prompting.wording import MultipleChoice
+from looktwice.prompting import Ask, FixedHeight, MultipleChoice
 from tests.extras.sent.test_sent import FIRST, JPEG, PLANTED, Keyless
 
 ALONE = sorted({*PLANTED} - {"nothing", "fewer choices", "warmer"})

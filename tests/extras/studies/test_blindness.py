@@ -14,13 +14,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from looktwice.eval import evaluate, write_report
+from looktwice.eval import LettersAndShapes, RunFolder, Subset, TaskError, evaluate, write_report
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.extras.studies.blindness import (
     audit_page,
     audits,
@@ -28,12 +26,10 @@ from looktwice.extras.studies.blindness import (
     letter_table,
     needs_no_image,
 )
+from looktwice.pipelines import Picture, Sample, Stage, State
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply
-from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel, Pipeline
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import Ask, MultipleChoice
 from looktwice.prompting.controls import NoImage, PermuteChoices, ShufflePatches
 from tests.made_run import MadeRun

@@ -15,10 +15,8 @@ import pytest
 import yaml
 
 from bench.bench_fragility import draw_study
-from looktwice.eval.analysis.finding import find
-from looktwice.eval.display.table import score_table
+from looktwice.eval import RunFolder, find, score_table
 from looktwice.eval.display.text_tables import table
-from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.answers import reordering

@@ -11,10 +11,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from looktwice.eval import Results, RunFolder, score_table
 from looktwice.eval.cli import app
-from looktwice.eval.display.table import score_table
-from looktwice.eval.records import RunFolder
-from looktwice.eval.results import Results
 from looktwice.eval.tasks import PairScorer
 from looktwice.extras.studies.gap import published_table
 from looktwice.pipelines.config.spec import spec

@@ -18,14 +18,11 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from looktwice.eval.records import RunFolder
-from looktwice.eval.tasks import Folder, TaskError
+from looktwice.eval import Folder, RunFolder, TaskError
 from looktwice.extras.studio.desk import FAULTS, Desk
 from looktwice.extras.studio.draft import MODELS, Draft, Slot
 from looktwice.extras.studio.server import FIRST, StudioServer
-from looktwice.pipelines import Picture
-from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.marks import Mask
+from looktwice.pipelines import ConfigError, Mask, Picture
 from tests.chat_server import ChatServer, chat_server
 from tests.served_page import serve
 

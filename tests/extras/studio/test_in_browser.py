@@ -18,9 +18,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from looktwice.eval import MarkedScenes, RunFolder
 from looktwice.eval.cli import app
-from looktwice.eval.records import RunFolder
-from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Pocket, Reply
 from tests.browser import CHROMIUM, Browser, open_browser
 from tests.extras.studio.opened import TYPE, OpenStudio, opened_studio
