@@ -119,19 +119,11 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
 @pytest.mark.dear
 def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
     priced = "{use: pipelines.models.ChatAPI, model: tiny, url: %s, prices: {in: 2.5, out: 10}}"
-    words = [
-        "discover",
-        study,
-        "--budget",
-        100,
-        "choose.styles=[default, radius 3]",
-        "--workers",
-        1,
-    ]
+    words = ["discover", study, "--budget", 100, "choose.styles=[default, radius 3]"]
 
     def asked(url: str, name: str, *more: object) -> tuple[str, int]:
-        model = f"model={priced % url}"
-        told = looktwice(*words, model, f"name={name}", "--out", name, *more)
+        place = (f"model={priced % url}", f"name={name}", "--out", name, "--workers", 1)
+        told = looktwice(*words, *place, *more)
         return told, len(RunFolder(Path(name, name)).records())
 
     with chat_server() as server:
@@ -141,7 +133,7 @@ def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
         most = searched + (whole - searched) // 2
         told, again = asked(server.url, "bounded", "--cost", (most + 0.5) * (100 * 2.5 + 70) / 1e6)
         assert again == searched and server.stats["requests"] == most < whole
-    assert "its styles were not all tried, and the same command goes on, with a larger" in told
+    assert "styles were not all tried" in told
 
 
 @pytest.mark.dear
@@ -161,18 +153,17 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
 
 def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) -> None:
     study.write_text(NO_MODEL)
-    steering = Discovery(budget=240)
-    summary = Study(load_plan(study), companions=[steering])()
+    plan, steering = load_plan(study), Discovery(budget=240)
+    summary = Study(plan, companions=[steering])()
     assert not any(winner.samples for winner in steering.winners)  # for styles: no arm draws marks
     ended = {winner.result.task: winner for winner in steering.winners}
     assert summary.written <= 240
     assert 60 < ended["color"].result.calls <= 160 and 30 < ended["few"].result.calls <= 80
     assert {winner.arm.contestant for winner in ended.values()} == {"sees"}
-    with pytest.raises(RunError, match="20 answers are too few to tell 4 arms apart on 80"):
-        Study(load_plan(study), Path("b"), companions=[Discovery(budget=30)])()
-    few = r"on 3 samples; about 24 samples \(`n`, --limit\) are enough, with --budget 96"
-    with pytest.raises(RunError, match=few):
-        Study(load_plan(study), Path("c"), RunOptions(limit=3), companions=[Discovery(budget=24)])()
+    with pytest.raises(RunError, match=r"20 answers .* 4 arms apart on 80"):
+        Study(plan, Path("b"), companions=[Discovery(budget=30)])()
+    with pytest.raises(RunError, match=r"on 3 samples; about 24 .* --budget 96"):
+        Study(plan, Path("c"), RunOptions(limit=3), companions=[Discovery(budget=24)])()
 
 
 def test_after_a_run_of_the_whole_grid_the_search_goes_through_its_answers(study: Path) -> None:

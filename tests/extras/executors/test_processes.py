@@ -45,6 +45,7 @@ from looktwice.prompting import Ask, Circles, MultipleChoice, ZoomOnMarks
 from looktwice.prompting.controls import OtherImage, PermuteChoices
 from tests.chat_server import chat_server
 from tests.paths import ROOT
+from tests.tables import table
 
 
 @dataclass(frozen=True)
@@ -173,23 +174,20 @@ class Hanging(Processes):
 def test_records_are_as_without_processes(
     kind: type[Processes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    alone, beside, was_killed = tmp_path / "alone", tmp_path / "beside", kind is Killing
     with chat_server(None, "--delay", "0.05") as server:
-        _, alone, _ = run(tmp_path / "alone", server.url, 0, monkeypatch)
+        _, expected, _ = run(alone, server.url, 0, monkeypatch)
         assert server.stats["requests"] == ASKED
-        summary, rows, sentences = run(
-            tmp_path / "beside", server.url, 2, monkeypatch, executor=kind()
-        )
+        summary, rows, said = run(beside, server.url, 2, monkeypatch, executor=kind())
         seen = server.stats
-    assert rows == alone and len(rows) == RECORDS
-    assert blobs(tmp_path / "beside") == blobs(tmp_path / "alone")
+    assert rows == expected and len(rows) == RECORDS and blobs(beside) == blobs(alone)
     assert (summary.written, summary.failed, summary.stopped) == (RECORDS, FAILED, False)
-    was_killed = kind is Killing
     # a request that was under way in it is sent again, and no other
     assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
-    assert ("a process that asks has ended (exit status -9)" in sentences) == was_killed
+    assert ("a process that asks has ended (exit status -9)" in said) == was_killed
     assert seen["most_in_flight"] <= 8
     if not was_killed:
-        assert f"tokens {ASKED * 100} in {ASKED * 7} out" in sentences
+        assert f"tokens {ASKED * 100} in {ASKED * 7} out" in said
 
 
 def test_a_picture_takes_its_hash_along() -> None:
@@ -229,9 +227,8 @@ def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("looktwice.extras.executors.processes.PATIENCE", 0.5)
     monkeypatch.setenv(SETTING, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
-    plan = plan_of(Pocket(), {"plain": {}}, Noise(400))
-    options, console = RunOptions(workers=4), Console(file=StringIO())
-    summary = Study(plan, tmp_path, options, console=console, executor=Hanging())()
+    plan, console = plan_of(Pocket(), {"plain": {}}, Noise(400)), Console(file=StringIO())
+    summary = Study(plan, tmp_path, RunOptions(workers=4), console=console, executor=Hanging())()
     assert summary.stopped and 1 <= summary.written < 400
 
 
@@ -371,31 +368,12 @@ def _in_folder(folder: Path) -> list[str]:
 CHAT = ChatAPI("tiny", "http://127.0.0.1:9/v1")
 
 
-@pytest.mark.parametrize(
-    ("model", "arms", "options", "records", "given", "number"),
-    [
-        (CHAT, ARMS, RunOptions(workers=16), FEWEST, "", 2),
-        (CHAT, ARMS, RunOptions(workers=64), FEWEST, "", 4),
-        (CHAT, {"plain": {}}, RunOptions(workers=16), FEWEST, "", 0),
-        (CHAT, {"plain": {}}, RunOptions(workers=32), FEWEST, "", 4),
-        (CHAT, ARMS, RunOptions(workers=64), FEWEST - 1, "", 0),
-        (CHAT, ARMS, RunOptions(workers=64), FEWEST, "0", 0),
-        (CHAT, ARMS, RunOptions(workers=2), 3, "3", 3),
-        (CHAT, ARMS, RunOptions(workers=64, budget=1.0), FEWEST, "3", 0),
-        (CHAT, ARMS, RunOptions(workers=64, max_requests=9), FEWEST, "3", 0),
-        (CHAT, {"own": {"own": Own()}}, RunOptions(workers=64), FEWEST, "3", 0),
-        (Scripted("(A)"), ARMS, RunOptions(workers=64), FEWEST, "3", 0),
-        (Pocket(), ARMS, RunOptions(workers=64), FEWEST, "", 4),
-        (ChatAPI("m", in_flight=2), ARMS, RunOptions(workers=64), FEWEST, "3", 2),
-        (ChatAPI("m", in_flight=17), ARMS, RunOptions(workers=64), FEWEST, "", 2),
-        (ChatAPI("m", in_flight=15), ARMS, RunOptions(workers=64), FEWEST, "", 0),
-    ],
-)
+@table
 def test_where_processes_are_begun(
-    model: Any,
-    arms: Mapping[str, Mapping[str, Any]],
-    options: RunOptions,
-    records: int,
+    model: str,
+    arms: str,
+    options: dict[str, Any],
+    lacking: int,
     given: str,
     number: int,
     tmp_path: Path,
@@ -404,8 +382,11 @@ def test_where_processes_are_begun(
     monkeypatch.setenv(SETTING, given)
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(6)}, raising=False)
-    run = Run(plan_of(model, arms), tmp_path / "run", options)
-    assert processes_for(run, records) == number
+    stages = {"all": ARMS, "one": {"plain": {}}, "own": {"own": {"own": Own()}}}[arms]
+    models = {"chat": CHAT, "script": Scripted("(A)"), "pocket": Pocket()}
+    asked = models.get(model) or ChatAPI("m", in_flight=int(model))
+    run = Run(plan_of(asked, stages), tmp_path / "run", RunOptions(**options))
+    assert processes_for(run, FEWEST - lacking if lacking >= 0 else 3) == number
 
 
 def test_a_class_among_the_settings_is_not_looked_into() -> None:
