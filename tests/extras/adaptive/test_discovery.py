@@ -12,10 +12,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from bench.bench_discover import BLANK, planted, search
-from looktwice.eval.cli import app
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.extras.adaptive.discovery import Discovery, first_round
@@ -23,6 +21,7 @@ from looktwice.extras.adaptive.keys import make_steering
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.pipelines.config import load_plan
 from tests.chat_server import chat_server
+from tests.first_day.studies import said
 
 STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: shape, n: 40, ground: plain, controls: {size: 24, \
@@ -77,12 +76,6 @@ def test_it_claims_nothing_where_all_are_alike() -> None:
     assert max(end.share for end in ended) <= 0.3
 
 
-def looktwice(*words: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
-
-
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -93,7 +86,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.dear
 def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) -> None:
-    output = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    output = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     (race,) = json.loads(Path("runs/s/race.json").read_text())
     assert race["winner"].startswith("plain") and "no look" not in race["winner"]
     assert race["held_out"]["rival"] == "plain [no look]" and race["said"] in output
@@ -109,11 +102,11 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert len(arms) == 2  # winner and baseline alone were asked what was held out
     (arm,) = load_plan(Path("s-winner.yaml")).points
     assert arm.id in arms and yaml.safe_load(Path("s-winner.yaml").read_text())["name"]
-    again = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    again = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     assert "(0 new, " in again and race["said"] in again
-    looktwice("score", "runs/s", "--report")
+    said("score", "runs/s", "--report")
     assert race["said"] in Path("runs/s/report.md").read_text()
-    assert "few to tell" in looktwice("discover", study, "--budget", 40, "name=b", code=2)
+    assert "few to tell" in said("discover", study, "--budget", 40, "name=b", code=2)
 
 
 @pytest.mark.dear
@@ -123,7 +116,7 @@ def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
 
     def asked(url: str, name: str, *more: object) -> tuple[str, int]:
         place = (f"model={priced % url}", f"name={name}", "--out", name, "--workers", 1)
-        told = looktwice(*words, *place, *more)
+        told = said(*words, *place, *more)
         return told, len(RunFolder(Path(name, name)).records())
 
     with chat_server() as server:

@@ -12,9 +12,8 @@ import pandas
 import pytest
 import yaml
 from scipy.special import expit
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from looktwice.eval.cli import app
 from looktwice.eval.replies import load_key, subtask_of_idx
 from looktwice.eval.statistics.intervals import Floats
 from looktwice.eval.statistics.paired import Values
@@ -24,6 +23,7 @@ from looktwice.extras.adaptive.item_response import (
     predict_arms,
     predict_total,
 )
+from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 
 
@@ -108,7 +108,7 @@ def test_eight_recorded_models_lie_in_the_intervals_of_a_tenth(shared_data: Path
 
 def test_the_command_writes_items_and_a_subset_of_them(tmp_path: Path) -> None:
     def analyse(run: Path, *words: str) -> Result:
-        return CliRunner().invoke(app, ["analyse", str(run), *words])
+        return looktwice("analyse", run, *words)
 
     made, (_, _, values) = MadeRun(tmp_path / "runs" / "made"), simulated(5, 4, 60)
     made.task("pick", ["A"] * 60)

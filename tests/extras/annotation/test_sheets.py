@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from looktwice.eval import MarkedScenes, TaskError, evaluate
-from looktwice.eval.cli import app
 from looktwice.extras.annotation.ratings import (
     Ratings,
     agreement_lines,
@@ -27,6 +25,7 @@ from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.log import Log, make_rows
 from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
+from tests.first_day.studies import looktwice
 from tests.tables import table
 
 
@@ -185,10 +184,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def annotate(*words: object) -> Result:
-    return CliRunner().invoke(app, ["annotate", *map(str, words)])
-
-
 def fill(folder: Path, rater: str, cells: dict[str, list[str]]) -> Path:
     """The sheet with these columns filled in, as a rater saves it."""
     import pandas
@@ -201,16 +196,17 @@ def fill(folder: Path, rater: str, cells: dict[str, list[str]]) -> Path:
 def test_a_sheet_of_errors_goes_out_and_comes_back(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet"
     args = run, "--out", out, "--verdict", "unreadable", "--taxonomy", "saw it wrong,cannot say"
-    done = annotate(*args)
+    done = looktwice("annotate", *args)
     assert done.exit_code == 0, done.output
     page = (out / "sheet.html").read_text()
     assert "</script><b>" not in page and page.count("data:image/jpeg") == 3
     assert len(list((out / "pictures").iterdir())) == 3
-    again = annotate(*args)
+    again = looktwice("annotate", *args)
     assert again.exit_code == 2 and "a sheet already" in again.output
     lasts = {"anna": "", "ben": "else"}
-    read = annotate(
-        *(fill(out, who, {"category": ["cannot say"] * 2 + [last]}) for who, last in lasts.items())
+    read = looktwice(
+        "annotate",
+        *(fill(out, who, {"category": ["cannot say"] * 2 + [last]}) for who, last in lasts.items()),
     )
     assert read.exit_code == 0, read.output
     for words in ("anna: 1 item of 3 not", "ben: not in the taxonomy: else", "alike on 2 items"):
@@ -225,7 +221,7 @@ def test_a_sheet_of_answers_shows_neither_key_nor_reply(run: Path, tmp_path: Pat
     assert "none" not in shown.replace("'none'", "")
     keys = [drawn.key for drawn in items]
     cells = {"human_answer": [*keys[:2], "eye"], "difficulty": ["1", "3", "5"]}
-    read = annotate(fill(tmp_path, "anna", cells))
+    read = looktwice("annotate", fill(tmp_path, "anna", cells))
     assert "anna: neither a letter nor a choice's words, so wrong: 'eye' (item 3)" in read.output
     assert read.exit_code == 0 and "right by difficulty" in read.output, read.output
     people = read_logs(tmp_path / "humans" / "humans.csv")

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.eval.tasks import LettersAndShapes, NearSighted
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
@@ -20,6 +18,7 @@ from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, Sample,
 from looktwice.pipelines.model import Tool
 from looktwice.prompting.views import LongestSide
 from tests.extras.integrations.test_mcp import call, file_of, pixels_of
+from tests.first_day.studies import looktwice
 from tests.optional import optional
 
 optional("mcp")
@@ -81,6 +80,6 @@ def test_certify_tells_what_zoom_is_worth(tmp_path: Path, monkeypatch: pytest.Mo
     (study,) = re.findall(r"```yaml\n(task.*?)```", page, re.S)
     Path("study.yaml").write_text(study)
     for command in (["run", "study.yaml"], ["analyse", "runs/study", "certify"]):
-        result = CliRunner().invoke(app, command)
+        result = looktwice(*command)
         assert not result.exception, result.output
     assert re.findall(r"(?:gains|gained,) (\d+\.\d)", result.output) == ["100.0"] * 3

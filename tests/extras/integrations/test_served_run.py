@@ -7,15 +7,14 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.eval.tasks import LettersAndShapes
 from looktwice.pipelines import Pocket, Stage
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.prompting import Ask, BlankImage
 from tests.extras.integrations.served import OPENER, Served, plan_of, post, questions, serving, turn
+from tests.first_day.studies import looktwice
 from tests.served_page import serve_run
 
 ITEMS = [*LettersAndShapes(n=10)]
@@ -34,7 +33,7 @@ def ask(served: Served, numbers: slice) -> None:
 
 def told(*words: str) -> str:
     """What a command says."""
-    result = CliRunner().invoke(app, [*words])
+    result = looktwice(*words)
     assert not result.exception, result.output
     return result.output
 
@@ -83,5 +82,5 @@ def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: P
         compared = told("compare", run, "--out", str(tmp_path / "compared"))
         assert "grey against plain: 4 pairs of 4 and 4 requests" in compared
         assert "what pictures show (4)" in compared
-        result = CliRunner().invoke(app, ["analyse", run, "certify"])
+        result = looktwice("analyse", run, "certify")
         assert "has no keys, so nothing in it is right or wrong" in result.output

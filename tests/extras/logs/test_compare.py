@@ -9,9 +9,7 @@ from typing import Any
 
 import pandas
 import pytest
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs import compare_logs
 from looktwice.extras.logs.compare import ALL
@@ -19,6 +17,7 @@ from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_rows
 from looktwice.extras.logs.standings import read_standings
 from looktwice.extras.logs.tell import summary_lines
+from tests.first_day.studies import looktwice
 from tests.tables import table
 
 NAN = float("nan")
@@ -154,7 +153,7 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("id,correct\n=q1,1\nq2,1\nq4,0\n")
     out = tmp_path / "out"
     args = ["compare", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--out", str(out)]
-    done = CliRunner().invoke(app, args)
+    done = looktwice(*args)
     assert done.exit_code == 0, done.output
     assert "b is 50.0 points better than a" in done.output
     assert "in a alone, not in b: 1 (q3)" in done.output
@@ -166,7 +165,7 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     assert "| b | a | all tasks |" in (out / "compare.md").read_text()
     page = (out / "compare.html").read_text()
     assert "b is 50.0 points better than a" in page and "Content-Security-Policy" in page
-    turned = CliRunner().invoke(app, [*args, "--baseline", "b"])
+    turned = looktwice(*args, "--baseline", "b")
     assert "a is 50.0 points worse than b" in turned.output
 
 
@@ -228,7 +227,7 @@ def test_a_published_table_by_hand(tmp_path: Path) -> None:
     path.write_text("model,variant,accuracy\nx,a,90\ny,a,80\nx,b,70\ny,b,75\n")
     out = tmp_path / "out"
     args = ["compare", str(path), "--column", "accuracy=accuracy", "--out", str(out)]
-    done = CliRunner().invoke(app, args)
+    done = looktwice(*args)
     assert done.exit_code == 0, done.output
     # at 80 columns, too
     assert ["b", "2"] in [line.split()[:2] for line in done.output.splitlines()]

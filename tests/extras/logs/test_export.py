@@ -13,10 +13,8 @@ from zipfile import ZipFile
 import pandas
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from looktwice.eval import MarkedScenes, TaskError, evaluate
-from looktwice.eval.cli import app
 from looktwice.eval.page.data import PagePicture
 from looktwice.eval.page.render import render_page
 from looktwice.extras.logs import compare_logs, read_logs
@@ -26,6 +24,7 @@ from looktwice.extras.logs.replies import replies_lines
 from looktwice.extras.logs.tell import compare_page
 from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
+from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 
 SAME = [
@@ -148,9 +147,9 @@ def test_a_failed_draw_stays_failed(tmp_path: Path, form: str, ending: str) -> N
 def test_results_for_the_hub(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,task,correct\nq1,x,1\nq2,x,0\nq3,y,1\nq4,y,1\n")
     args = ["export", str(tmp_path / "a.csv"), "--to", "eval-results", "--out", str(tmp_path)]
-    refused = CliRunner().invoke(app, args)
+    refused = looktwice(*args)
     assert refused.exit_code == 2 and "--dataset" in refused.output
-    done = CliRunner().invoke(app, [*args, "--dataset", "org/bench"])
+    done = looktwice(*args, "--dataset", "org/bench")
     assert done.exit_code == 0, done.output
     entries = yaml.safe_load((tmp_path / ".eval_results/looktwice_a.yaml").read_text())
     assert {entry["dataset"]["id"] for entry in entries} == {"org/bench"}

@@ -12,10 +12,8 @@ from typing import Any
 
 import pandas
 import pytest
-from typer.testing import CliRunner
 
 from looktwice.eval import Facts, MarkedScenes, evaluate
-from looktwice.eval.cli import app
 from looktwice.eval.runs.requests import Forward
 from looktwice.extras.sent.factors import SentComparison, compare_sent
 from looktwice.extras.sent.requests import Pairing, Request, Requests, choose_sides, read_requests
@@ -35,6 +33,7 @@ from looktwice.pipelines import (
 from looktwice.prompting import Ask, Circles, Encode, FixedHeight, MultipleChoice
 from looktwice.prompting.views.resize import resize_view
 from tests.extras.integrations.served import plan_of, post, serving, tapping
+from tests.first_day.studies import looktwice
 from tests.tables import read_yaml
 
 N = 60
@@ -200,7 +199,7 @@ def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path
     for name, stages in sides.items():
         evaluate(Keyless(), {name: Pipeline(stages)}, Scripted("(A)"), out=tmp_path / name)
     words = ["compare", *(str(tmp_path / name) for name in sides), "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(app, words)
+    result = looktwice(*words)
     assert not result.exception, result.output
     assert "two against one: 60 pairs of 60 and 60 requests" in result.output
     named = "codec (60), system words (60), form of the choices (60), temperature (60)"

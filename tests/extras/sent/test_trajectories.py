@@ -11,16 +11,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import json as arrow_json
 from pyarrow.parquet import read_table
-from typer.testing import CliRunner
 
 from looktwice.eval import LettersAndShapes, evaluate
-from looktwice.eval.cli import app
 from looktwice.eval.records import RunError
 from looktwice.extras.sent.trajectories import is_placebo, trajectories
 from looktwice.pipelines import Picture, Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting import Ask
 from looktwice.prompting.agent import Agent, Magnify, Zoom
+from tests.first_day.studies import looktwice
 
 CALLS = (
     '{"image": 1, "box": [0, 0, 400, 300]}',
@@ -58,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(run: Path, out: Path) -> Path:
     words = ["export", str(run), "--to", "trajectories", "--out", str(out)]
-    result = CliRunner().invoke(app, words)
+    result = looktwice(*words)
     assert result.exit_code == 0 and result.output.startswith("4 conversations"), result.output
     return out
 
@@ -104,7 +103,7 @@ def test_nothing_to_write_leaves_no_file(run: Path, tmp_path: Path) -> None:
         ("all.csv", "right", ".jsonl or .parquet"),
     ):
         args = ["export", str(run), "--as", "trajectories", "--out", str(tmp_path / name)]
-        result = CliRunner().invoke(app, [*args, "--only", verdict])
+        result = looktwice(*args, "--only", verdict)
         assert result.exit_code == 2 and words in result.output
         assert not (tmp_path / name).exists()
 

@@ -9,10 +9,8 @@ from typing import Literal
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from looktwice.eval import MarkedScenes, evaluate
-from looktwice.eval.cli import app
 from looktwice.extras.sent.factors import compare_sent
 from looktwice.extras.sent.requests import Request, Requests
 from looktwice.extras.sent.swaps import Swap
@@ -21,6 +19,7 @@ from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, Vie
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.prompting import Ask, FixedHeight, MultipleChoice
 from tests.extras.sent.test_sent import FIRST, JPEG, PLANTED, Keyless
+from tests.first_day.studies import looktwice
 
 ALONE = sorted({*PLANTED} - {"nothing", "fewer choices", "warmer"})
 
@@ -144,7 +143,7 @@ def test_other_requests_are_asked_anew(
 def test_the_command_asks_a_model(folders: Path, tmp_path: Path) -> None:
     sides = [str(folders / name) for name in ("one", "two")]
     asked = ["--ask", "pipelines.models.Pocket", "--labels", str(folders / "keys")]
-    result = CliRunner().invoke(app, ["compare", *sides, *asked, "--out", str(tmp_path)])
+    result = looktwice("compare", *sides, *asked, "--out", tmp_path)
     assert not result.exception, result.output
     assert "what each difference is worth" in result.output
     assert "with the codec against as one" in result.output

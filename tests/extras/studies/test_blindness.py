@@ -12,10 +12,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from looktwice.eval import LettersAndShapes, RunFolder, Subset, TaskError, evaluate, write_report
-from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
@@ -33,6 +32,7 @@ from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.pipelines.pipeline import NoModel, Pipeline
 from looktwice.prompting import Ask, MultipleChoice
 from looktwice.prompting.controls import NoImage, PermuteChoices, ShufflePatches
+from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 from tests.questions_in_memory import Questions
@@ -85,7 +85,7 @@ def both_said(folder: Path, keys: list[str], said: list[str], draws: int, **more
 
 
 def report(folder: Path) -> Result:
-    return CliRunner().invoke(app, ["analyse", str(folder), "audit"])
+    return looktwice("analyse", folder, "audit")
 
 
 @pytest.mark.dear
@@ -253,6 +253,6 @@ def test_the_cleaned_set_goes_over_the_study(tmp_path: Path) -> None:
 def test_the_report_of_a_subset_stands_beside_the_whole(tmp_path: Path) -> None:
     run, clean = seen(tmp_path, "AA"), tmp_path / "clean.yaml"
     clean.write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
-    result = CliRunner().invoke(app, ["score", str(run), "--report", "--only", str(clean)])
+    result = looktwice("score", run, "--report", "--only", clean)
     assert result.exit_code == 0 and (run / "clean" / "report.csv").exists()
     assert "depth (clean)" not in write_report([run], tmp_path / "whole").read_text()

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from looktwice.eval import Results, RunFolder, score_table
-from looktwice.eval.cli import app
 from looktwice.eval.tasks import PairScorer
 from looktwice.extras.studies.gap import published_table
 from looktwice.pipelines.config.spec import spec
+from tests.first_day.studies import looktwice, said
 from tests.made_run import MadeRun
 from tests.paths import ROOT
 from tests.tables import read_yaml, table
@@ -42,12 +41,6 @@ def run(root: Path, right: int, published: dict[str, Any] = PEOPLE, split: str =
     return write_run(made, published)
 
 
-def looktwice(*words: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, words)))
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 def test_the_first_row_of_people_that_names_a_task_counts(tmp_path: Path) -> None:
     rows = score_table(run(tmp_path, 6).path).where(metric="accuracy", contestant="plain")
     people = {row.task: row.people for row in rows}
@@ -64,7 +57,7 @@ def test_people_on_another_split_are_named_so_and_compared_with_nothing(
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
     assert {line[0] for line in published_table(shown).rows if line[1] == ""} == {*names}
     if split == "val":
-        output = looktwice("score", folder.path, "--table", "full")
+        output = said("score", folder.path, "--table", "full")
         assert "-20.0" not in output  # 50 less 70, on test
 
 
@@ -82,10 +75,10 @@ def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str
 
 def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
     folder, out = run(tmp_path, 6), tmp_path / "out"
-    output = looktwice("score", folder.path, "--table", "full")
+    output = looktwice("score", folder.path, "--table", "full").output
     (line,) = (line for line in output.splitlines() if "plain" in line and "60.0" in line)
     assert line.rstrip().endswith("-30.0")
-    looktwice("score", folder.path, "--report", "--out", out)
+    said("score", folder.path, "--report", "--out", out)
     report, page = ((out / f"report.{end}").read_text("utf-8") for end in ("md", "html"))
     overview = report.split("## Accuracy")[1].split("## ")[0]
     for shown in (overview, page):
@@ -119,7 +112,7 @@ def test_metrics_and_totals_of_a_benchmark_have_it_too(tmp_path: Path) -> None:
 
 def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
     runs, out = (run(tmp_path, 6).path, run(tmp_path, 8, {}).path), tmp_path / "compare"
-    output = looktwice("compare", *runs, "--out", out)
+    output = said("compare", *runs, "--out", out)
     assert "less" in output and "-10.0" in output
     with (out / "compare.csv").open(encoding="utf-8") as file:
         people = {row["task"]: float(row["people"]) for row in csv.DictReader(file)}
@@ -130,7 +123,7 @@ def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
 
 def test_without_a_row_of_people_nothing_is_said(tmp_path: Path) -> None:
     folder = run(tmp_path, 6, {"Model": PEOPLE["Model"]})
-    looktwice("score", folder.path, "--report", "--out", tmp_path)
+    said("score", folder.path, "--report", "--out", tmp_path)
     assert "people" not in (tmp_path / "report.md").read_text("utf-8").split("## Method")[0]
     assert "eople" not in Results.open(folder.path).to_latex()
-    assert "people" not in looktwice("score", folder.path, "--table", "full")
+    assert "people" not in said("score", folder.path, "--table", "full")

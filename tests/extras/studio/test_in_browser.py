@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from looktwice.eval import MarkedScenes, RunFolder
-from looktwice.eval.cli import app
 from looktwice.pipelines import Pocket, Reply
 from tests.browser import CHROMIUM, Browser, open_browser
 from tests.extras.studio.opened import TYPE, OpenStudio, opened_studio
+from tests.first_day.studies import looktwice
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 HOSTILE = "<img src=x onerror='window.evil = 1'>"
@@ -68,7 +67,7 @@ def run_study(studio: OpenStudio, folder: Path) -> RunFolder:
         archive.extractall(folder)
     study = folder / "studio" / "study.yaml"
     assert study.read_text("utf-8") == studio.yaml
-    ran = CliRunner().invoke(app, ["run", str(study), "--out", str(folder / "runs")])
+    ran = looktwice("run", study, "--out", folder / "runs")
     assert ran.exit_code == 0, ran.output
     return RunFolder(folder / "runs" / "study")
 

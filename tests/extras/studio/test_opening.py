@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from rich.console import Console
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.extras.studio.desk import Desk
@@ -19,6 +17,7 @@ from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import ConfigError
 from tests.browser import CHROMIUM, open_browser
 from tests.extras.studio.opened import IDLE, SHAS
+from tests.first_day.studies import looktwice
 from tests.served_page import serve_run
 
 STUDY = """
@@ -125,7 +124,7 @@ def test_a_card_of_the_report_opens_in_the_studio(run: RunFolder, tmp_path: Path
 
 def test_show_names_the_studio(run: RunFolder) -> None:
     sample = next(iter(run.samples.values())).id
-    shown = CliRunner().invoke(app, ["view", str(run.path), "--sample", sample])
+    shown = looktwice("view", run.path, "--sample", sample)
     command = f"looktwice studio {run.path} {sample}"
     assert command in shown.output
     (page,) = (run.path / "show").glob("*.html")
