@@ -15,6 +15,7 @@ import pytest
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import CallOptions, ChatAPI, Message, Pipeline, Pocket, State, View
 from looktwice.prompting import Circles, MultipleChoice
+from tests.extras.integrations.served import OPENER
 from tests.first_day.studies import looktwice
 from tests.optional import optional
 from tests.paths import ROOT
@@ -41,11 +42,8 @@ def url() -> Iterator[str]:
 def prompts() -> list[tuple[View, str]]:
     """Marked images with the words of the question."""
     shown = Pipeline({"mark": Circles(radius=28), "choose": MultipleChoice()})
-    states = [
-        shown(State.start(item.sample))
-        for kind in ("shape", "larger")
-        for item in MarkedScenes(kind, n=4)
-    ]
+    items = [item for kind in ("shape", "larger") for item in MarkedScenes(kind, n=4)]
+    states = [shown(State.start(item.sample)) for item in items]
     return [(state.views[0], state.prompt) for state in states]
 
 
@@ -93,21 +91,16 @@ def test_what_cannot_be_answered_is_an_error_of_the_request(url: str) -> None:
 
 def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
     body = b'{"messages": [{"role": "user", "content": "Which?"}]}'
-    for headers in (
-        {"Content-Type": "text/plain"},
-        {"Content-Type": "application/json", "Host": "evil.example"},
+    plain, other = {"Content-Type": "text/plain"}, {"Host": "evil.example"}
+    for place, data, headers in (
+        ("chat/completions", body, plain),
+        ("chat/completions", body, {"Content-Type": "application/json", **other}),
+        ("models", None, other),
     ):
-        request = urllib.request.Request(f"{url}/chat/completions", body, headers)
+        request = urllib.request.Request(f"{url}/{place}", data, headers)
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10)
-
-
-def test_nothing_is_told_to_another_host(url: str) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(f"{url}/models", headers={"Host": "evil.example"})
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        opener.open(request, timeout=10)
-    assert b"pocket" in opener.open(f"{url}/models", timeout=10).read()
+            OPENER.open(request, timeout=10)
+    assert b"pocket" in OPENER.open(f"{url}/models", timeout=10).read()
 
 
 def test_another_model_and_a_taken_port_are_said(url: str) -> None:

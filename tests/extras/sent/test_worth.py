@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
+from unittest.mock import MagicMock
 
 import pytest
 from PIL import Image
@@ -33,11 +34,11 @@ def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
     factors = {difference.factor for difference in compare_sent(mine, theirs).differences}
     assert factors
     for factor in factors:
-        swapped = list[object]()
+        swapped = list[Request]()
         for a, b in zip(mine.requests, theirs.requests, strict=True):
             again = Swap(a, b)(factor)
             swapped.append(replace(a, messages=again.messages, settings=again.options.given()))
-        left = compare_sent(Requests("c", tuple(swapped)), theirs)  # type: ignore[arg-type]
+        left = compare_sent(Requests("c", tuple(swapped)), theirs)
         assert {difference.factor for difference in left.differences} == factors - {factor}
 
 
@@ -87,40 +88,20 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.dear
-@pytest.mark.parametrize("with_labels", [True, False])
-def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, with_labels: bool) -> None:
+@pytest.mark.parametrize("labels", ["keys", None])
+def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, labels: str | None) -> None:
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
-    labels = folders / "keys" if with_labels else None
-    sides = TwoSides(folders / "one", folders / "two", ("one", "two"), labels)
+    place = folders / labels if labels else None
+    sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
     worth = measure_worth(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
-    assert (worth.keyed, worth.questions, worth.left_out) == (with_labels, 60, {})
-    keys = [item.answer for item in MarkedScenes("symbol", n=60)] if with_labels else ["A"] * 60
-    drop = (keys.count("B") - keys.count("A")) / 60
+    assert (worth.keyed, worth.questions, worth.left_out) == (bool(labels), 60, {})
+    keys = [item.answer for item in MarkedScenes("symbol", n=60)] if labels else ["A"] * 60
+    drop = pytest.approx((keys.count("B") - keys.count("A")) / 60)
     against = {c.contestant: c for c in worth.compared.contrasts if c.baseline == "as one"}
-    assert {name: round(c.paired.value, 9) for name, c in against.items()} == {
-        "with the codec": pytest.approx(drop),
-        "with the size": 0,
-        "with the system words": 0,
-        "with the form of the choices": pytest.approx(drop),
-        "as two": pytest.approx(drop),
-    }
+    drops = {"with the codec": drop, "with the form of the choices": drop, "as two": drop}
+    expected = drops | {"with the size": 0, "with the system words": 0}
+    assert {name: round(c.paired.value, 9) for name, c in against.items()} == expected
     assert {c.paired.n for c in against.values()} == {60}
-
-
-@dataclass
-class Warm:
-    """Keeps how warm it was asked."""
-
-    identity = "warm"
-
-    def __init__(self) -> None:
-        self.asked = set[float | None]()
-
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
-        self.asked.add(options.temperature)
-        return Reply("(A)")
 
 
 @pytest.mark.parametrize(("kind", "warmth"), [("color", 0.5), ("symbol", 0.7)])
@@ -134,9 +115,11 @@ def test_other_requests_are_asked_anew(
             ask: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask(options=options)}
             scenes = MarkedScenes(shown, n=4)
             evaluate(scenes, {"m": Pipeline(ask)}, Scripted("(A)"), out=tap)
-        model, sides = Warm(), TwoSides(*taps, ("m", "m"))
+        model = MagicMock(spec=["identity"], identity="warm", return_value=Reply("(A)"))
+        sides = TwoSides(*taps, ("m", "m"))
         worth = measure_worth(sides, model, tmp_path / "asked", ("a: m", "b: m"))
-        assert (worth.questions, model.asked) == (4, {None, heat})
+        warm = {call.args[2].temperature for call in model.call_args_list}
+        assert (worth.questions, warm) == (4, {None, heat})
 
 
 @pytest.mark.dear
