@@ -28,19 +28,8 @@ from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 
-SAME = [
-    "task",
-    "sample",
-    "draw",
-    "value",
-    "verdict",
-    "pictures",
-    "answer",
-    "key",
-    "reply",
-    "choices",
-    "question",
-]
+SAME = ["task", "sample", "draw", "value", "verdict", "pictures"]
+SAME += ["answer", "key", "reply", "choices", "question"]
 
 
 @pytest.fixture(scope="module")
