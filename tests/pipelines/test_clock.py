@@ -93,18 +93,13 @@ def test_a_stage_is_at_work_as_long_as_any_thread_is_in_it(now: list[float]) -> 
 def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.2") as server:
         config = write_study(tmp_path, server.url, n=4)
-        first = looktwice("run", config, "--out", tmp_path)
-        again = looktwice("run", config, "--out", tmp_path)
-    (line,) = [line for line in first.output.splitlines() if line.startswith("time: ")]
-    assert (
-        line.startswith("time: wait for the server ")
-        and "slowest: jigsaw_000" in line
-        and "of plain 0." in line
-        and "beside one another" not in line
-    )
-    share = int(line.split("wait for the server ")[1].split(" ")[0])
+        first, again = (looktwice("run", config, "--out", tmp_path).output for _ in range(2))
+    (line,) = [line for line in first.splitlines() if line.startswith("time: ")]
+    assert "slowest: jigsaw_000" in line and "of plain 0." in line
+    assert "beside one another" not in line
+    share = int(line.split("time: wait for the server ")[1].split(" ")[0])
     assert 50 <= share <= 100
-    assert "time: " not in again.output
+    assert "time: " not in again
 
 
 @pytest.mark.dear
@@ -131,18 +126,15 @@ for span in spans.values():
         study = str(write_study(tmp_path, server.url, n=2))
         command = [sys.executable, "-c", code, "run", study, "--out", str(tmp_path)]
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}
-        output = subprocess.run(
-            command, capture_output=True, text=True, check=True, env=env
-        ).stdout.split("\n")
+        output = subprocess.check_output(command, text=True, env=env).split("\n")
     assert sum(line.startswith("stage ask|-|") and not line.endswith("|-") for line in output) == 2
     assert "wait for the server|stage ask|-" in output
 
 
 def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
     with chat_server() as server:
-        output = looktwice(
-            "run", write_study(tmp_path, server.url, n=3), "--out", tmp_path, "--log", "json"
-        )
+        config = write_study(tmp_path, server.url, n=3)
+        output = looktwice("run", config, "--out", tmp_path, "--log", "json")
     lines = [json.loads(line) for line in output.stderr.splitlines()]
     assert [line["event"] for line in lines] == ["note", "progress", "progress", "times"]
     last = lines[-2]

@@ -71,6 +71,13 @@ def calls(model: Model, count: int) -> list[Reply]:
         return list(pool.map(lambda _: model(HELLO), range(count)))
 
 
+def number_questions(model: Model, numbers: Sequence[int]) -> list[Reply]:
+    """The replies to these questions, asked by sixteen threads."""
+    asked = [(Message("user", (f"question {number}",)),) for number in numbers]
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(model, asked))
+
+
 def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
     clock = FakeTime()
     assert Retried(Flaky([BUSY] * 3), initial_delay=2, stop=clock)(HELLO).text == "fine"
@@ -119,10 +126,7 @@ def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> N
 @pytest.mark.dear
 def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> None:
     with chat_server(None, "--rate", "120", "--retry-after", "0.5", "--delay", "0.02") as server:
-        model = wrap(ChatAPI("m", server.url))
-        asked = [(Message("user", (f"question {number}",)),) for number in range(300)]
-        with ThreadPoolExecutor(16) as pool:
-            replies = list(pool.map(model, asked))
+        replies = number_questions(wrap(ChatAPI("m", server.url)), range(300))
         stats = server.stats
     assert len(replies) == stats["replies"] == 300
     assert 300 < stats["requests"] < 1.3 * 300
@@ -254,9 +258,7 @@ def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> Non
     flags = "--first 429,500,reset --retry-after 0.2 --fail 500=0.1 --fail reset=0.1"
     with chat_server(tmp_path / "log", *flags.split()) as server:
         model = wrap(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
-        asked = [(Message("user", (f"question {number % 30}",)),) for number in range(60)]
-        with ThreadPoolExecutor(16) as pool:
-            replies = list(pool.map(model, asked))
+        replies = number_questions(model, [*range(30), *range(30)])
         stats = server.stats
     usage = model.snapshot()
     assert (usage.paid.calls, usage.cached.calls, usage.failed) == (30, 30, 0)
