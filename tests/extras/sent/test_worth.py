@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
-from unittest.mock import MagicMock
 
 import pytest
 from PIL import Image
@@ -104,6 +103,22 @@ def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, labels: str |
     assert {c.paired.n for c in against.values()} == {60}
 
 
+@dataclass
+class Warm:
+    """Keeps how warm it was asked."""
+
+    identity = "warm"
+
+    def __init__(self) -> None:
+        self.asked = set[float | None]()
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        self.asked.add(options.temperature)
+        return Reply("(A)")
+
+
 @pytest.mark.parametrize(("kind", "warmth"), [("color", 0.5), ("symbol", 0.7)])
 def test_other_requests_are_asked_anew(
     kind: Literal["color"], warmth: float, tmp_path: Path
@@ -115,11 +130,9 @@ def test_other_requests_are_asked_anew(
             ask: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask(options=options)}
             scenes = MarkedScenes(shown, n=4)
             evaluate(scenes, {"m": Pipeline(ask)}, Scripted("(A)"), out=tap)
-        model = MagicMock(spec=["identity"], identity="warm", return_value=Reply("(A)"))
-        sides = TwoSides(*taps, ("m", "m"))
+        model, sides = Warm(), TwoSides(*taps, ("m", "m"))
         worth = measure_worth(sides, model, tmp_path / "asked", ("a: m", "b: m"))
-        warm = {call.args[2].temperature for call in model.call_args_list}
-        assert (worth.questions, warm) == (4, {None, heat})
+        assert (worth.questions, model.asked) == (4, {None, heat})
 
 
 @pytest.mark.dear
