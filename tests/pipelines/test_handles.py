@@ -38,8 +38,6 @@ def models_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 @pytest.mark.dear
 def test_a_shipped_configuration_takes_them() -> None:
-    """Every task that reads data reads these, and every model with a name has this one; no model
-    becomes one of another class."""
     check_all((path.stem, partial(check_config, path)) for path in STUDIES)
 
 

@@ -197,7 +197,6 @@ def test_a_picture_takes_its_hash_along() -> None:
 
 
 def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fork may hang in a lock that a library held."""
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     monkeypatch.setattr(

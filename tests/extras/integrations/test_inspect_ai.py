@@ -172,7 +172,6 @@ def test_a_solver_names_the_contestants_that_are_there(folder: Path) -> None:
 
 
 def test_the_calls_of_earlier_turns_stay_with_them(folder: Path) -> None:
-    """Behind an agent of inspect's own a contestant is sent its calls with their results."""
     call = ToolCall(id="1", function="zoom", arguments={"image": 1, "box": [0, 0, 80, 80]})
 
     @solver

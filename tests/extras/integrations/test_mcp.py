@@ -100,7 +100,6 @@ def test_a_client_opens_zooms_and_measures_by_number(folder: Path) -> None:
 
 
 def test_a_client_that_starts_the_server_anew_goes_on_from_the_files(folder: Path) -> None:
-    """The region of a zoom on a zoom is still told in pixels of the photograph."""
     (first,) = call(tools_of(folder), ("zoom", {"image": "photo.png", "box": [60, 40, 180, 120]}))
     (second,) = call(tools_of(folder), ("zoom", {"image": file_of(first), "box": [0, 0, 256, 171]}))
     assert "shows photo.png from x 60 to 120 and y 40 to 80 of its 240 x 160" in words(second)
@@ -112,7 +111,6 @@ def test_a_client_that_starts_the_server_anew_goes_on_from_the_files(folder: Pat
 
 @pytest.mark.dear
 def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path) -> None:
-    """Over stdio, as agent clients start it; the second one knows the first by its file alone."""
 
     async def ask(name: str, arguments: dict[str, Any]) -> CallToolResult:
         program = "from looktwice.eval.cli import main; main()"
@@ -226,7 +224,6 @@ def test_controls_tell_the_same_and_show_what_they_must(folder: Path) -> None:
 
 
 def test_no_other_tool_finds_the_picture_behind_a_control(folder: Path) -> None:
-    """What is segmented in a black zoom is black, yet is told to lie where the zoom was asked."""
     (black,) = call(
         tools_of(folder, black=["zoom"]),
         ("zoom", {"image": "photo.png", "box": [60, 40, 180, 120]}),

@@ -53,8 +53,6 @@ ARMS: dict[str, dict[str, Sequence[str]] | None] = {
 
 @pytest.mark.dear
 def test_certify_tells_what_zoom_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the page says: the replies of four runs become a study. The placebo keeps off the place
-    that was asked for, so it brings nothing; any place would bring some of it."""
     folder = tmp_path.resolve()
     monkeypatch.chdir(folder)
     agent = find_agent("tool_contribution", "full", ("stages.agent.fit.pixels=320",))

@@ -40,7 +40,6 @@ def told(*words: str) -> str:
 
 @pytest.mark.dear
 def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of eight arms three are asked; the page that is open keeps to what there was."""
     monkeypatch.chdir(tmp_path)
     plan = load_plan(find_config("tool_contribution"))
     with serving(plan, tmp_path) as served:
@@ -69,7 +68,6 @@ def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: Path) -> None:
-    """One of the two is sent nothing but grey; in one run their samples tell what is the same."""
     stages: dict[str, dict[str, Stage]] = {
         "plain": {"ask": Ask()},
         "grey": {"grey": BlankImage(), "ask": Ask()},

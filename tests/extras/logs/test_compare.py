@@ -187,7 +187,6 @@ STYLES = {"task": "dataset", "variant": "marker_style", "contestant": "model"}
 
 
 def test_spreads_and_ranks_of_vpbench(shared_data: Path) -> None:
-    """The published table, its spreads by style and how the ranks of nine models change."""
     folder = shared_data / "methods"
     expected = json.loads((folder / "vpbench_targets.json").read_text())
     for file, accuracy, spreads in (

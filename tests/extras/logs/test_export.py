@@ -86,7 +86,6 @@ def test_a_log_of_inspect_comes_back_with_pictures(run: Path, tmp_path: Path) ->
 
 
 def test_the_page_of_a_comparison_shows_what_a_run_sent(run: Path, tmp_path: Path) -> None:
-    """The sample that flipped has its marked picture, and what the model said is text."""
     (log,) = read_logs(run)
     turned = Log("turned", log.rows.assign(value=1 - log.rows["value"], verdict="right"), "b")
     data = compare_page(compare_logs([log, turned]))

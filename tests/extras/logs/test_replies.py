@@ -56,8 +56,6 @@ def test_the_published_figures_of_blink(shared_data: Path, folder: str) -> None:
 
 @pytest.mark.dear
 def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path) -> None:
-    """BLINK's own rule never contradicts a label: all that differs is what the official code asked
-    GPT-3.5."""
     file = shared_data / "blink_replies" / "llava_v1.5_7b.jsonl.gz"
     listing = tmp_path / "differ.txt"
     key = shared_data / "blink_replies" / "val_answers.json"

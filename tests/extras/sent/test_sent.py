@@ -210,8 +210,6 @@ def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path
 
 
 def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
-    """Two clients behind a tap each: what one does otherwise is named, and what neither sends
-    again; a client's retry is looked at once."""
     plan = plan_of({"m": {"ask": Forward()}}, Scripted("(A)"))
     with serving(plan, tmp_path) as upstream:
         other = replace(FIRST, **PLANTED["four at once"][0])

@@ -86,7 +86,6 @@ def test_what_has_no_picture_renders_or_is_named_with_the_reason(desk: Desk, pat
 
 
 def test_every_setting_of_every_class_has_a_form() -> None:
-    """Of a stage a slider, a list, a colour; what is typed as JSON is a list or mapping."""
     kinds = {"number", "whole", "text", "words", "color", "flag", "choice", "part", "model", "json"}
     typed = set[str]()
     forms = CATALOG["forms"]
