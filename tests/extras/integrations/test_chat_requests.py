@@ -60,8 +60,8 @@ def test_a_question_is_named_by_what_it_shows_and_asks() -> None:
 
 
 def test_what_a_client_knows_of_its_question_stands_in_the_sample() -> None:
-    known = {"id": "q7", "choices": ["left", "right"], "meta": {"subtask": "depth"}, "answer": "B"}
-    known |= {"marks": [{"label": "A", "x": 1, "y": 2}]}
+    known: Json = {"id": "q7", "choices": ["left", "right"], "answer": "B"}
+    known |= {"meta": {"subtask": "depth"}, "marks": [{"label": "A", "x": 1, "y": 2}]}
     question = read_question(user(image(URL)) | {"looktwice": known})
     sample = question.sample
     assert question.answer == "B" and "B" not in str(sample.to_dict())
