@@ -345,4 +345,4 @@ def test_recorded_requests_answer_once_each_and_no_others() -> None:
 def test_settings_of_wrappers_are_checked() -> None:
     for wrong in ({"in_flight": 0}, {"prices": {"input": 3}}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)  # type: ignore[arg-type]
+            ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)

@@ -22,7 +22,7 @@ from PIL import Image
 
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
-from looktwice.pipelines import ConfigError, Picture, State
+from looktwice.pipelines import ConfigError, Picture
 from looktwice.pipelines.encodings.decoding import decode
 from looktwice.prompting.views import LongestSide
 from tests.optional import Later, optional
@@ -133,15 +133,14 @@ def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path
 
 
 def test_a_call_resizes_its_own_images_however_many_there_are(folder: Path) -> None:
-    looks, sides, fit = tools_of(folder), list[State](), LongestSide(64)
-    counted = MagicMock(side_effect=lambda state, model: sides.append(state) or fit(state, model))
+    looks, counted = tools_of(folder), MagicMock(side_effect=LongestSide(64))
     looks = replace(looks, agent=replace(looks.agent, fit=counted))
     photo = (folder / "photo.png").read_bytes()
     for number in range(20):
         (folder / f"{number}.png").write_bytes(photo)
         looks.images.number(folder / f"{number}.png")
     looks.look("open", {"image": 20})
-    assert len(sides) == 2
+    assert counted.call_count == 2
 
 
 def test_every_tool_is_offered_with_its_schema_and_what_lacks_is_said(folder: Path) -> None:
