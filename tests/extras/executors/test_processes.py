@@ -381,10 +381,10 @@ def test_where_processes_are_begun(
     monkeypatch.setenv(SETTING, given)
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(6)}, raising=False)
-    stages = {"all": ARMS, "one": {"plain": {}}, "own": {"own": {"own": Own()}}}[arms]
+    stages: dict[str, Any] = {"all": ARMS, "one": {"plain": {}}, "own": {"own": {"own": Own()}}}
     models = {"chat": CHAT, "script": Scripted("(A)"), "pocket": Pocket()}
     asked = models.get(model) or ChatAPI("m", in_flight=int(model))
-    run = Run(plan_of(asked, stages), tmp_path / "run", RunOptions(**options))
+    run = Run(plan_of(asked, stages[arms]), tmp_path / "run", RunOptions(**options))
     assert processes_for(run, FEWEST - lacking if lacking >= 0 else 3) == number
 
 

@@ -114,8 +114,8 @@ def test_samples_that_share_a_picture_are_drawn_together() -> None:
         ends = (mine.value, mine.low, mine.high)
         assert (theirs.value, theirs.low, theirs.high) == pytest.approx(ends)
     for shift, copy in zip(one.shifts, four.shifts, strict=True):
-        ends = (shift.delta.low, shift.delta.high)
-        assert (copy.delta.low, copy.delta.high) == pytest.approx(ends, abs=0.02)
+        edges = (shift.delta.low, shift.delta.high)
+        assert (copy.delta.low, copy.delta.high) == pytest.approx(edges, abs=0.02)
     (flip,) = rank_flips([one, variants("b", *(1 - table))])
     (copied,) = rank_flips([four, variants("b", *(1 - fourfold), clusters=clusters)])
     assert copied.chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
@@ -126,7 +126,7 @@ def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
     other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
     (flip,) = rank_flips([other, leader])
     assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
-    assert (flip.lead, flip.chance, flip.flipped) == (pytest.approx(0.2), 0, pytest.approx(0.5))
+    assert (flip.lead, flip.chance, flip.flipped) == pytest.approx((0.2, 0, 0.5))
     assert not list(rank_flips([leader, leader]))  # tied: nobody leads
 
 
