@@ -223,7 +223,7 @@ def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
         (other, {"reader": "robust"}, "'Unheard'"),
     ):
         with pytest.raises(TaskError, match=words):
-            list(replies_lines([path], **options))  # type: ignore[arg-type]
+            list(replies_lines([path], **options))
 
 
 # ---- exported and read again
