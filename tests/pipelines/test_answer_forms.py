@@ -39,9 +39,7 @@ def test_log_probabilities_are_read_in_both_forms(logprobs: Any, read: list[list
 
 
 @table
-def test_an_error_beside_half_a_text_is_no_reply(
-    choice: Json, status: int, again: bool, said: str
-) -> None:
+def test_errors_beside_half_a_text(choice: Json, status: int, again: bool, said: str) -> None:
     half = {"message": {"content": "It is (A), because"}, **choice}
     usage = {"prompt_tokens": 9, "completion_tokens": 4}
     body = json.dumps({"choices": [half], "usage": usage}).encode()
@@ -67,9 +65,7 @@ def test_a_refusal_over_what_is_attached_says_what_to_do(message: str, said: str
 
 
 @table
-def test_words_and_thoughts_are_told_apart_in_every_form_of_a_message(
-    message: Json, text: str, reasoning: str
-) -> None:
+def test_words_and_thoughts_are_told_apart(message: Json, text: str, reasoning: str) -> None:
     reply = reply_of({"choices": [{"message": message, "finish_reason": "stop"}]}, 0.0)
     assert (reply.text, reply.reasoning) == (text, reasoning)
 

@@ -17,14 +17,13 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from looktwice.eval.readers import Robust
+from looktwice.eval import Facts, Robust
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.tasks import Facts
+from looktwice.pipelines import Item, Model, Sample
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.hub import from_hub
@@ -43,11 +42,11 @@ from looktwice.pipelines.runtime.stores import (
     result_key,
     use_result_store,
 )
-from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, collect_remarks
 from looktwice.specialists.answers import Count
 from looktwice.specialists.networks import Network
 from looktwice.specialists.results import DepthMap
+from tests.tables import table
 
 
 @pytest.fixture(autouse=True)
@@ -131,9 +130,7 @@ CUDA = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
 
 @pytest.mark.parametrize("trouble", [MemoryError(), CUDA], ids=["host", "cuda"])
-def test_out_of_memory_halves_the_batch_for_good_and_says_so(
-    batchers: Make, trouble: Exception
-) -> None:
+def test_out_of_memory_halves_the_batch(batchers: Make, trouble: Exception) -> None:
     sizes: list[int] = []
 
     def forward(items: Sequence[int]) -> list[int]:
@@ -154,10 +151,10 @@ def test_out_of_memory_halves_the_batch_for_good_and_says_so(
 
 def test_where_not_even_one_fits_that_one_fails(batchers: Make) -> None:
     def forward(items: Sequence[int]) -> list[int]:
-        raise MemoryError("no room at all")
+        raise MemoryError("no room")
 
     batcher = batchers(forward, 4)
-    with pytest.raises(MemoryError, match="no room at all"):
+    with pytest.raises(MemoryError, match="no room"):
         batcher.many([1, 2, 3])
     assert batcher.max_batch == 1
 
@@ -180,9 +177,9 @@ def test_an_item_that_fails_fails_alone(batchers: Make) -> None:
 def test_results_that_do_not_pair_up_are_nobodys(batchers: Make) -> None:
     # run again one by one, each has its own
     assert batchers(lambda items: [0], 4).many([1, 2]) == [0, 0]
-    with pytest.raises(RuntimeError, match="Short gave 0 results for 1 items"):
+    with pytest.raises(RuntimeError, match=r"Short gave 0 .* 1 "):
         batchers(lambda items: [], 4, name="Short").many([1])
-    with pytest.raises(ValueError, match="batch is 1 or more, found 0"):
+    with pytest.raises(ValueError, match=r"batch .*0"):
         Batcher(lambda items: items, 0)
 
 
@@ -204,7 +201,14 @@ def test_closing_serves_what_waits_and_a_later_item_starts_again(batchers: Make)
 
 
 def test_results_come_back_as_they_were_and_a_damaged_one_counts_as_none(tmp_path: Path) -> None:
-    kept = ResultStore(tmp_path)
+    assert current_store() is None
+    with use_result_store(tmp_path):
+        kept = current_store()
+        assert kept is not None
+        with use_result_store(None):
+            assert current_store() is None
+        assert current_store() == kept == ResultStore(tmp_path)
+    assert current_store() is None and kept.get("abcd", DepthMap) is None
     kept.put("abcd", DepthMap(np.array([[1.5, np.nan]]), False))
     back = kept.get("abcd", DepthMap)
     assert back is not None and back.larger_is_nearer is False
@@ -222,19 +226,6 @@ def test_keys_tell_pixels_settings_and_shapes_apart() -> None:
     keys = {result_key("a", zeros), result_key("b", zeros), result_key("a", zeros, "cat")}
     assert len(keys | {result_key("a", other) for other in others}) == 6
     assert result_key("a", zeros) == result_key("a", np.zeros((2, 6, 3), np.uint8)[:, ::2])
-
-
-def test_where_no_folder_is_set_nothing_is_kept(tmp_path: Path) -> None:
-    assert current_store() is None
-    with use_result_store(tmp_path):
-        store = current_store()
-        assert store is not None and store.get("abcd", DepthMap) is None
-        store.put("abcd", DepthMap(np.ones((1, 1)), True))
-        assert store.get("abcd", DepthMap) is not None
-        with use_result_store(None):
-            assert current_store() is None
-        assert current_store() == store
-    assert current_store() is None
 
 
 FORWARDS: list[int] = []
@@ -339,33 +330,23 @@ def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
     ("change", "again"),
     [({"batch": 3}, 0), ({"room": 50}, 0), ({"gain": 2.0}, 1), ({"dtype": "bfloat16"}, 1)],
 )
-def test_what_changes_results_is_computed_anew(
-    weights: str, change: dict[str, Any], again: int
-) -> None:
+def test_changes_compute_anew(weights: str, change: dict[str, Any], again: int) -> None:
     pixels = np.full((9, 9, 3), 7, np.uint8)
     Bright(weights)(pixels)
     Bright(weights)(pixels.copy())
     assert FORWARDS == [1]
     replace(Bright(weights), **change)(pixels)
     assert len(FORWARDS) == 1 + again
-
-
-def test_without_a_store_neither_pixels_nor_weights_are_hashed(
-    weights: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("looktwice.specialists.networks.network.result_key", None)
-    monkeypatch.setattr("looktwice.specialists.networks.network.weights_hash", None)
-    assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
-
-
-@pytest.mark.usefixtures("results")
-def test_other_weights_are_asked_anew(weights: str) -> None:
-    pixels = np.full((9, 9, 3), 7, np.uint8)
-    Bright(weights)(pixels)
     Path(weights).write_bytes(b"two")
     close_networks()  # a process hashes its weights once
     Bright(weights)(pixels)
-    assert len(FORWARDS) == 2
+    assert len(FORWARDS) == 2 + again
+
+
+def test_without_a_store_nothing_is_hashed(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("looktwice.specialists.networks.network.result_key", None)
+    monkeypatch.setattr("looktwice.specialists.networks.network.weights_hash", None)
+    assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
 
 
 def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> None:
@@ -417,9 +398,7 @@ def test_a_network_is_opened_once_for_many_threads() -> None:
     assert all(thing is things[0] for thing in things)
 
 
-def test_what_cannot_be_fetched_is_tried_once_a_minute_and_what_was_put_right_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_is_tried_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, file = list[int](), tmp_path / "weights"
 
     def open_() -> object:
@@ -465,28 +444,23 @@ def test_closing_frees_what_was_opened_last_first() -> None:
     assert open_shared("network", lambda: 5) == 5
 
 
-def test_weights_that_are_missing_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"there is no weights file .*none\.pt; set model: to"):
+def test_weights_and_devices_that_are_missing_are_named(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"none\.pt; set model"):
         weights_file(tmp_path / "none.pt")
+    torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    with pytest.raises(WeightsError, match=r"there is no folder '\./nowhere'; give a folder saved"):
+    with pytest.raises(WeightsError, match=r"no folder '\./nowhere'"):
         from_hub("AutoModel", "./nowhere", None)
-    with pytest.raises(WeightsError, match=r"AutoModel could not be opened from the folder .*DIR"):
+    with pytest.raises(WeightsError, match=r"AutoModel .* folder"):
         from_hub("AutoModel", str(tmp_path), None)
+    assert Place.of("cpu", "auto") == Place("cpu", "float32")
+    missing = "mps" if torch.cuda.is_available() else "cuda"
+    with pytest.raises(WeightsError, match=f"'{missing}'"):
+        Place.of(missing, "auto")
 
 
-@pytest.mark.parametrize(
-    ("trouble", "advice"),
-    [
-        ("You are trying to access a gated repo.\nMake sure to.", "it is gated: accept its terms"),
-        ("401 Client Error", "accept its terms on its page, then type `hf auth login`"),
-        ("couldn't connect to the hub", "with `hf download ID --local-dir DIR`"),
-        ("no file named model.safetensors", "check the id or folder"),
-    ],
-)
-def test_what_to_type_when_a_hub_network_does_not_open(
-    monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str
-) -> None:
+@table
+def test_advice_of_the_hub(monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str) -> None:
     transformers = pytest.importorskip("transformers")
 
     def refuse(*args: Any, **settings: Any) -> None:
@@ -498,30 +472,20 @@ def test_what_to_type_when_a_hub_network_does_not_open(
     with pytest.raises(WeightsError) as caught:
         from_hub("AutoModel", "someone/some-network", "abc123")
     sentence = str(caught.value)
-    assert sentence.startswith(
-        "someone/some-network: AutoModel could not be opened from the model hub"
-    )
-    assert "at revision abc123" in sentence and trouble.splitlines()[0] in sentence
-    assert advice in sentence and "\n" not in sentence
+    assert sentence.startswith("someone/some-network: AutoModel ") and "\n" not in sentence
+    assert all(part in sentence for part in ("abc123", trouble.splitlines()[0], advice))
 
 
-UNKNOWN = "Name or service not known"
-
-
-@pytest.mark.parametrize(
-    ("kind", "silent"), [("", ""), ("hub", ""), ("socket", UNKNOWN), ("value", "")]
-)
-def test_a_hub_that_does_not_answer_is_asked_once(
-    monkeypatch: pytest.MonkeyPatch, kind: str, silent: str
-) -> None:
+@pytest.mark.parametrize("kind", ["", "hub", "socket", "value"])
+def test_a_silent_hub_is_asked_once(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     errors = pytest.importorskip("huggingface_hub.errors")
+    transformers = pytest.importorskip("transformers")
+    unknown, asked = "Name or service not known", list[dict[str, Any]]()
     raised = {
         "hub": errors.HfHubHTTPError("404", response=MagicMock()),
-        "socket": ConnectionError(UNKNOWN),
+        "socket": ConnectionError(unknown),
         "value": ValueError("no id"),
     }
-    transformers = pytest.importorskip("transformers")
-    asked: list[dict[str, Any]] = []
 
     def info(self: Any, repo: str, **settings: Any) -> None:
         asked.append(settings)
@@ -529,27 +493,19 @@ def test_a_hub_that_does_not_answer_is_asked_once(
             raise raised[kind]
 
     def open_it(model: str, **settings: Any) -> str:
-        assert settings.get("local_files_only", False) is bool(silent)
-        if silent:
+        assert settings.get("local_files_only", False) is (kind == "socket")
+        if kind == "socket":
             raise OSError("not in the cache")
         return "opened"
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", info)
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", open_it)
-    if silent:
-        with pytest.raises(WeightsError, match=f"the hub did not answer: {silent}.*fetch it where"):
+    if kind == "socket":
+        with pytest.raises(WeightsError, match=unknown):
             from_hub("AutoModel", "someone/some-network", "abc123")
     else:
         assert from_hub("AutoModel", "someone/some-network", "abc123") == "opened"
     assert asked == [{"revision": "abc123", "timeout": 10.0}]
-
-
-def test_a_device_that_is_not_there_is_said() -> None:
-    torch = pytest.importorskip("torch")
-    assert Place.of("cpu", "auto") == Place("cpu", "float32")
-    missing = "mps" if torch.cuda.is_available() else "cuda"
-    with pytest.raises(WeightsError, match=rf"device '{missing}' was asked for, torch finds only "):
-        Place.of(missing, "auto")
 
 
 def test_hashes_of_weights_go_by_content(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from looktwice.pipelines import Scripted
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -33,7 +34,6 @@ from looktwice.pipelines.model import (
     Usage,
     request_key,
 )
-from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.cache import INLINE, Cached, Store, refuse_network
 from looktwice.pipelines.models.stops import CacheError
 
@@ -42,12 +42,11 @@ HELLO = (Message("user", ("hello",)),)
 
 def test_the_key_of_a_request_holds_what_is_asked_for_alone() -> None:
     """What a later version can be asked for changes no key of an earlier one."""
-    message = '{"parts":["hello"],"role":"user"}'
     options = '{"stop":["x"],"temperature":0.5,"tools":[{"description":"","name":"zoom"'
     options += ',"parameters":{}}]}'
-    written = f'{{"draw":2,"messages":[{message}],"model":"m","options":{options}}}'
+    written = '{"draw":2,"messages":[{"parts":["hello"],"role":"user"}],"model":"m","options":'
     asked = CallOptions(0.5, stop=("x",), tools=(Tool("zoom", ""),))
-    key = hashlib.sha256(written.encode()).hexdigest()
+    key = hashlib.sha256(f"{written}{options}}}".encode()).hexdigest()
     assert request_key("m", HELLO, 2, asked) == key
     assert request_key("m", HELLO, 2, replace(asked, top_k=5)) != key
 
@@ -95,30 +94,25 @@ def test_the_second_time_is_cached_and_every_part_of_the_request_counts(tmp_path
     assert len(model.store) == 4 and model.identity == inner.identity
 
 
-CALL = ToolCall("1", "t", "{}")
-FULL = Reply(
-    "a\U0001f600", "tool", "why", (CALL,), "no", Usage(1, 2, 3, 4), 1.5, ({"b": -1, "a": -0.1},)
-)
-
-EMPTY = Reply("", usage=Usage(7, 1))  # a blank one, without a token, is not kept
-
-
-@pytest.mark.parametrize(
-    "reply", [FULL, EMPTY, Reply("x" * INLINE), Reply("é" * INLINE, served_by={"model": "m"})]
-)
-def test_replies_come_back_whole_from_another_store(tmp_path: Path, reply: Reply) -> None:
-    store = Store(tmp_path)
-    store.put("k", "m", reply)
-    store.close()
-    found = Store(tmp_path).get("k")
-    assert found == reply
-    assert [list(token) for token in found.logprobs] == [list(token) for token in reply.logprobs]
-    assert (tmp_path / "blobs").exists() == (len(reply.text) >= INLINE)
+def test_replies_come_back_whole_from_another_store(tmp_path: Path) -> None:
+    logprobs = ({"b": -1, "a": -0.1},)
+    call, usage = ToolCall("1", "t", "{}"), Usage(1, 2, 3, 4)
+    replies = [
+        Reply("a\U0001f600", "tool", "why", (call,), "no", usage, 1.5, logprobs),
+        Reply("", usage=Usage(7, 1)),  # a blank one, without a token, is not kept
+        Reply("x" * INLINE),
+        Reply("é" * INLINE, served_by={"model": "m"}),
+    ]
+    for number, reply in enumerate(replies):
+        store = Store(tmp_path)
+        store.put(str(number), "m", reply)
+        store.close()
+        found = Store(tmp_path).get(str(number))
+        assert found == reply and [*map(list, found.logprobs)] == [*map(list, reply.logprobs)]
+        assert (tmp_path / "blobs").exists() == (number >= 2)
 
 
-def test_a_reply_of_up_to_16_kib_lies_in_the_table_and_a_larger_one_in_a_blob(
-    tmp_path: Path,
-) -> None:
+def test_a_reply_above_16_kib_lies_in_a_blob(tmp_path: Path) -> None:
     store, empty = Store(tmp_path), len(json.dumps(Reply("").to_dict(), separators=(",", ":")))
     for size, blobs in ((16 * 1024, 0), (16 * 1024 + 1, 1)):
         store.put(str(size), "m", Reply("x" * (size - empty)))
@@ -221,9 +215,7 @@ def test_a_store_that_nobody_closes_closes_its_connection(tmp_path: Path) -> Non
     assert not list((tmp_path / "asking").iterdir()), "its claims have ended"
 
 
-def test_no_placeholder_of_sql_has_a_number_or_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_placeholders_of_sql_are_bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.12 warns of these where values come in a row."""
     ran = list[str]()
 
@@ -247,23 +239,18 @@ def test_network_folders_are_refused(tmp_path: Path) -> None:
     mounts.write_text(MOUNTS)
     for folder in ("/tmp/cache", "/home/local/cache", "/homely/cache"):
         refuse_network(Path(folder), "cache_dir", mounts)
-    for folder, kind in (
-        ("/home/me/cache", "nfs4 at /home"),
-        ("/scratch big/cache", "lustre"),
-        ("/mnt/ssh/x", "sshfs"),
-    ):
-        with pytest.raises(CacheError, match=f"{kind}.*set cache_dir"):
+    kinds = {"/home/me/cache": "nfs4 at /home", "/scratch big/c": "lustre", "/mnt/ssh/x": "sshfs"}
+    for folder, kind in kinds.items():
+        with pytest.raises(CacheError, match=f"{kind}.*cache_dir"):
             refuse_network(Path(folder), "cache_dir", mounts)
 
 
 def test_a_damaged_or_newer_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "replies.sqlite").write_bytes(b"no database at all" * 100)
-    with pytest.raises(CacheError, match=r"replies\.sqlite cannot be used .*move the file away"):
+    with pytest.raises(CacheError, match=r"replies\.sqlite .*move the file away"):
         Store(tmp_path).get("k")
-    newer = tmp_path / "newer"
-    Store(newer).put("k", "m", Reply("a"))
-    connection = sqlite3.connect(newer / "replies.sqlite")
-    connection.execute("PRAGMA user_version = 9")
-    connection.close()
+    Store(tmp_path / "newer").put("k", "m", Reply("a"))
+    with closing(sqlite3.connect(tmp_path / "newer" / "replies.sqlite")) as connection:
+        connection.execute("PRAGMA user_version = 9")
     with pytest.raises(CacheError, match="version 9"):
-        Store(newer).get("k")
+        Store(tmp_path / "newer").get("k")

@@ -13,21 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.pipelines.model import (
-    CallOptions,
-    Message,
-    ModelError,
-    Stopped,
-    Tool,
-    ToolCall,
-    Usage,
-)
-from looktwice.pipelines.models import ChatAPI
+from looktwice.pipelines import CallOptions, ChatAPI, Message, Picture, View
+from looktwice.pipelines.model import ModelError, Stopped, Tool, ToolCall, Usage
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.models.wire import reply_of, request_bytes, wire_messages, wire_options
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.view import View
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import rows
 
@@ -88,11 +78,7 @@ EXTRA = {"extra": {"min_p": 0.1}, "choices_as": "structured_outputs"}
 ASKED: list[tuple[dict[str, Any], tuple[Message, ...], CallOptions]] = [
     ({}, user("What is it?"), CallOptions()),
     ({"detail": "high", "system": "See."}, user("Which?", view(), view(9)), CallOptions()),
-    (
-        {"temperature": 0, "top_p": 0.9, "stop": ("\n",)},
-        user("a"),
-        CallOptions(temperature=1.0, max_tokens=9),
-    ),
+    ({"temperature": 0, "top_p": 0.9, "stop": ("\n",)}, user("a"), CallOptions(1.0, max_tokens=9)),
     ({"effort": "low"}, LOOK, TOOLS),
     (NEW_FIELD, user("a"), CallOptions(schema=SCHEMA)),
     ({"seed": 7, "logprobs": 0}, user("a"), CallOptions(effort="high")),
@@ -102,19 +88,14 @@ ASKED: list[tuple[dict[str, Any], tuple[Message, ...], CallOptions]] = [
 BEYOND = {"min_p", "structured_outputs"}
 
 
-@pytest.mark.parametrize(("settings", "messages", "options"), ASKED)
-def test_the_wire_agrees_with_openai(
-    server: ChatServer,
-    settings: dict[str, Any],
-    messages: tuple[Message, ...],
-    options: CallOptions,
-) -> None:
-    ChatAPI("m", server.url, **settings)(messages, 2, options)
-    sent = server.bodies[-1]
-    official = {key: value for key, value in sent.items() if key not in BEYOND}
-    # openai's types drop what they do not know
-    assert walked(openai_request().validate_python(official)) == official
-    assert sent.keys() & BEYOND == (BEYOND if settings is EXTRA else set())
+def test_the_wire_agrees_with_openai(server: ChatServer) -> None:
+    for settings, messages, options in ASKED:
+        ChatAPI("m", server.url, **settings)(messages, 2, options)
+        sent = server.bodies[-1]
+        official = {key: value for key, value in sent.items() if key not in BEYOND}
+        # openai's types drop what they do not know
+        assert walked(openai_request().validate_python(official)) == official
+        assert sent.keys() & BEYOND == (BEYOND if settings is EXTRA else set())
 
 
 CALLS = [
@@ -124,39 +105,28 @@ CALLS = [
 TEXTS = [{"type": "text", "text": "Left?"}, {"type": "text", "text": "Right?"}]
 
 
-@pytest.mark.parametrize(
-    ("message", "sent"),
-    [
-        # a single text is no list
-        (Message("user", ("Left?",)), {"content": "Left?"}),
-        (Message("user", ("Left?", "Right?")), {"content": TEXTS}),
-        (LOOK[2], {"content": "I look closer.", "tool_calls": CALLS}),
+def test_what_a_turn_looks_like() -> None:
+    turns: dict[Message, dict[str, Any]] = {
+        Message("user", ("Left?",)): {"content": "Left?"},  # a single text is no list
+        Message("user", ("Left?", "Right?")): {"content": TEXTS},
+        LOOK[2]: {"content": "I look closer.", "tool_calls": CALLS},
         # servers refuse an empty text there
-        (Message("assistant", ("",), TWO_CALLS), {"content": None, "tool_calls": CALLS}),
-        (Message("assistant", ("",)), {"content": ""}),
-        (LOOK[4], {"tool_call_id": "c2", "content": "Nothing there."}),
-    ],
-)
-def test_what_a_turn_looks_like(message: Message, sent: dict[str, Any]) -> None:
-    assert wire_messages((message,)) == [{"role": message.role, **sent}]
+        Message("assistant", ("",), TWO_CALLS): {"content": None, "tool_calls": CALLS},
+        Message("assistant", ("",)): {"content": ""},
+        LOOK[4]: {"tool_call_id": "c2", "content": "Nothing there."},
+    }
+    for message, sent in turns.items():
+        assert wire_messages((message,)) == [{"role": message.role, **sent}]
 
 
-def test_a_schema_is_enforced_to_the_letter() -> None:
+def test_schemas_are_strict_and_tools_may_be_required_or_named() -> None:
     (form,) = wire_options(CallOptions(schema=SCHEMA), "max_tokens", None).values()
     schema = {"name": "reply", "schema": SCHEMA, "strict": True}
     assert form == {"type": "json_schema", "json_schema": schema}
-
-
-@pytest.mark.parametrize(
-    ("called", "choice"),
-    [
-        *((None, "auto"), ("none", "none"), ("required", "required")),
-        ("zoom", {"type": "function", "function": {"name": "zoom"}}),
-    ],
-)
-def test_a_tool_may_be_required_or_named(called: str | None, choice: Any) -> None:
-    options = CallOptions(tools=(Tool("zoom", "crops"),), tool_choice=called)
-    assert wire_options(options, "max_tokens", None)["tool_choice"] == choice
+    named = {"type": "function", "function": {"name": "zoom"}}
+    for called, choice in ((None, "auto"), ("none",) * 2, ("required",) * 2, ("zoom", named)):
+        options = CallOptions(tools=(Tool("zoom", "crops"),), tool_choice=called)
+        assert wire_options(options, "max_tokens", None)["tool_choice"] == choice
 
 
 def test_what_is_wanted_overrides_what_is_set() -> None:
@@ -197,21 +167,16 @@ def test_a_request_is_the_json_of_its_body_however_its_pictures_are_put_in() -> 
     assert request_bytes(body) == json.dumps(body, separators=(",", ":"), default=urls).encode()
 
 
-@pytest.mark.parametrize(
-    ("way", "field", "value"),
-    [
-        ("guided_choice", "guided_choice", ["A+", "B"]),
-        ("structured_outputs", "structured_outputs", {"choice": ["A+", "B"]}),
-        ("regex", "regex", r"(A\+|B)"),
-    ],
-)
-def test_choices_go_as_the_server_takes_them(way: Any, field: str, value: Any) -> None:
-    options = CallOptions(choices=("A+", "B"))
-    assert ChatAPI("m", choices_as=way).body(user("a"), 0, options)[field] == value
+def test_choices_go_as_the_server_takes_them() -> None:
+    options, ways = CallOptions(choices=("A+", "B")), {"guided_choice": ["A+", "B"]}
+    forms = ways | {"structured_outputs": {"choice": ["A+", "B"]}, "regex": r"(A\+|B)"}
+    for way, value in forms.items():
+        assert ChatAPI("m", choices_as=way).body(user("a"), 0, options)[way] == value  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="choices_as"):
         ChatAPI("m").body(user("a"), 0, options)
 
 
+ZOOMED = {"finish": "tool", "tool_calls": (ToolCall("call_0", "zoom", '{"x": 1}'),)}
 REPLIES: dict[str, dict[str, Any]] = {
     "#filter": {"text": "", "finish": "filter"},
     "#400filter": {"text": "", "finish": "filter"},
@@ -222,22 +187,18 @@ REPLIES: dict[str, dict[str, Any]] = {
     "#openrouter": {"reasoning": "Let me see."},
     "#think": {"text": "<think>hm</think>(A)", "reasoning": ""},
     "#parts": {"text": "(D)", "reasoning": "hm"},
-    "#tool": {
-        "text": "",
-        "finish": "tool",
-        "tool_calls": (ToolCall("call_7", "zoom", '{"x": 1}'),),
-    },
-    "#stoptool": {"finish": "tool", "tool_calls": (ToolCall("call_0", "zoom", '{"x": 1}'),)},
+    "#tool": ZOOMED | {"text": "", "tool_calls": (ToolCall("call_7", "zoom", '{"x": 1}'),)},
+    "#stoptool": ZOOMED,
     "#hidden": {"usage": Usage(100, 50, 0, 0)},
     "#half": {"text": "half ?"},
 }
 
 
-@pytest.mark.parametrize("word", REPLIES)
-def test_replies_are_read(server: ChatServer, word: str) -> None:
-    reply = ChatAPI("m", server.url)(user(word))
-    assert {name: getattr(reply, name) for name in REPLIES[word]} == REPLIES[word]
-    assert reply.seconds > 0 and not reply.cached and "Python" in reply.served_by["engine"]
+def test_replies_are_read(server: ChatServer) -> None:
+    for word, expected in REPLIES.items():
+        reply = ChatAPI("m", server.url)(user(word))
+        assert {name: getattr(reply, name) for name in expected} == expected, word
+        assert reply.seconds > 0 and not reply.cached and "Python" in reply.served_by["engine"]
 
 
 def test_a_plain_reply_has_logprobs_and_says_who_served_it(server: ChatServer) -> None:
@@ -259,22 +220,16 @@ DETAILS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("usage", "expected"),
-    [
-        (None, Usage(0, 0, 0, 0)),
-        ({}, Usage(0, 0, 0, 0)),
+def test_what_a_server_counts() -> None:
+    few = {"prompt_tokens": 10, "completion_tokens": 3}
+    for usage, expected in (
+        (None, (0, 0)),
+        ({}, (0, 0)),
         ({"prompt_tokens": None, "completion_tokens": 3, "completion_tokens_details": {}}, (0, 3)),
-        ({"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}, (10, 3)),
-        (
-            {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 20, **DETAILS},
-            (10, 10, 7, 4),
-        ),
-    ],
-)
-def test_what_a_server_counts(usage: dict[str, Any] | None, expected: Any) -> None:
-    counted = reply_of(body({"content": "a"}, usage=usage), 0.0).usage
-    assert counted == (Usage(*expected) if isinstance(expected, tuple) else expected)
+        (few | {"total_tokens": 13}, (10, 3)),
+        (few | {"total_tokens": 20} | DETAILS, (10, 10, 7, 4)),
+    ):
+        assert reply_of(body({"content": "a"}, usage=usage), 0.0).usage == Usage(*expected)
 
 
 def test_of_tokens_that_read_alike_the_likeliest_counts() -> None:
@@ -298,9 +253,7 @@ def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
 def test_an_answer_that_is_no_completion_is_shown_and_may_be_asked_again() -> None:
     with pytest.raises(ModelError) as caught:
         reply_of({"détail": "é" * 300}, 0.0)
-    shown = '{"détail": "' + "é" * 188
-    assert str(caught.value) == f"the answer is no chat completion (KeyError('choices')): {shown}"
-    assert caught.value.retryable
+    assert str(caught.value).endswith('{"détail": "' + "é" * 188) and caught.value.retryable
 
 
 @pytest.mark.parametrize(("word", "status", "again", "said"), rows(__file__, "errors.tsv"))
@@ -355,23 +308,18 @@ def test_what_is_really_sent_to_whom(monkeypatch: pytest.MonkeyPatch) -> None:
         assert named.stats["authorizations"] == ["Bearer sk-secret-of-openai"]
 
 
-CHANGES: list[dict[str, Any]] = [
-    *({"model": "n"}, {"temperature": 1}, {"system": "s"}, {"seed": 0}, {"detail": "low"}),
-    *({"extra": {"min_p": 0.1}}, {"stop": ("a",)}, {"effort": "low"}, {"max_tokens": 1}),
-    *({"url": "http://127.0.0.1:2/v1"}, {"url": "http://127.0.0.1:1/v2"}, {"name": "n"}),
-]
-
-
-def test_identity_holds_what_changes_replies_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_identity_holds_what_changes_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1/")
     plain = ChatAPI("m", "http://127.0.0.1:1/v1", temperature=0)
     same = ChatAPI("m", temperature=0.0, timeout=1, in_flight=2, prices={"in": 1, "out": 2})
-    changed = [ChatAPI(**{"model": "m", "temperature": 0, **change}) for change in CHANGES]
+    named: dict[str, Any] = {"model": "n", "temperature": 1, "system": "s", "seed": 0, "name": "n"}
+    named |= {"detail": "low", "extra": {"min_p": 0.1}, "stop": ("a",), "effort": "low"}
+    changes = [*({name: value} for name, value in named.items()), {"max_tokens": 1}]
+    changes += [{"url": f"http://127.0.0.1:{place}"} for place in ("2/v1", "1/v2")]
+    changed = [ChatAPI(**{"model": "m", "temperature": 0, **change}) for change in changes]
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:2/v1")
     assert plain.identity == same.identity and '"endpoint":"127.0.0.1:1/v1"' in plain.identity
-    assert len({model.identity for model in (plain, *changed)}) == 1 + len(CHANGES)
+    assert len({model.identity for model in (plain, *changed)}) == 1 + len(changes) == 13
     fleet = {ChatAPI("m", f"http://gpu{number}:1/v1", name="fleet").identity for number in (1, 2)}
     assert len(fleet) == 1 and "gpu" not in fleet.pop()
     assert ChatAPI("m", "no url").identity != ChatAPI("m", "none either").identity
@@ -402,11 +350,9 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
         assert slow.stats["replies"] == 0
 
 
-def test_a_body_larger_than_any_answer_is_not_read_to_its_end(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_huge_body_is_not_read(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.pipelines.models.http_client.MOST_BYTES", 100)
-    with pytest.raises(ModelError, match="which is no reply") as raised:
+    with pytest.raises(ModelError, match="no reply") as raised:
         ChatAPI("m", url=server.url)(user("hello"))
     assert not raised.value.retryable, "it was billed, and would be as large again"
 
@@ -428,64 +374,51 @@ def serve_once(body: bytes, status: int = 200, *headers: bytes) -> ChatAPI:
     return ChatAPI("m", url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
 
 
-def test_half_a_character_in_a_header_becomes_a_question_mark() -> None:
-    answer = b'{"choices": [{"message": {"content": "(A)"}}]}'
-    reply = serve_once(answer, 200, b"Server: v\xed\xa0\xbdLLM")(user("hello"))
-    assert reply.text == "(A)" and reply.served_by["engine"].encode()
-
-
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
+def test_a_repeated_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    headers = (f"Server: {SECRET}".encode(), f"Location: http://h/?key={SECRET}".encode())
+    for status, answer in (
         (200, '{"choices": [{"message": {"content": "your key is %s"}}], "model": "%s"}'),
         (401, '{"error": {"message": "Incorrect key: %s"}}'),
         # cut in the middle of the key when it is shortened
         (400, '{"error": {"message": "' + "x" * 285 + ' %s"}}'),
         (500, "%s %s"),
         (307, ""),
-    ],
-)
-def test_a_key_that_a_server_repeats_is_masked(
-    status: int, body: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    headers = (f"Server: {SECRET}".encode(), f"Location: http://h/?key={SECRET}".encode())
-    try:
-        said = repr(
-            serve_once(body.replace("%s", SECRET).encode(), status, *headers)(user("hello"))
-        )
-    except ModelError as exc:
-        said = str(exc)
-    assert SECRET[:12] not in said
+    ):
+        model = serve_once(answer.replace("%s", SECRET).encode(), status, *headers)
+        try:
+            said = repr(model(user("hello")))
+        except ModelError as exc:
+            said = str(exc)
+        assert SECRET[:12] not in said
+    parts = [{"type": "refusal", "refusal": half} for half in (SECRET[:9], SECRET[9:])]
+    said = json.dumps(body({"content": parts}))
+    assert serve_once(said.encode())(user("hello")).refusal == "***"
 
 
-@pytest.mark.parametrize("entry", ["127.0.0.1={}", "{}", "{}=127.0.0.1", "{}="])
-def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(
-    entry: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOOKTWICE_KEYS", f"other=NAME, {entry.format(SECRET)}")
-    sentence = r"LOOKTWICE_KEYS: entry 2 is no HOST=VARIABLE, such as 127\.0\.0\.1=MY_KEY"
-    with pytest.raises(ModelError, match=sentence) as raised:
-        ChatAPI("m", url="http://127.0.0.1:1/v1").check()
-    assert SECRET not in str(raised.value)
+def test_a_key_in_the_table_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for entry in ("127.0.0.1={}", "{}", "{}=127.0.0.1", "{}="):
+        monkeypatch.setenv("LOOKTWICE_KEYS", f"other=NAME, {entry.format(SECRET)}")
+        with pytest.raises(ModelError, match="LOOKTWICE_KEYS: entry 2") as raised:
+            ChatAPI("m", url="http://127.0.0.1:1/v1").check()
+        assert SECRET not in str(raised.value)
+
+
+def test_half_a_character_in_a_header_becomes_a_question_mark() -> None:
+    answer = b'{"choices": [{"message": {"content": "(A)"}}]}'
+    reply = serve_once(answer, 200, b"Server: v\xed\xa0\xbdLLM")(user("hello"))
+    assert reply.text == "(A)" and reply.served_by["engine"].encode()
 
 
 def test_a_refusal_where_no_key_was_sent_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     model = serve_once(b"{}", 401)
-    with pytest.raises(ModelError, match="no key was sent: keys go only to the host") as raised:
+    with pytest.raises(ModelError, match="no key was sent") as raised:
         model(user("hello"))
     advised = str(raised.value).partition("LOOKTWICE_KEYS=")[2].partition(",")[0]
     monkeypatch.setenv("MY_KEY", "another")
     monkeypatch.setenv("LOOKTWICE_KEYS", advised)
     assert key_for(model.endpoint) == "another"
     monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
-    with pytest.raises(ModelError, match="check the key in MY_KEY"):
+    with pytest.raises(ModelError, match="MY_KEY"):
         serve_once(b"{}", 401)(user("hello"))
-
-
-def test_a_key_in_the_parts_of_a_refusal_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    parts = [{"type": "refusal", "refusal": half} for half in (SECRET[:9], SECRET[9:])]
-    answer = json.dumps(body({"content": parts})).encode()
-    assert serve_once(answer)(user("hello")).refusal == "***"

@@ -126,18 +126,15 @@ for span in spans.values():
         study = str(write_study(tmp_path, server.url, n=2))
         command = [sys.executable, "-c", code, "run", study, "--out", str(tmp_path)]
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}
-        output = subprocess.run(
-            command, capture_output=True, text=True, check=True, env=env
-        ).stdout.split("\n")
+        output = subprocess.check_output(command, text=True, env=env).split("\n")
     assert sum(line.startswith("stage ask|-|") and not line.endswith("|-") for line in output) == 2
     assert "wait for the server|stage ask|-" in output
 
 
 def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
     with chat_server() as server:
-        output = looktwice(
-            "run", write_study(tmp_path, server.url, n=3), "--out", tmp_path, "--log", "json"
-        )
+        config = write_study(tmp_path, server.url, n=3)
+        output = looktwice("run", config, "--out", tmp_path, "--log", "json")
     lines = [json.loads(line) for line in output.stderr.splitlines()]
     assert [line["event"] for line in lines] == ["note", "progress", "progress", "times"]
     last = lines[-2]

@@ -35,8 +35,7 @@ EXACT: dict[str, dict[str, Any]] = {
 
 def turned(kind: str, orientation: int, where: str) -> bytes:
     """STORED with this orientation in its EXIF or its XMP."""
-    options = dict(EXACT.get(kind, {}))
-    xmp = XMP.format(orientation)
+    options, xmp = dict(EXACT.get(kind, {})), XMP.format(orientation)
     if kind == "TIFF":
         tags = ImageFileDirectory_v2()
         tag, value = (0x0112, orientation) if where == "exif" else (700, xmp.encode())
@@ -45,13 +44,11 @@ def turned(kind: str, orientation: int, where: str) -> bytes:
             tags.tagtype[700] = 1
         options["tiffinfo"] = tags
     elif where == "exif":
-        exif = Image.Exif()
+        options["exif"] = exif = Image.Exif()
         exif[0x0112] = orientation
-        options["exif"] = exif
     elif kind == "PNG":
-        info = PngInfo()
+        options["pnginfo"] = info = PngInfo()
         info.add_itxt("XML:com.adobe.xmp", xmp, zip=orientation % 2 == 0)
-        options["pnginfo"] = info
     else:
         options["xmp"] = xmp.encode()
     out = io.BytesIO()
@@ -107,32 +104,26 @@ def profile(space: str) -> bytes:
     return head.ljust(128, b"\0") + table + body
 
 
-RGB, GREY = profile("RGB "), profile("GRAY")
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+RGB, GREY = (chunk(b"iCCP", b"x\0\0" + zlib.compress(profile(space))) for space in ("RGB ", "GRAY"))
 V, DEEP = bytes([55]), struct.pack(">H", 55 * 257)
 
 
-def png(
-    color: int,
-    depth: int,
-    pixels: list[bytes],
-    icc: bytes = b"",
-    trns: bytes = b"",
-    plte: bytes = b"",
-) -> bytes:
-    """A PNG of one row whose pixels have these bytes."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    out = b"\x89PNG\r\n\x1a\n"
+def png(color: int, depth: int, pixels: list[bytes], *parts: bytes) -> bytes:
+    """A PNG of one row whose pixels have these bytes, with a profile, a palette or a transparent
+    colour before them."""
     width = len(pixels) * 8 // depth if depth < 8 else len(pixels)
-    out += chunk(b"IHDR", struct.pack(">IIBBBBB", width, 1, depth, color, 0, 0, 0))
-    out += chunk(b"iCCP", b"x\0\0" + zlib.compress(icc)) if icc else b""
-    out += chunk(b"PLTE", plte) if plte else b""
-    out += chunk(b"tRNS", trns) if trns else b""
-    return out + chunk(b"IDAT", zlib.compress(b"\0" + b"".join(pixels))) + chunk(b"IEND", b"")
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, 1, depth, color, 0, 0, 0))
+    row = chunk(b"IDAT", zlib.compress(b"\0" + b"".join(pixels)))
+    return b"\x89PNG\r\n\x1a\n" + head + b"".join(parts) + row + chunk(b"IEND", b"")
+
+
+def trns(*values: int) -> bytes:
+    """What is transparent, by its 16 bits."""
+    return chunk(b"tRNS", deep(*values))
 
 
 def deep(*values: int) -> bytes:
@@ -141,39 +132,35 @@ def deep(*values: int) -> bytes:
 
 CONVERTED = "colour profile converted to sRGB"
 WHITE = "transparency laid on white"
+RED, SHADES = [V * 3, bytes(3)], [V, b"\0"]
+CLEAR, BOTH = trns(0), [CONVERTED, WHITE]
 SHOWN: dict[str, tuple[bytes, list[int], list[str]]] = {
     "RGB": (png(2, 8, [V * 3], RGB), [128], [CONVERTED]),
     "grey": (png(0, 8, [V], GREY), [128], [CONVERTED]),
-    "palette": (png(3, 8, [b"\0"], RGB, plte=V * 3), [128], [CONVERTED]),
-    "grey, alpha": (png(4, 8, [V + b"\xff"], GREY), [128], [CONVERTED, WHITE]),
-    "RGBA": (png(6, 8, [V * 3 + b"\xff"], RGB), [128], [CONVERTED, WHITE]),
+    "palette": (png(3, 8, [b"\0"], RGB, chunk(b"PLTE", V * 3)), [128], [CONVERTED]),
+    "grey, alpha": (png(4, 8, [V + b"\xff"], GREY), [128], BOTH),
+    "RGBA": (png(6, 8, [V * 3 + b"\xff"], RGB), [128], BOTH),
     "grey 16": (png(0, 16, [DEEP], GREY), [128], [CONVERTED, "16 bit"]),
     "RGB 16": (png(2, 16, [DEEP * 3], RGB), [128], [CONVERTED, "16 bit"]),
     "grey 16, alpha": (png(4, 16, [DEEP + b"\xff\xff"], GREY), [128], [CONVERTED, "16 bit"]),
     "RGBA 16": (png(6, 16, [DEEP * 3 + b"\xff\xff"], RGB), [128], [CONVERTED, "16 bit"]),
     "palette, tRNS": (
-        png(3, 8, [b"\0", b"\1"], RGB, b"\xff\0", V * 3 + bytes(3)),
-        [128, 255],
-        [CONVERTED, WHITE],
+        png(3, 8, [b"\0", b"\1"], RGB, chunk(b"PLTE", V * 3 + bytes(3)), chunk(b"tRNS", b"\xff\0")),
+        *([128, 255], BOTH),
     ),
-    "RGB, tRNS": (png(2, 8, [V * 3, bytes(3)], RGB, bytes(6)), [128, 255], [CONVERTED, WHITE]),
-    "grey, tRNS": (png(0, 8, [V, b"\0"], GREY, bytes(2)), [128, 255], [CONVERTED, WHITE]),
-    "grey 16, tRNS": (png(0, 16, [DEEP, bytes(2)], GREY, bytes(2)), [128, 255], [CONVERTED, WHITE]),
-    "RGB 16, tRNS": (
-        png(2, 16, [DEEP * 3, bytes(6)], RGB, bytes(6)),
-        [128, 255],
-        [CONVERTED, WHITE],
-    ),
-    "grey 16, near tRNS": (png(0, 16, [deep(301), deep(300)], trns=deep(300)), [1, 255], [WHITE]),
+    "RGB, tRNS": (png(2, 8, RED, RGB, trns(0, 0, 0)), [128, 255], BOTH),
+    "grey, tRNS": (png(0, 8, SHADES, GREY, CLEAR), [128, 255], BOTH),
+    "grey 16, tRNS": (png(0, 16, [DEEP, bytes(2)], GREY, CLEAR), [128, 255], BOTH),
+    "RGB 16, tRNS": (png(2, 16, [DEEP * 3, bytes(6)], RGB, trns(0, 0, 0)), [128, 255], BOTH),
+    "grey 16, near tRNS": (png(0, 16, [deep(301), deep(300)], trns(300)), [1, 255], [WHITE]),
     "RGB 16, near tRNS": (
-        png(2, 16, [deep(301, 300, 300), deep(300, 300, 300)], trns=deep(300, 300, 300)),
-        [1, 255],
-        [WHITE],
+        png(2, 16, [deep(301, 300, 300), deep(300, 300, 300)], trns(300, 300, 300)),
+        *([1, 255], [WHITE]),
     ),
-    "plain grey, tRNS": (png(0, 8, [V, b"\0"], trns=bytes(2)), [55, 255], [WHITE]),
-    "grey 4, tRNS": (png(0, 4, [b"\x35"], trns=deep(5)), [51, 255], [WHITE]),
-    "grey 2, tRNS": (png(0, 2, [b"\x1b"], trns=deep(3)), [0, 85, 170, 255], [WHITE]),
-    "black and white, tRNS": (png(0, 1, [b"\x55"], trns=deep(0)), [255] * 8, [WHITE]),
+    "plain grey, tRNS": (png(0, 8, SHADES, CLEAR), [55, 255], [WHITE]),
+    "grey 4, tRNS": (png(0, 4, [b"\x35"], trns(5)), [51, 255], [WHITE]),
+    "grey 2, tRNS": (png(0, 2, [b"\x1b"], trns(3)), [0, 85, 170, 255], [WHITE]),
+    "black and white, tRNS": (png(0, 1, [b"\x55"], CLEAR), [255] * 8, [WHITE]),
     "grey, foreign profile": (png(0, 8, [V], RGB), [55], ["colour profile left out"]),
     "plain": (png(2, 8, [V * 3]), [55], []),
 }
@@ -189,16 +176,12 @@ def test_what_is_said_to_be_converted_is(data: bytes, levels: list[int], notes: 
 
 
 def test_lab_becomes_srgb() -> None:
-    image = Image.new("RGB", (3, 2), (200, 100, 50))
-    lab = ImageCms.profileToProfile(
-        image, ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"), outputMode="LAB"
-    )
+    image, srgb = Image.new("RGB", (3, 2), (200, 100, 50)), ImageCms.createProfile("sRGB")
+    lab = ImageCms.profileToProfile(image, srgb, ImageCms.createProfile("LAB"), outputMode="LAB")
     assert lab is not None
-    for keeps in (True, False):
-        if not keeps:
-            lab.info.pop("icc_profile", None)
+    for _ in range(2):  # with its profile, and without
         out = io.BytesIO()
         lab.save(out, "TIFF")
-        np.testing.assert_allclose(
-            Picture.encoded(out.getvalue()).pixels[0, 0], (200, 100, 50), atol=2
-        )
+        seen = Picture.encoded(out.getvalue()).pixels[0, 0]
+        np.testing.assert_allclose(seen, (200, 100, 50), atol=2)
+        lab.info.pop("icc_profile", None)

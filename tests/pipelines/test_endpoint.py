@@ -4,6 +4,7 @@ nothing more is asked."""
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,15 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.model import (
-    STOPPING,
-    CallOptions,
-    Message,
-    Messages,
-    ModelError,
-    Reply,
-    Stopped,
-)
+from looktwice.pipelines import Message, Reply
+from looktwice.pipelines.model import STOPPING, CallOptions, Messages, ModelError, Stopped
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.limits import Pace, Servers
@@ -33,22 +27,13 @@ GONE = ModelError("nobody there", retryable=True, unreached=True)
 HELLO = (Message("user", ("hello",)),)
 
 
-@pytest.mark.parametrize(
-    ("exc", "endpoint"),
-    [
-        (GONE, True),
-        (ModelError("a certificate", unreached=True), True),
-        (ModelError("broke off", retryable=True), True),
-        (ModelError("a picture in a system's turn"), False),
-        *(
-            (ModelError("no", status=status), True)
-            for status in (300, 399, 401, 402, 403, 404, 408, 429, 500, 503)
-        ),
-        *((ModelError("no", status=status), False) for status in (200, 299, 400, 413, 415, 422)),
-    ],
-)
-def test_whose_failure_it_is(exc: ModelError, endpoint: bool) -> None:
-    assert is_of_endpoint(exc) is endpoint
+def test_whose_failure_it_is() -> None:
+    answered = (300, 399, 401, 402, 403, 404, 408, 429, 500, 503)
+    errors = [GONE, ModelError("a certificate", unreached=True), ModelError("off", retryable=True)]
+    errors += [ModelError("no", status=status) for status in answered]
+    assert all(map(is_of_endpoint, errors))
+    errors = [ModelError("no", status=status) for status in (200, 299, 400, 413, 415, 422)]
+    assert not any(map(is_of_endpoint, [ModelError("a picture in a system's turn"), *errors]))
 
 
 def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[EndpointWatch, list[str]]:
@@ -62,7 +47,7 @@ def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[Endpoi
     ("times", "stops"),
     [([0, 1, 5.1], True), ([0, 1, 4.9], False), ([0, 9], False), ([0, 0, 0, 0, 4.9, 5], True)],
 )
-def test_attempts_that_find_nobody_stop_after_three_and_five_seconds(
+def test_three_attempts_in_five_seconds_that_find_nobody_stop(
     times: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = len(times)
@@ -72,28 +57,23 @@ def test_attempts_that_find_nobody_stop_after_three_and_five_seconds(
     assert lines == (["nobody there"] if stops else [])
 
 
-@pytest.mark.parametrize(
-    ("between", "stops"),
-    [
-        (lambda watch: watch.note_reply("m"), False),
-        (lambda watch: watch.note_attempt(ModelError("busy", status=503, retryable=True)), False),
-        (lambda watch: watch.note_failure("m", ModelError("too large", status=413)), False),
-        (lambda watch: watch.note_attempt(ModelError("broke off", retryable=True)), True),
-    ],
-)
-def test_an_answer_of_any_kind_begins_the_row_anew(
-    between: Callable[[EndpointWatch], object], stops: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch, lines = watched([0, 1, 6, 8, 11], monkeypatch)
-    watch.note_attempt(GONE)
-    watch.note_attempt(GONE)
-    between(watch)
-    watch.note_attempt(GONE)
-    assert bool(lines) is stops
-    watch.note_attempt(GONE)
-    assert bool(lines) is stops
-    watch.note_attempt(GONE)
-    assert lines == ["nobody there"]
+def test_an_answer_of_any_kind_begins_the_row_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    between: dict[Callable[[EndpointWatch], object], bool] = {
+        lambda w: w.note_reply("m"): False,
+        lambda w: w.note_attempt(ModelError("busy", status=503, retryable=True)): False,
+        lambda w: w.note_failure("m", ModelError("too large", status=413)): False,
+        lambda w: w.note_attempt(ModelError("broke off", retryable=True)): True,
+    }
+    for happens, stops in between.items():
+        with monkeypatch.context() as patch:
+            watch, lines = watched([0, 1, 6, 8, 11], patch)
+            watch.note_attempt(GONE)
+            watch.note_attempt(GONE)
+            happens(watch)
+            for is_last in (False, False, True):
+                watch.note_attempt(GONE)
+                assert bool(lines) is (stops or is_last)
+            assert lines == ["nobody there"]
 
 
 def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
@@ -155,15 +135,11 @@ class Asked:
         return Reply("(A)")
 
 
-def test_the_endpoint_is_asked_once_before_the_first_call_and_not_for_what_is_cached(
-    tmp_path: Path,
-) -> None:
-    lines: list[str] = []
+def test_the_endpoint_is_probed_once_and_not_for_what_is_cached(tmp_path: Path) -> None:
+    lines, stop = list[str](), threading.Event()
     model, watch = Asked(), EndpointWatch(lines.append)
     with_cache = wrap(model, Store(tmp_path), watch=watch)
-    for _ in range(2):
-        assert with_cache(HELLO).text == "(A)"
-    with_cache(HELLO, 1)
+    assert [with_cache(HELLO, draw).text for draw in (0, 0, 1)] == ["(A)"] * 3
     assert (len(model.probes), len(model.calls)) == (1, 2)
     dead = Asked(dead=True)
     assert wrap(dead, Store(tmp_path), watch=EndpointWatch(lines.append))(HELLO).cached
@@ -171,14 +147,10 @@ def test_the_endpoint_is_asked_once_before_the_first_call_and_not_for_what_is_ca
     with pytest.raises(Stopped):
         wrap(dead, None, watch=EndpointWatch(lines.append))(HELLO)
     assert (len(dead.probes), dead.calls, lines) == (1, [], ["nobody there"])
-
-
-def test_nobody_is_probed_once_the_run_is_being_stopped() -> None:
-    model, stop = Asked(), threading.Event()
-    stop.set()
+    stop.set()  # nobody is probed any more
     with pytest.raises(Stopped):
-        Watched(model, model, EndpointWatch(lambda said: None), stop)(HELLO)
-    assert not model.probes
+        Watched(model, model, EndpointWatch(lines.append), stop)(HELLO)
+    assert len(model.probes) == 1
 
 
 def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> None:
@@ -189,16 +161,16 @@ def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> No
     assert not lines and not any(row.row.first for row in rows if isinstance(row, EndpointError))
     with pytest.raises(Stopped):
         watch.note_failure("m", refused)
-    assert lines == ["Unknown parameter: 'max_tokens'"]
+    assert lines == [str(refused)]
 
 
-@pytest.mark.parametrize("between", ["an answer", "other words"])
-def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(between: str) -> None:
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(is_answered: bool) -> None:
     lines: list[str] = []
     watch = EndpointWatch(lines.append)
     for _ in range(3 * ALIKE):
         watch.note_failure("m", ModelError("too many pictures", status=400))
-        if between == "an answer":
+        if is_answered:
             watch.note_reply("m")
         else:
             watch.note_failure("m", ModelError("a picture is too large", status=400))
@@ -207,18 +179,17 @@ def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(between: str) -
 
 def test_refusals_are_counted_in_words() -> None:
     watch = EndpointWatch(lambda said: None)
+    assert watch.say_refusals("h:1/v1", stopped=False) == ""
     for status, count in ((429, 17), (500, 3), (503, 1), (408, 2)):
         for _ in range(count):
             watch.note_attempt(ModelError("busy", status=status, retryable=True))
-    start = (
-        "the server at h:1/v1 asked to wait 17 times (429), and failed 3 times (500), and failed 1"
-        " time (503)"
-    )
-    assert watch.say_refusals("h:1/v1", stopped=False) == f"{start}; all were asked again"
-    assert watch.say_refusals("h:1/v1", stopped=True) == start
+    start = watch.say_refusals("h:1/v1", stopped=True)
+    assert re.findall(r"\d+ times?|\(\d+\)|h:1\S+", start) == [
+        *("h:1/v1", "17 times", "(429)", "3 times", "(500)", "1 time", "(503)")
+    ]
+    assert watch.say_refusals("h:1/v1", stopped=False).startswith(f"{start}; all ")
     watch.note_failure("m", ModelError("busy", status=503, retryable=True))
-    assert watch.say_refusals("h:1/v1", stopped=False) == f"{start}; 1 request was given up"
-    assert EndpointWatch(lambda said: None).say_refusals("h:1/v1", stopped=False) == ""
+    assert watch.say_refusals("h:1/v1", stopped=False).startswith(f"{start}; 1 request ")
 
 
 def test_a_server_that_refuses_many_is_sent_as_many_as_it_answers_and_then_more() -> None:
@@ -260,9 +231,7 @@ def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
     assert asked == ["free"] * 5
 
 
-def test_who_waited_at_a_slow_pace_leaves_as_soon_as_it_has_recovered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_waiting_ends_when_the_pace_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     servers, clock = Servers(), FakeTime()
     clock.replace_in(monkeypatch, limits)
     pace = servers.paces["slow"] = Pace(rate=1 / 30, due=0.3)

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -38,15 +37,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def looktwice(*words: str, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    links = os.pathsep.join([str(ROOT / "typings"), str(path)])
-    code = "from looktwice.eval.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "typings"), str(path)])}
+    command = [sys.executable, "-c", "from looktwice.eval.cli import main; main()", *words]
     return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": links},
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 
 
@@ -77,26 +71,28 @@ def test_a_key_that_nobody_brings_is_a_fault_that_names_the_keys(tmp_path: Path)
     assert "choose" in run.stderr
 
 
-def test_a_package_that_cannot_be_opened_is_warned_of(tmp_path: Path) -> None:
-    about = tmp_path / "broken-1.dist-info"
+def install_broken(folder: Path, table: str) -> None:
+    """A package whose entry point names this table."""
+    about = folder / "broken-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[looktwice.extensions]\nbroken = not_there:TABLE\n")
+    (about / "entry_points.txt").write_text(f"[looktwice.extensions]\nbroken = {table}\n")
+
+
+def test_a_package_that_cannot_be_opened_is_warned_of(tmp_path: Path) -> None:
+    install_broken(tmp_path, "not_there:TABLE")
     listed = looktwice("analyse", "--list", folder=tmp_path, path=tmp_path)
     assert listed.returncode == 0 and "baseline" in listed.stdout
-    assert "the extension not_there:TABLE cannot be opened" in listed.stderr
+    assert "not_there:TABLE cannot be opened" in listed.stderr
 
 
 def test_a_key_that_cannot_be_opened_ends_in_a_sentence(tmp_path: Path) -> None:
-    about = tmp_path / "broken-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[looktwice.extensions]\nbroken = broken:TABLE\n")
+    install_broken(tmp_path, "broken:TABLE")
     (tmp_path / "broken.py").write_text('TABLE = {"keys": {"letters": ("not_there:Key",)}}\n')
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
     run = looktwice("check", "study.yaml", folder=tmp_path, path=tmp_path)
     assert run.returncode == 2 and "Traceback" not in run.stderr
-    assert "the extension not_there:Key cannot be opened" in run.stderr
+    assert "not_there:Key cannot be opened" in run.stderr
 
 
 def test_each_of_our_own_can_be_opened() -> None:
@@ -106,15 +102,12 @@ def test_each_of_our_own_can_be_opened() -> None:
     assert find_extension("keys", "not one") is None
 
 
-@pytest.mark.parametrize(
-    ("needs", "there", "is_of_use"),
-    [
+def test_an_extension_is_of_use_where_what_it_needs_is_there() -> None:
+    for needs, there, is_of_use in (
         ((), {}, True),
         (("key:gap",), {"key:gap"}, True),
         (("key:gap",), {"key:gaps"}, False),
         (("key:a|key:b",), {"key:b"}, True),
         (("key:a|key:b", "turns"), {"key:b"}, False),
-    ],
-)
-def test_needs(needs: tuple[str, ...], there: Mapping[str, object], is_of_use: bool) -> None:
-    assert Extension("x:y", "", needs).is_of_use(there.__contains__) is is_of_use
+    ):
+        assert Extension("x:y", "", needs).is_of_use(there.__contains__) is is_of_use

@@ -35,46 +35,36 @@ def test_a_filters_verdict_is_a_filtered_reply(form: str, status: int, body: Any
 
 
 @table
-def test_what_no_filter_stopped_fails_as_it_did(
-    form: str, status: int, body: Any, again: bool, said: str
-) -> None:
+def test_what_no_filter_stopped(form: str, status: int, body: Any, again: bool, said: str) -> None:
     with pytest.raises(ModelError) as caught:
         read_response(response(status, body), URL, 0.0)
     assert (caught.value.retryable, said in str(caught.value)) == (again, True)
 
 
 @table
-def test_a_reply_beside_what_a_filter_says_is_read(
-    form: str, body: Any, text: str, finish: str
-) -> None:
+def test_replies_beside_filters_are_read(form: str, body: Any, text: str, finish: str) -> None:
     reply = read_response(response(200, body), URL, 0.0)
     assert (reply.text, reply.finish) == (text, finish)
 
 
 def test_a_filtered_reply_keeps_what_was_billed_and_who_served_it() -> None:
     verdict = {"finish_reason": "FinishReason.SAFETY", "message": None}
-    body = {"model": "m-1", "choices": [verdict], "usage": {"prompt_tokens": 9}}
-    reply = read_response(response(200, body), URL, 0.0)
-    assert reply == Reply("", "filter", usage=Usage(9, 0), served_by={"model": "m-1"})
-    billed = {"prompt_tokens": 9, "completion_tokens": 3}
-    broken = {"error": {"code": "content_filter"}, "message": {"content": "The"}}
+    billed = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+    error = {"error": {"code": "content_filter"}}
     bodies: list[dict[str, Any]] = [
-        {"choices": [broken], "usage": billed},
-        {"error": {"code": "content_filter"}, "usage": billed},
+        {"model": "m-1", "choices": [verdict], "usage": {"prompt_tokens": 9}},
+        {"choices": [error | {"message": {"content": "The"}}], **billed},
+        error | billed,
     ]
-    for filtered in bodies:
-        reply = read_response(response(200, filtered), URL, 0.0)
-        assert reply == Reply("", "filter", usage=Usage(9, 3))
+    first, *others = (read_response(response(200, body), URL, 0.0) for body in bodies)
+    assert first == Reply("", "filter", usage=Usage(9, 0), served_by={"model": "m-1"})
+    assert others == [Reply("", "filter", usage=Usage(9, 3))] * 2
 
 
 @table
-def test_an_empty_reply_that_nobody_billed_is_retried_and_fails(
-    form: str, message: Any, more: Any
-) -> None:
-    choice = {"message": message, "finish_reason": "stop"}
-    canned = Canned(
-        responses=(response(200, {"choices": [choice | more.pop("choice", {})], **more}),)
-    )
+def test_an_unbilled_empty_reply_is_retried(form: str, message: Any, more: Any) -> None:
+    choice = {"message": message, "finish_reason": "stop"} | more.pop("choice", {})
+    canned = Canned(responses=(response(200, {"choices": [choice], **more}),))
     with pytest.raises(ModelError, match="empty reply"):
         asked_fast(canned)(HELLO)
     assert len(canned.asked) == 6
@@ -88,7 +78,7 @@ def test_an_empty_reply_of_the_models_own_stays_one(form: str, message: Any, mor
 
 
 def test_a_blank_reply_is_not_cached_and_an_old_one_is_asked_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store, counted = Store(tmp_path), Canned(responses=(response(200, BLANK | COUNTED),))
     full = {"choices": [{"message": {"content": "(A)"}, "finish_reason": "stop"}], **COUNTED}
     canned = Canned(responses=(response(200, BLANK), response(200, full)))
     assert asked_fast(canned, store)(HELLO).text == "(A)"
@@ -97,10 +87,5 @@ def test_a_blank_reply_is_not_cached_and_an_old_one_is_asked_again(tmp_path: Pat
     again = Canned(responses=(response(200, full),))
     assert asked_fast(again, store)(HELLO).text == "(A)" and len(again.asked) == 1
     assert asked_fast(again, store)(HELLO).cached and len(again.asked) == 1
-
-
-def test_an_empty_reply_with_tokens_is_cached(tmp_path: Path) -> None:
-    canned = Canned(responses=(response(200, BLANK | COUNTED),))
-    model = asked_fast(canned, Store(tmp_path))
-    assert [model(HELLO).cached for _ in range(2)] == [False, True]
-    assert len(canned.asked) == 1
+    model = asked_fast(counted, Store(tmp_path / "counted"))  # an empty one with tokens is cached
+    assert [model(HELLO).cached for _ in range(2)] == [False, True] and len(counted.asked) == 1

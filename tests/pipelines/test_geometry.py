@@ -4,14 +4,14 @@ share."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from looktwice.pipelines import marks, transforms
+from looktwice.pipelines import Picture, View, marks, transforms
 from looktwice.pipelines.geometry import (
     TOLERANCE,
     Affine,
@@ -28,8 +28,7 @@ from looktwice.pipelines.geometry import (
     warp,
 )
 from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.view import View
+from tests.tables import table
 
 Change = Callable[[View], View]
 WIDTH, HEIGHT, BLOB = 240, 180, 7.0
@@ -63,8 +62,8 @@ def padded(left: int, top: int, right: int, bottom: int) -> Change:
 
 def beside_itself(margin: int, first: bool) -> Change:
     def change(view: View) -> View:
-        other = transforms.flip(view)
-        return transforms.beside([view, other] if first else [other, view], margin, (10, 60, 10))
+        pair = [view, transforms.flip(view)]
+        return transforms.beside(pair if first else pair[::-1], margin, (10, 60, 10))
 
     return change
 
@@ -111,9 +110,7 @@ def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, 
 @given(
     chain=st.lists(changes, min_size=1, max_size=5), u=st.floats(0.2, 0.8), v=st.floats(0.2, 0.8)
 )
-def test_a_blob_is_found_where_the_map_says_in_every_part(
-    chain: list[Change], u: float, v: float
-) -> None:
+def test_a_blob_is_where_the_map_says(chain: list[Change], u: float, v: float) -> None:
     x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
     view = chained(View.of(blob_at(x, y)), chain)
     for part in view.parts:
@@ -193,25 +190,24 @@ TRIANGLE = ((10.0, 0.0), (20.0, 0.0), (10.0, 10.0), (0.0, 10.0))
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-@pytest.mark.parametrize(
-    ("other", "common"),
-    [
-        (SQUARE, SQUARE),  # every corner once
-        (SMALL, SMALL),
-        (rectangle(4, -5, 20, 5), ((4, 0), (10, 0), (10, 5), (4, 5))),
-        (TRIANGLE, ((10, 0), (10, 10), (0, 10))),
-        (((2.0, 3.0), (2.0, 3.0), *SMALL[1:]), SMALL),  # a repeated corner
-        (((4.0, 4.0), (4.0, 4.0)), ()),
-        (rectangle(10, 0, 20, 10), ()),  # side by side
-    ],
-)
-def test_the_corners_of_a_common_area(other: Polygon, common: Polygon, turn: int) -> None:
-    assert sorted(intersect(SQUARE, other[::turn])) == pytest.approx(np.array(sorted(common)))
+def test_the_corners_of_a_common_area(turn: int) -> None:
+    cases: dict[str, tuple[Polygon, Polygon]] = {
+        "itself": (SQUARE, SQUARE),  # every corner once
+        "small": (SMALL, SMALL),
+        "half": (rectangle(4, -5, 20, 5), ((4, 0), (10, 0), (10, 5), (4, 5))),
+        "trapezium": (TRIANGLE, ((10, 0), (10, 10), (0, 10))),
+        "a repeated corner": (((2.0, 3.0), (2.0, 3.0), *SMALL[1:]), SMALL),
+        "flat": (((4.0, 4.0), (4.0, 4.0)), ()),
+        "side by side": (rectangle(10, 0, 20, 10), ()),
+    }
+    for name, (other, common) in cases.items():
+        found = sorted(intersect(SQUARE, other[::turn]))
+        assert found == pytest.approx(np.array(sorted(common))), name
 
 
-@pytest.mark.parametrize(("size", "seen"), [(0.8, False), (1.0, False), (1.2, True)])
-def test_a_sliver_of_at_most_the_tolerance_is_no_common_area(size: float, seen: bool) -> None:
-    assert bool(intersect(SQUARE, rectangle(0, 0, size * TOLERANCE, 1))) is seen
+def test_a_sliver_of_at_most_the_tolerance_is_no_common_area() -> None:
+    seen = [bool(intersect(SQUARE, rectangle(0, 0, n * TOLERANCE, 1))) for n in (0.8, 1.0, 1.2)]
+    assert seen == [False, False, True]
 
 
 def test_affine_algebra() -> None:
@@ -346,42 +342,34 @@ def test_what_lies_in_an_area(area: Polygon, x: float, y: float, inside: bool, t
         (MASK, (3, 2), (0, 0, 5, 5), None, None),
     ],
 )
-def test_a_mask_moves_by_whole_pixels_and_ends_where_its_part_does(
-    mask: np.ndarray[Any, Any], shift: Any, clip: Any, size: Any, box: Any
-) -> None:
+def test_masks_move_by_pixels(mask: Any, shift: Any, clip: Any, size: Any, box: Any) -> None:
     seen = Mask("m", mask.astype(bool)).transform(Affine.shift(*shift), rectangle(*clip))
-    if size is None:
-        assert seen is None
-        return
-    assert seen is not None and (seen.pixels.shape, bounding_box(seen)) == (size, box)
-    assert seen.pixels.sum() == (box[2] - box[0]) * (box[3] - box[1])
+    assert (seen is None) is (size is None)
+    if seen is not None:
+        assert (seen.pixels.shape, bounding_box(seen)) == (size, box)
+        assert seen.pixels.sum() == (box[2] - box[0]) * (box[3] - box[1])
 
 
 def test_a_mask_keeps_its_own_pixels() -> None:
     pixels = np.ones((2, 3), bool)
     mask = Mask("m", pixels)
     pixels[:] = False
-    assert mask.pixels.all()
-    with pytest.raises(ValueError, match="read-only"):
-        mask.pixels[0, 0] = False
+    assert mask.pixels.all() and not mask.pixels.flags.writeable
 
 
-@pytest.mark.parametrize(
-    ("mark", "seen"),
-    [
-        (Box("b", 50, 50, 90, 90), 0),  # just covered
-        (Box("b", 49, 50, 90, 90), 1),
-        (Box("b", 50, 50, 90, 91), 1),
-        (Point("p", 49.4, 60), 1),
-        (Point("p", 49.6, 60), 0),
-        # its centre is covered
-        (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (45, 35)))), 0),
-        (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (35, 45)))), 1),
-    ],
-)
-def test_what_a_later_part_covers_is_not_seen(mark: Point | Box | Mask, seen: int) -> None:
+def test_what_a_later_part_covers_is_not_seen() -> None:
     view = transforms.paste(blank(100, 100), [(blank(40, 40, 1), 50, 50)])
-    assert len(view.to_view(mark)) == seen
+    block = np.ones((20, 20), bool)
+    for mark, is_seen in (
+        (Box("just covered", 50, 50, 90, 90), False),
+        (Box("b", 49, 50, 90, 90), True),
+        (Box("b", 50, 50, 90, 91), True),
+        (Point("p", 49.4, 60), True),
+        (Point("p", 49.6, 60), False),
+        (Mask("centre covered", np.pad(block, ((50, 30), (45, 35)))), False),
+        (Mask("m", np.pad(block, ((50, 30), (35, 45)))), True),
+    ):
+        assert bool(view.to_view(mark)) is is_seen, mark
 
 
 @pytest.mark.parametrize("degrees", [0, 90, 180, -90, 30, -100.5, 45])
@@ -396,24 +384,14 @@ def test_the_size_of_a_turned_picture_is_foretold(degrees: float) -> None:
 NOISE = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("size", "filter"), [((20, 10), cv2.INTER_AREA), ((60, 40), cv2.INTER_CUBIC)]
-)
-def test_a_resize_averages_where_there_are_fewer_pixels(size: tuple[int, int], filter: int) -> None:
-    resized = transforms.resize(View.of(Picture(NOISE)), *size)
-    np.testing.assert_array_equal(resized.pixels, cv2.resize(NOISE, size, interpolation=filter))
-    assert transforms.resize(resized, 1, 1).size == (1, 1)
+def test_a_resize_averages_where_there_are_fewer_pixels() -> None:
+    for size, filter in (((20, 10), cv2.INTER_AREA), ((60, 40), cv2.INTER_CUBIC)):
+        resized = transforms.resize(View.of(Picture(NOISE)), *size)
+        np.testing.assert_array_equal(resized.pixels, cv2.resize(NOISE, size, interpolation=filter))
+        assert transforms.resize(resized, 1, 1).size == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("box", "kept"),
-    [
-        ((4.0, 5.0, 9.0, 8.0), (4, 5, 9, 8)),
-        ((4.9, 5.1, 9.1, 8.9), (4, 5, 10, 9)),
-        ((-3.0, -3.0, 99.0, 99.0), (0, 0, 40, 30)),
-        ((39.5, 29.5, 50.0, 50.0), (39, 29, 40, 30)),
-    ],
-)
+@table
 def test_a_crop_is_rounded_outwards_and_ends_at_the_rim(box: Any, kept: tuple[int, ...]) -> None:
     view = transforms.crop(View.of(Picture(NOISE)), *box)
     left, top, right, bottom = kept
@@ -421,15 +399,9 @@ def test_a_crop_is_rounded_outwards_and_ends_at_the_rim(box: Any, kept: tuple[in
     assert view.to_source(0, 0) == (0, left, top)
 
 
-@pytest.mark.parametrize(
-    ("size", "counts"),
-    [
-        *(([2, 3], [1, 2, 2]), ([2, 3], [1, -1, 6]), ([2, 3, 1], [6]), ([0, 3], []), ([0, 3], [0])),
-        ([2**14, 2**14 + 1], [0, 2**28 + 2**14]),
-    ],
-)
+@table
 def test_runs_that_make_no_mask_are_refused(size: list[int], counts: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"a mask has its size as .* \(at most 268435456\)"):
+    with pytest.raises(ValueError, match="268435456"):
         mark_from_dict({"size": size, "counts": counts})
 
 
@@ -444,7 +416,7 @@ def test_a_mark_needs_neither_label_nor_image() -> None:
 def test_a_mask_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "LARGEST", 6)
     assert isinstance(mark_from_dict({"size": [2, 3], "counts": [1, 5]}), Mask)
-    with pytest.raises(ValueError, match=r"at most 6\), found size \[1, 7\] and 2 counts of 7"):
+    with pytest.raises(ValueError, match=r"6.*size \[1, 7\]"):
         mark_from_dict({"size": [1, 7], "counts": [1, 6]})
 
 
@@ -457,30 +429,11 @@ def test_fine_stripes_become_grey_on_a_side_that_shrinks(width: int, height: int
     assert abs(seen.astype(float) - 127.5).mean() < 20
 
 
-BOX = (0, 0, 10, 20)
-
-
-@pytest.mark.parametrize(
-    ("other", "common", "area", "share"),
-    [
-        ((0, 0, 10, 20), (0, 0, 10, 20), 200, 1),
-        ((2, 4, 4, 9), (2, 4, 4, 9), 10, 0.05),  # contained
-        ((-5, -5, 30, 40), (0, 0, 10, 20), 200, 200 / (35 * 45)),  # containing
-        ((5, 10, 15, 30), (5, 10, 10, 20), 50, 50 / 350),
-        ((-5, -10, 5, 10), (0, 0, 5, 10), 50, 50 / 350),
-        ((9, 0, 19, 20), (9, 0, 10, 20), 20, 20 / 380),  # by one column
-        ((10, 0, 20, 20), None, 0, 0),  # touching at a side
-        ((0, 20, 10, 40), None, 0, 0),
-        ((10, 20, 12, 22), None, 0, 0),  # touching at a corner
-        ((30, 5, 40, 10), None, 0, 0),  # apart in x alone
-        ((2, 40, 8, 50), None, 0, 0),  # apart in y alone
-        ((-40, -40, -30, -30), None, 0, 0),
-        ((5, 5, 5, 5), None, 0, 0),  # without an area
-    ],
-)
-def test_shared_area(other: PixelRect, common: PixelRect | None, area: float, share: float) -> None:
-    for first, second in ((BOX, other), (other, BOX)):
-        assert common_rect(first, second) == common
+@table
+def test_shared_area(other: list[int], common: list[int] | None, area: float, share: float) -> None:
+    box, rect = (0, 0, 10, 20), cast(PixelRect, tuple(other))
+    for first, second in ((box, rect), (rect, box)):
+        assert common_rect(first, second) == (common and tuple(common))
         assert overlap(first, second) == area
         assert iou(first, second) == pytest.approx(share)
         assert iou(np.array(first, float), np.array(second, float)) == pytest.approx(share)
@@ -492,26 +445,20 @@ def test_parts_of_pixels() -> None:
     assert common_rect((0.0, 0.25, 1.5, 1.0), (1.25, 0.5, 3.0, 3.0)) == (1.25, 0.5, 1.5, 1.0)
     assert overlaps((0, 0, 1.001, 1), (1, 0, 2, 1))
     assert iou((5, 5, 5, 5), (5, 5, 5, 5)) == 0  # neither has an area
-    # an eighth of three eighths
     assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(1 / 3)
     assert grow((1, 2, 3, 4), 0.5) == (0.5, 1.5, 3.5, 4.5)
 
 
-SHRUNK = [(name, side) for name in ("column", "row", "spot", "dot") for side in (20, 37, 50, 99)]
-
-
-@pytest.mark.parametrize(("name", "side"), SHRUNK)
-def test_what_covers_something_is_never_nothing_in_a_smaller_view(name: str, side: int) -> None:
-    height, width = {"column": (100, 1), "row": (1, 100), "spot": (3, 3), "dot": (1, 1)}[name]
-    view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
-    small = transforms.resize(view, side, side)
+@pytest.mark.parametrize(("height", "width"), [(100, 1), (1, 100), (3, 3), (1, 1)])
+@pytest.mark.parametrize("side", [20, 37, 50, 99])
+def test_a_mask_is_never_nothing_in_a_smaller_view(height: int, width: int, side: int) -> None:
+    small, scale = transforms.resize(blank(200, 200), side, side), side / 200
     for at in range(40):
         pixels = np.zeros((200, 200), bool)
         pixels[50 + at : 50 + at + height, 50 + at : 50 + at + width] = True
         (seen,) = small.to_view(Mask("m", pixels))
         assert isinstance(seen, Mask)
         ys, xs = np.nonzero(seen.pixels)
-        scale = side / 200
         assert abs((ys.mean() + 0.5) / scale - (50 + at + height / 2)) <= 1 / scale
         assert abs((xs.mean() + 0.5) / scale - (50 + at + width / 2)) <= 1 / scale
         assert np.ptp(xs) <= width * scale + 1 and np.ptp(ys) <= height * scale + 1
@@ -532,18 +479,17 @@ def fine_mask(name: str) -> Mask:
     return Mask("m", pixels)
 
 
-CHAINS: dict[str, Callable[[View], View]] = {
+CHAINS: dict[str, Change] = {
     "tenth": lambda view: transforms.resize(view, 40, 30),
     "narrower and taller": lambda view: transforms.resize(view, 57, 600),
     "turned, a third": lambda view: transforms.resize(transforms.rotate(view, 45), 166, 166),
     "turned twice": lambda view: transforms.rotate(transforms.rotate(view, 30), 30),
     "cut, turned, beside, a third": lambda view: transforms.resize(
         transforms.beside([transforms.rotate(transforms.crop(view, 40, 30, 360, 270), 45), view]),
-        267,
-        133,
+        *(267, 133),
     ),
     "eighth in three": lambda view: transforms.resize(
-        transforms.resize(transforms.resize(view, 200, 150), 100, 75), 50, 37
+        transforms.resize(transforms.resize(view, 200, 150), 100, 75), *(50, 37)
     ),
 }
 
@@ -552,12 +498,11 @@ CHAINS: dict[str, Callable[[View], View]] = {
 @pytest.mark.parametrize("name", ["diagonal", "corner", "block and line", "block and spot"])
 def test_thin_parts_of_a_region_stay(name: str, chain: str) -> None:
     mask = fine_mask(name)
-    view = CHAINS[chain](View.of(Picture(np.zeros((300, 400, 3), np.uint8))))
+    view = CHAINS[chain](blank(400, 300))
     for part, seen in zip(view.parts, view.to_view(mask), strict=True):
         assert isinstance(seen, Mask)
         ys, xs = np.nonzero(mask.pixels)
-        fallen = part.affine(np.stack([xs, ys], 1))
-        shown = np.argwhere(seen.pixels)[:, ::-1]
+        fallen, shown = part.affine(np.stack([xs, ys], 1)), np.argwhere(seen.pixels)[:, ::-1]
         apart = np.hypot(*(fallen[:, None] - shown[None]).transpose(2, 0, 1))
         assert apart.min(1).max() < 4.5  # the end of a part may be 3 pixels shorter each way
         assert apart.min(0).max() < 2
@@ -566,8 +511,7 @@ def test_thin_parts_of_a_region_stay(name: str, chain: str) -> None:
 def test_thin_parts_of_a_large_region_stay_in_a_tiny_view() -> None:
     pixels = np.zeros((3000, 4000), bool)
     pixels[500:1500, 500:1500] = pixels[1003:1005, 1500:3700] = pixels[2700:2703, 1203:1205] = True
-    view = View.of(Picture(np.zeros((3000, 4000, 3), np.uint8)))
-    (seen,) = transforms.resize(view, 80, 60).to_view(Mask("m", pixels))
+    (seen,) = transforms.resize(blank(4000, 3000), 80, 60).to_view(Mask("m", pixels))
     assert isinstance(seen, Mask)
     block, line = seen.pixels[10:30, 10:30], seen.pixels[20, 33:74]
     assert block.all() and line.all() and seen.pixels[54, 24]
@@ -576,27 +520,17 @@ def test_thin_parts_of_a_large_region_stay_in_a_tiny_view() -> None:
 
 @pytest.mark.parametrize(("degrees", "side"), [(0, 50), (30, 90), (45, 70), (0, 131)])
 def test_a_large_region_has_no_other_pixels(degrees: float, side: int) -> None:
-    view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
-    view = transforms.resize(transforms.rotate(view, degrees), side, side)
+    view = transforms.resize(transforms.rotate(blank(200, 200), degrees), side, side)
     disc = np.hypot(*(np.mgrid[:200, :200] - 100)) < 60
     (seen,) = view.to_view(Mask("m", disc))
     assert isinstance(seen, Mask)
     plain = warp(disc.astype(np.uint8), view.parts[0].affine, view.size, nearest=True)
     assert np.array_equal(seen.pixels, plain)
-
-
-def test_a_large_region_is_as_it_was_in_a_smaller_view() -> None:
-    view = View.of(Picture(np.zeros((200, 200, 3), np.uint8)))
-    disc = np.hypot(*(np.mgrid[:200, :200] - 100)) < 60
-    (seen,) = transforms.resize(view, 50, 50).to_view(Mask("m", disc))
-    assert isinstance(seen, Mask)
-    assert np.array_equal(seen.pixels, disc[2::4, 2::4])
+    assert (degrees, side) != (0, 50) or np.array_equal(seen.pixels, disc[2::4, 2::4])
 
 
 @pytest.mark.parametrize("nearest", [True, False])
-def test_pictures_are_mapped_alike_whatever_their_sides(
-    nearest: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wide_pictures_are_mapped_alike(nearest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).random((40, 60))
     for affine in (Affine.resize(0.5, 0.25), Affine.shift(3, -2), Affine.resize(1.7, 2.3)):
         short = warp(values, affine, (50, 45), nearest)

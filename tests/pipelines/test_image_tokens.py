@@ -13,12 +13,11 @@ from looktwice.pipelines.models.image_tokens import (
     image_rule,
     openai_patches,
 )
-from looktwice.pipelines.models.processors.layouts import Size
 from tests.paths import rows
 
 
 @pytest.mark.parametrize(("model", "width", "height", "tokens"), rows(__file__, "image_tokens.tsv"))
-def test_the_tokens_of_a_picture_follow_the_rule_of_the_model(
+def test_tokens_follow_the_rule_of_a_model(
     model: str, width: str, height: str, tokens: str
 ) -> None:
     assert image_rule(model).tokens((int(width), int(height))) == int(tokens)
@@ -35,12 +34,12 @@ def test_a_model_without_a_published_rule_is_told_apart() -> None:
     assert image_rule("gpt-4o").published and not image_rule("some-vlm").published
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (20000, 20000)])
 @pytest.mark.parametrize(
     "model", ["gpt-4o", "gpt-5-mini", "gpt-5.4", "claude", "gemini-2.5", "other"]
 )
-def test_every_size_has_a_number(model: str, size: Size) -> None:
-    assert image_rule(model).tokens(size) >= 1
+def test_every_size_has_a_number(model: str) -> None:
+    sizes = (1, 1), (1, 5000), (5000, 1), (20000, 20000)
+    assert all(image_rule(model).tokens(size) >= 1 for size in sizes)
 
 
 def test_the_rules_give_the_published_numbers(shared_data: Path) -> None:

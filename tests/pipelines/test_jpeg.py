@@ -99,9 +99,7 @@ def written(kind: str) -> bytes:
     [cut, cut_and_ended, zeros, flipped, flipped_header, inserted],
     ids=lambda d: d.__name__,
 )
-def test_what_is_damaged_is_refused_as_by_its_decode(
-    kind: str, damage: Damage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_is_refused(kind: str, damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
     data, rng, refused = written(kind), random.Random(kind + damage.__name__), 0
     for _ in range(40):
         monkeypatch.setattr(module, "_readable", set())

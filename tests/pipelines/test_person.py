@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from looktwice.pipelines import Picture, View
 from looktwice.pipelines.model import Message, ModelError
 from looktwice.pipelines.models import Person
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.view import View
 
 
 def test_words_and_pictures_are_shown_and_a_line_is_the_reply(

@@ -4,6 +4,7 @@ workers agree."""
 from __future__ import annotations
 
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -53,43 +54,31 @@ def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
-    for number in range(6):
-        example = make_example(3, number)
-        whole = example.grids[0]
-        if not example.whole:
-            continue
-        for thing in example.things:
+    for example in (make_example(3, number) for number in range(6)):
+        for thing in example.things if example.whole else ():
             row, column = (int(at * 128 / 320 // STEP) for at in (thing.y, thing.x))
-            shape, color, symbol, _, size, middle = whole[row, column]
-            hidden = any(
-                other is not thing
-                and np.hypot(other.x - thing.x, other.y - thing.y) < other.size / 3 + 8
+            shape, color, symbol, _, size, middle = example.grids[0][row, column]
+            if any(
+                np.hypot(other.x - thing.x, other.y - thing.y) < other.size / 3 + 8
                 for other in example.things
-            )
-            if not hidden:
-                assert middle == 1 and list(COLORS)[color - 1] == thing.color
-                assert (
-                    (SYMBOLS[symbol - 1] == thing.symbol)
-                    if thing.symbol
-                    else SHAPES[shape - 1] == thing.shape
-                )
-                assert 1 <= size <= SIZES
+                if other is not thing
+            ):
+                continue  # another hides it
+            assert middle == 1 and list(COLORS)[color - 1] == thing.color and 1 <= size <= SIZES
+            if thing.symbol:
+                assert SYMBOLS[symbol - 1] == thing.symbol
+            else:
+                assert SHAPES[shape - 1] == thing.shape
 
 
-def test_scenes_are_those_of_their_number_and_kept_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scenes_are_kept_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "SHARD", 2)
-    path = store.write_shard(tmp_path, 5, 1)
-    for number, kept in enumerate(store.read_shard(path), 2):
+    facts, arrays = attrgetter("things", "marked", "question"), attrgetter("inputs", "grids")
+    for number, kept in enumerate(store.read_shard(store.write_shard(tmp_path, 5, 1)), 2):
         drawn = make_example(5, number)
-        assert (kept.things, kept.marked, kept.question) == (
-            drawn.things,
-            drawn.marked,
-            drawn.question,
-        )
-        assert all(np.array_equal(*pair) for pair in zip(kept.inputs, drawn.inputs, strict=True))
-        assert all(np.array_equal(*pair) for pair in zip(kept.grids, drawn.grids, strict=True))
+        assert facts(kept) == facts(drawn)
+        for mine, theirs in zip(arrays(kept), arrays(drawn), strict=True):
+            assert all(np.array_equal(*pair) for pair in zip(mine, theirs, strict=True))
 
 
 def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> None:
@@ -115,20 +104,18 @@ def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> 
 
 def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not() -> None:
     grids = np.zeros((1, CELLS, CELLS, 6), np.uint8)
-    grids[0, 3, 4] = SHAPES.index("star") + 1, list(COLORS).index("red") + 1, 0, 2, 5, 1
-    grids[0, 9, 9] = SHAPES.index("star") + 1, list(COLORS).index("blue") + 1, 0, 3, 5, 1
-    grids[0, 9, 10] = SHAPES.index("star") + 1, list(COLORS).index("blue") + 1, 0, 3, 5, 0
-    red, blue, both = (
-        {3 * CELLS + 4},
-        {9 * CELLS + 9, 9 * CELLS + 10},
-        {3 * CELLS + 4, 9 * CELLS + 9},
-    )
+    for row, column, color, size, middle in (
+        *((3, 4, "red", 2, 1), (9, 9, "blue", 3, 1), (9, 10, "blue", 3, 0)),
+    ):
+        star = SHAPES.index("star") + 1, list(COLORS).index(color) + 1
+        grids[0, row, column] = *star, 0, size, 5, middle
+    first, second = 3 * CELLS + 4, 9 * CELLS + 9
+    red, blue, both = {first}, {second, second + 1}, {first, second}
     sinks = set(range(CELLS * CELLS, CELLS * CELLS + 4))
     place = Question("Where is the blue star? Give its place.", "1.0 2.0 3.0 4.0")
     which = Question("Which of these is in the image?", "a red star", ("a red star", "a red heart"))
-    pair = Question(
-        "Which of the two marked things is larger, A or B?", "B", ("A", "B", "equally large")
-    )
+    larger = "Which of the two marked things is larger, A or B?"
+    pair = Question(larger, "B", ("A", "B", "equally large"))
     count = Question("How many stars are in the image?", "2")
     for question, text, expected in [
         (place, "Find the blue star.", {"star": blue, "": blue}),
@@ -147,9 +134,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
 
 
 @pytest.mark.dear
-def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_between(
-    plan: Any, tmp_path: Path
-) -> None:
+def test_it_learns_stops_and_goes_on(plan: Any, tmp_path: Path) -> None:
     def trained(until: int | None = None) -> dict[str, Any]:
         train.train(plan, until=until)
         state: dict[str, Any] = torch.load(tmp_path / "state.pt", weights_only=True)

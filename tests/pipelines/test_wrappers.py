@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from looktwice.eval.recorded.replay import RecordedReplies, request_digest
+from looktwice.pipelines import Message, Model, Reply
 from looktwice.pipelines.model import (
     CallOptions,
-    Message,
     Messages,
-    Model,
     ModelError,
-    Reply,
     Stopped,
     Usage,
     message_json,
@@ -54,8 +52,7 @@ class Flaky:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         with self.lock:
-            self.asked += 1
-            self.inside += 1
+            self.asked, self.inside = self.asked + 1, self.inside + 1
             self.most = max(self.most, self.inside)
             error = self.errors.pop(0) if self.errors else None
         self.work()
@@ -74,37 +71,33 @@ def calls(model: Model, count: int) -> list[Reply]:
         return list(pool.map(lambda _: model(HELLO), range(count)))
 
 
+def number_questions(model: Model, numbers: Sequence[int]) -> list[Reply]:
+    """The replies to these questions, asked by sixteen threads."""
+    asked = [(Message("user", (f"question {number}",)),) for number in numbers]
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(model, asked))
+
+
 def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
     clock = FakeTime()
     assert Retried(Flaky([BUSY] * 3), initial_delay=2, stop=clock)(HELLO).text == "fine"
     first, second, third = clock.waits
     assert 2 <= first <= 2.5 and 4 <= second <= 5 and 8 <= third <= 10
+    with pytest.raises(ZeroDivisionError):
+        Retried(Scripted(lambda messages: str(1 / 0)), stop=clock)(HELLO)
+    assert len(clock.waits) == 3
 
 
 LATER = ModelError("later", status=429, retryable=True, retry_after=999.0)
 
 
-@pytest.mark.parametrize(
-    ("error", "asked", "said"),
-    [
-        (BUSY, 3, "given up after 3 attempts"),
-        (ModelError("bad request", status=400), 1, "^bad request$"),
-        (LATER, 1, r"wait 999 s .*1 attempt\)"),
-    ],
-)
-def test_when_it_gives_up(error: ModelError, asked: int, said: str) -> None:
-    inner = Flaky([error] * 9)
-    with pytest.raises(ModelError, match=said) as caught:
-        Retried(inner, attempts=3, initial_delay=0.001)(HELLO)
-    assert inner.asked == asked and caught.value.status == error.status
-
-
-def test_other_exceptions_pass_through_untouched() -> None:
-    def broken(messages: Messages) -> str:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        Retried(Scripted(broken))(HELLO)
+def test_when_it_gives_up() -> None:
+    bad = ModelError("bad request", status=400)
+    for error, asked, said in ((BUSY, 3, "3 attempts"), (bad, 1, "^bad"), (LATER, 1, "999 s")):
+        inner = Flaky([error] * 9)
+        with pytest.raises(ModelError, match=said) as caught:
+            Retried(inner, attempts=3, initial_delay=0.001)(HELLO)
+        assert inner.asked == asked and caught.value.status == error.status
 
 
 def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> None:
@@ -133,10 +126,7 @@ def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> N
 @pytest.mark.dear
 def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> None:
     with chat_server(None, "--rate", "120", "--retry-after", "0.5", "--delay", "0.02") as server:
-        model = wrap(ChatAPI("m", server.url))
-        asked = [(Message("user", (f"question {number}",)),) for number in range(300)]
-        with ThreadPoolExecutor(16) as pool:
-            replies = list(pool.map(model, asked))
+        replies = number_questions(wrap(ChatAPI("m", server.url)), range(300))
         stats = server.stats
     assert len(replies) == stats["replies"] == 300
     assert 300 < stats["requests"] < 1.3 * 300
@@ -268,9 +258,7 @@ def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> Non
     flags = "--first 429,500,reset --retry-after 0.2 --fail 500=0.1 --fail reset=0.1"
     with chat_server(tmp_path / "log", *flags.split()) as server:
         model = wrap(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
-        asked = [(Message("user", (f"question {number % 30}",)),) for number in range(60)]
-        with ThreadPoolExecutor(16) as pool:
-            replies = list(pool.map(model, asked))
+        replies = number_questions(model, [*range(30), *range(30)])
         stats = server.stats
     usage = model.snapshot()
     assert (usage.paid.calls, usage.cached.calls, usage.failed) == (30, 30, 0)
@@ -289,19 +277,17 @@ def lines(rows: Sequence[object]) -> bytes:
 def test_recorded_replies_by_sample(tmp_path: Path, name: str) -> None:
     data = lines(ROWS)
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    replay = Replay(tmp_path / name)
-    assert RecordingModel(replay, "a")(HELLO) == Reply(
-        " (A)", served_by={"engine": "recorded", "file": name}
-    )
+    replay, served_by = Replay(tmp_path / name), {"engine": "recorded", "file": name}
+    assert RecordingModel(replay, "a")(HELLO) == Reply(" (A)", served_by=served_by)
     assert RecordingModel(replay, "7")(HELLO).text == ""
-    with pytest.raises(ModelError, match=f"{name} holds no reply to sample 'b'; its 3 ids"):
-        RecordingModel(replay, "b")(HELLO)
-    with pytest.raises(ModelError, match="line 3: 'reply' of sample 'n' is None"):
-        RecordingModel(replay, "n")(HELLO)
-    with pytest.raises(ModelError, match="draw 1"):
-        RecordingModel(replay, "a")(HELLO, draw=1)
-    with pytest.raises(ModelError, match="by sample"):
-        replay(HELLO)
+    for model, draw, said in (
+        (RecordingModel(replay, "b"), 0, f"{name} .*'b'; its 3 ids"),
+        (RecordingModel(replay, "n"), 0, "line 3: 'reply' of sample 'n'"),
+        (RecordingModel(replay, "a"), 1, "draw 1"),
+        (replay, 0, "by sample"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            model(HELLO, draw)
 
 
 def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> None:
@@ -314,26 +300,23 @@ def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> 
     assert one == two != three and "one" not in one
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (lines([*ROWS, {"idx": "a", "reply": "x"}]), "'a' stands on line 1 and on 4"),
+def test_recordings_that_cannot_be_used(tmp_path: Path) -> None:
+    path, torn = tmp_path / "r.jsonl", tmp_path / "torn.jsonl.gz"
+    torn.write_bytes(gzip.compress(lines(ROWS))[:-9])
+    for data, said in (
+        (None, "cannot be read"),
+        (lines([*ROWS, {"idx": "a", "reply": "x"}]), "'a' .* line 1 .* 4"),
         (b'{"idx": "a", "reply": ""}\n{"idx', "line 2: not JSON"),
         (b"[1]\n", "line 1: expected an object"),
-        (lines([{"idx": "a", "text": ""}]), r"line 1 has no field 'reply'; it has \['idx', 'te"),
-        (None, "cannot be read"),
-    ],
-)
-def test_recordings_that_cannot_be_used(tmp_path: Path, data: bytes | None, said: str) -> None:
-    path = tmp_path / "r.jsonl"
-    if data is not None:
-        path.write_bytes(data)
-    with pytest.raises(ModelError, match=said) as caught:
-        Replay(path).of("a")(HELLO)
-    assert str(path) in str(caught.value)
-    (tmp_path / "torn.jsonl.gz").write_bytes(gzip.compress(lines(ROWS))[:-9])
+        (lines([{"idx": "a", "text": ""}]), r"line 1 .*'reply'.*\['idx', 'te"),
+    ):
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(ModelError, match=said) as caught:
+            Replay(path).of("a")(HELLO)
+        assert str(path) in str(caught.value)
     with pytest.raises(ModelError, match="cannot be read"):
-        _ = Replay(tmp_path / "torn.jsonl.gz").identity
+        _ = Replay(torn).identity
 
 
 @pytest.mark.dear
@@ -354,16 +337,12 @@ def test_recorded_requests_answer_once_each_and_no_others() -> None:
     model = RecordedReplies(replies, "m")
     assert [model(HELLO, draw, seeded).text for draw in (0, 1, 0)] == ["one", "three", "two"]
     assert model.identity == "m"
-    for options, sentence in ((seeded, "2 answers .* asked 3 times"), (CallOptions(), "0 answers")):
-        with pytest.raises(ModelError, match=sentence):
+    for options, said in ((seeded, "2 answers .* 3 times"), (CallOptions(), "0 answers")):
+        with pytest.raises(ModelError, match=said):
             model(HELLO, 0, options)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"), [({"in_flight": 0}, "in_flight"), ({"prices": {"input": 3}}, "prices need")]
-)
-def test_settings_for_the_wrappers_are_checked_when_the_model_is_named(
-    wrong: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(ValueError, match=says):
-        ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)
+def test_settings_of_wrappers_are_checked() -> None:
+    for wrong in ({"in_flight": 0}, {"prices": {"input": 3}}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)

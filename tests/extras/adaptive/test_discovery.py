@@ -12,10 +12,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from bench.bench_discover import BLANK, planted, search
-from looktwice.eval.cli import app
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.extras.adaptive.discovery import Discovery, first_round
@@ -23,6 +21,7 @@ from looktwice.extras.adaptive.keys import make_steering
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.pipelines.config import load_plan
 from tests.chat_server import chat_server
+from tests.first_day.studies import said
 
 STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: shape, n: 40, ground: plain, controls: {size: 24, \
@@ -77,12 +76,6 @@ def test_it_claims_nothing_where_all_are_alike() -> None:
     assert max(end.share for end in ended) <= 0.3
 
 
-def looktwice(*words: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
-
-
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -93,7 +86,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.dear
 def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) -> None:
-    output = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    output = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     (race,) = json.loads(Path("runs/s/race.json").read_text())
     assert race["winner"].startswith("plain") and "no look" not in race["winner"]
     assert race["held_out"]["rival"] == "plain [no look]" and race["said"] in output
@@ -109,29 +102,21 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert len(arms) == 2  # winner and baseline alone were asked what was held out
     (arm,) = load_plan(Path("s-winner.yaml")).points
     assert arm.id in arms and yaml.safe_load(Path("s-winner.yaml").read_text())["name"]
-    again = looktwice("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    again = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     assert "(0 new, " in again and race["said"] in again
-    looktwice("score", "runs/s", "--report")
+    said("score", "runs/s", "--report")
     assert race["said"] in Path("runs/s/report.md").read_text()
-    assert "few to tell" in looktwice("discover", study, "--budget", 40, "name=b", code=2)
+    assert "few to tell" in said("discover", study, "--budget", 40, "name=b", code=2)
 
 
 @pytest.mark.dear
 def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
     priced = "{use: pipelines.models.ChatAPI, model: tiny, url: %s, prices: {in: 2.5, out: 10}}"
-    words = [
-        "discover",
-        study,
-        "--budget",
-        100,
-        "choose.styles=[default, radius 3]",
-        "--workers",
-        1,
-    ]
+    words = ["discover", study, "--budget", 100, "choose.styles=[default, radius 3]"]
 
     def asked(url: str, name: str, *more: object) -> tuple[str, int]:
-        model = f"model={priced % url}"
-        told = looktwice(*words, model, f"name={name}", "--out", name, *more)
+        place = (f"model={priced % url}", f"name={name}", "--out", name, "--workers", 1)
+        told = said(*words, *place, *more)
         return told, len(RunFolder(Path(name, name)).records())
 
     with chat_server() as server:
@@ -141,7 +126,7 @@ def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
         most = searched + (whole - searched) // 2
         told, again = asked(server.url, "bounded", "--cost", (most + 0.5) * (100 * 2.5 + 70) / 1e6)
         assert again == searched and server.stats["requests"] == most < whole
-    assert "its styles were not all tried, and the same command goes on, with a larger" in told
+    assert "styles were not all tried" in told
 
 
 @pytest.mark.dear
@@ -161,18 +146,17 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
 
 def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) -> None:
     study.write_text(NO_MODEL)
-    steering = Discovery(budget=240)
-    summary = Study(load_plan(study), companions=[steering])()
+    plan, steering = load_plan(study), Discovery(budget=240)
+    summary = Study(plan, companions=[steering])()
     assert not any(winner.samples for winner in steering.winners)  # for styles: no arm draws marks
     ended = {winner.result.task: winner for winner in steering.winners}
     assert summary.written <= 240
     assert 60 < ended["color"].result.calls <= 160 and 30 < ended["few"].result.calls <= 80
     assert {winner.arm.contestant for winner in ended.values()} == {"sees"}
-    with pytest.raises(RunError, match="20 answers are too few to tell 4 arms apart on 80"):
-        Study(load_plan(study), Path("b"), companions=[Discovery(budget=30)])()
-    few = r"on 3 samples; about 24 samples \(`n`, --limit\) are enough, with --budget 96"
-    with pytest.raises(RunError, match=few):
-        Study(load_plan(study), Path("c"), RunOptions(limit=3), companions=[Discovery(budget=24)])()
+    with pytest.raises(RunError, match=r"20 answers .* 4 arms apart on 80"):
+        Study(plan, Path("b"), companions=[Discovery(budget=30)])()
+    with pytest.raises(RunError, match=r"on 3 samples; about 24 .* --budget 96"):
+        Study(plan, Path("c"), RunOptions(limit=3), companions=[Discovery(budget=24)])()
 
 
 def test_after_a_run_of_the_whole_grid_the_search_goes_through_its_answers(study: Path) -> None:

@@ -12,9 +12,8 @@ import pandas
 import pytest
 import yaml
 from scipy.special import expit
-from typer.testing import CliRunner
+from typer.testing import Result
 
-from looktwice.eval.cli import app
 from looktwice.eval.replies import load_key, subtask_of_idx
 from looktwice.eval.statistics.intervals import Floats
 from looktwice.eval.statistics.paired import Values
@@ -24,6 +23,7 @@ from looktwice.extras.adaptive.item_response import (
     predict_arms,
     predict_total,
 )
+from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 
 
@@ -107,14 +107,15 @@ def test_eight_recorded_models_lie_in_the_intervals_of_a_tenth(shared_data: Path
 
 
 def test_the_command_writes_items_and_a_subset_of_them(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "runs" / "made")
-    _, _, values = simulated(5, 4, 60)
+    def analyse(run: Path, *words: str) -> Result:
+        return looktwice("analyse", run, *words)
+
+    made, (_, _, values) = MadeRun(tmp_path / "runs" / "made"), simulated(5, 4, 60)
     made.task("pick", ["A"] * 60)
     for number, right in enumerate(values):
-        point = made.point(f"arm {number}", "pick")
-        made.answers(point, ["A" if value else "B" for value in right])
+        made.answers(made.point(f"arm {number}", "pick"), ["BA"[int(value)] for value in right])
     run = made.write().path
-    result = CliRunner().invoke(app, ["analyse", str(run), "items", "n=12"])
+    result = analyse(run, "items", "n=12")
     assert result.exit_code == 0 and "totals from 12 items" in result.output
     table = pandas.read_csv(run / "items.csv")
     assert list(table["right"]) == pytest.approx(list(values.mean(axis=0)), abs=1e-3)
@@ -122,16 +123,13 @@ def test_the_command_writes_items_and_a_subset_of_them(tmp_path: Path) -> None:
     subset = yaml.safe_load((run / "subset.yaml").read_text())["tasks"]["pick"]["subset"]["ids"]
     assert len({*subset}) == 12 and {*subset} <= {f"s{number}" for number in range(60)}
     for n in ("61", "0", "abc"):
-        refused = CliRunner().invoke(app, ["analyse", str(run), "items", f"n={n}"])
-        assert "n is 1 to 60" in refused.output
+        assert "n is 1 to 60" in analyse(run, "items", f"n={n}").output
     for wrong in ("target=5", "target=abc", "scale=cubic", "direction=up"):
-        words = ["analyse", str(run), "thresholds", "along=size", wrong]
-        assert (
-            f"{wrong.partition('=')[0]}: input should be" in CliRunner().invoke(app, words).output
-        )
+        output = analyse(run, "thresholds", "along=size", wrong).output
+        assert f"{wrong.partition('=')[0]}: input should be" in output
     two = MadeRun(tmp_path / "runs" / "two")
     two.task("pick", ["A"] * 4)
     for name in ("one", "two"):
         two.answers(two.point(name, "pick"), ["A", "B", "A", "B"])
-    few = CliRunner().invoke(app, ["analyse", str(two.write().path), "items"])
-    assert few.exit_code == 2 and "from 3 arms or more, found 2" in few.output
+    few = analyse(two.write().path, "items")
+    assert few.exit_code == 2 and "3 arms or more, found 2" in few.output

@@ -3,7 +3,7 @@ control parameters crossed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ import yaml
 from scipy.stats import f
 
 from bench.bench_thresholds import Crowd, check
-from looktwice.eval.display.table import score_table
+from looktwice.eval import score_table, write_report
 from looktwice.eval.records.records import RunError
-from looktwice.eval.report import write_report
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.adaptive.fit_checks import _rising_fit, check_fit
@@ -38,6 +37,11 @@ LEVELS = tuple(float(level) for level in range(2, 41, 4))
 def logistic(x: float, threshold: float, slope: float, guess: float) -> float:
     shift = np.log((0.75 - guess) / (1 - 0.75))
     return float(guess + (1 - guess) / (1 + np.exp(-(slope * (x - threshold) + shift))))
+
+
+def toss(chances: Sequence[float], seed: int) -> list[float]:
+    """Right or wrong with each of these chances."""
+    return [float(drawn) for drawn in np.random.default_rng(seed).random(len(chances)) < chances]
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
@@ -64,19 +68,16 @@ def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
     for threshold in model.thresholds:
         total = 0.0
         for slope, lapse in product(model.slopes, model.lapses):
-            shift = np.log((0.5 / (1 - 0.25 - lapse)) / (1 - 0.5 / (1 - 0.25 - lapse)))
-            p = 0.25 + (0.75 - lapse) / (
-                1 + np.exp(-slope * (np.array(model.levels) - threshold) - shift)
-            )
-            total += (
-                slope**-0.5 * (1 - lapse) ** 19 * np.prod(p**right * (1 - p) ** (asked - right))
-            )
+            half = 0.5 / (1 - 0.25 - lapse)
+            at = slope * (np.array(model.levels) - threshold) + np.log(half / (1 - half))
+            p = 0.25 + (0.75 - lapse) / (1 + np.exp(-at))
+            seen = np.prod(p**right * (1 - p) ** (asked - right))
+            total += slope**-0.5 * (1 - lapse) ** 19 * seen
         by_threshold.append(2 * np.log(total))
     low, middle, high = model.limits(asked, right)
+    ends = np.interp([low, high], model.thresholds, by_threshold)
     bar = max(by_threshold) - f.ppf(0.95, 1, 24 - 3)
-    assert np.interp([low, high], model.thresholds, by_threshold) == pytest.approx(
-        [bar, bar], abs=0.01
-    )
+    assert ends == pytest.approx([bar, bar], abs=0.01)
     assert low < middle < high and model.summarize(asked, right).value == middle
 
 
@@ -84,21 +85,16 @@ def test_few_answers_leave_a_wide_interval() -> None:
     model, right = Psychometric(LEVELS, 0.25), np.array([0.0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
     few, many = model.limits(np.ones(10), right), model.limits(np.full(10, 12.0), 12 * right)
     assert few[0] < 2 and few[2] > 15 and few[2] - few[0] > 3 * (many[2] - many[0])
-    assert model.limits(np.zeros(10), np.zeros(10))[::2] == (
-        model.thresholds[0],
-        model.thresholds[-1],
-    )
+    none, ends = model.limits(np.zeros(10), np.zeros(10)), model.thresholds
+    assert (none[0], none[2]) == (ends[0], ends[-1])
 
 
 @pytest.mark.parametrize("direction", ["rising", "falling"])
 def test_many_answers_pin_the_threshold_and_its_direction(direction: str) -> None:
     sign = 1 if direction == "rising" else -1
     levels = [level for level in LEVELS for _ in range(200)]
-    rng = np.random.default_rng(0)
-    values = [
-        float(rng.random() < logistic(sign * level, sign * 20, 0.5, 0.25)) for level in levels
-    ]
-    fit = fit_threshold(levels, values, 0.25)
+    chances = [logistic(sign * level, sign * 20, 0.5, 0.25) for level in levels]
+    fit = fit_threshold(levels, [float(x) for x in toss(chances, 0)], 0.25)
     assert fit.model.direction == direction and not fit.outside
     assert fit.low < 20 < fit.high and fit.high - fit.low < 2
     assert fit.slope == pytest.approx(0.5, rel=0.3)
@@ -125,29 +121,27 @@ def test_what_cannot_be_fitted_is_said(
 def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
     made.task("t", ["A"] * 40, choices=4, meta=[{"size": size, "name": "x"} for size in sizes])
-    made.answers(
-        made.point("sees", "t"),
-        ["A" if size >= 30 else "BCDA"[n % 4] for n, size in enumerate(sizes)],
-    )
+
+    def sees(name: str, is_seen: Callable[[int], bool]) -> None:
+        said = ["A" if is_seen(size) else "BCDA"[n % 4] for n, size in enumerate(sizes)]
+        made.answers(made.point(name, "t"), said)
+
+    sees("sees", lambda size: size >= 30)
     made.answers(made.point("blind", "t"), ["BCDA"[n // 4 % 4] for n in range(40)])
     folder = made.write()
-    sees, blind = find_thresholds(score_run(folder), Along("size"))
-    assert (
-        sees.threshold is not None
-        and 20 < sees.threshold.value < 30
-        and sees.threshold.model.guess == 0.25
-    )
+    seen, blind = find_thresholds(score_run(folder), Along("size"))
+    assert seen.threshold is not None and 20 < seen.threshold.value < 30
+    assert seen.threshold.model.guess == 0.25
     assert blind.passes == "above all levels" and blind.remarks == "as others"
     _, rising = find_thresholds(score_run(folder), Along("size", direction="rising"))
     assert rising.threshold == blind.threshold and not rising.remarks
     table = threshold_table(score_table([folder.path]).scores, Along("size"))
     assert table.rows[0][9] == "40/4" and table.rows[1][-1] == "as others"
-    other = made.point("falls", "t")
-    made.answers(other, ["A" if size <= 20 else "BCDA"[n % 4] for n, size in enumerate(sizes)])
+    sees("falls", lambda size: size <= 20)
     _, undecided, _ = find_thresholds(score_run(made.write()), Along("size"))
     assert undecided.threshold is None and "set direction" in undecided.why, "the others disagree"
     high, *_ = find_thresholds(score_run(folder), Along("size", target=0.2))
-    assert high.threshold is None and high.why.startswith("none: the target is an accuracy above")
+    assert high.threshold is None and "target" in high.why
     assert not find_thresholds(score_run(folder), Along("name"))
     assert not find_thresholds(score_run(folder))
 
@@ -156,7 +150,7 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
 def test_a_direction_that_the_answers_do_not_decide_is_none(right: int) -> None:
     levels = [level for level in LEVELS for _ in range(20)]
     values = [float(n < right) for _ in LEVELS for n in range(20)]
-    with pytest.raises(ValueError, match="rising or falling\\? set direction"):
+    with pytest.raises(ValueError, match="set direction"):
         fit_threshold(levels, values, 0.25)
     rising = fit_threshold(levels, values, 0.25, direction="rising")
     assert rising.outside == ("below" if right == 20 else "above")
@@ -208,22 +202,18 @@ def test_rising_fits_by_hand() -> None:
 def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
     """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
     such runs."""
-    kinds = product((0.0, 0.25), (0.3, 0.5), range(2))
-    crowds = [Crowd(guess, 8.0, easy, 3.5) for guess, easy, _ in kinds]
-    rng = np.random.default_rng(2)
-    plain, rising, *_, misfit = np.array([check(crowd, 40, rng) for crowd in crowds], float).mean(
-        axis=0
-    )
+    rng, kinds = np.random.default_rng(2), product((0.0, 0.25), (0.3, 0.5), range(2))
+    found = [check(Crowd(guess, 8.0, easy, 3.5), 40, rng) for guess, easy, _ in kinds]
+    plain, rising, *_, misfit = np.array(found, float).mean(axis=0)
     assert plain < 0.75 and rising > 0.85 and misfit > 0.7
-    alike = np.array([check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)], float).mean(
-        axis=0
-    )
-    assert alike[1] > 0.85 and alike[4] < 0.3
+    alike = [check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)]
+    _, held, *_, misfit = np.array(alike, float).mean(axis=0)
+    assert held > 0.85 and misfit < 0.3
 
 
 def test_a_falling_curve_is_checked_as_its_mirror_image() -> None:
-    levels, rng = [level for level in LEVELS for _ in range(30)], np.random.default_rng(4)
-    values = [float(rng.random() < logistic(level, 20, 0.5, 0.25)) for level in levels]
+    levels = [level for level in LEVELS for _ in range(30)]
+    values = toss([logistic(level, 20, 0.5, 0.25) for level in levels], 4)
     rising = check_fit(fit_threshold(levels, values, 0.25))
     falling = check_fit(fit_threshold([42 - level for level in levels], values, 0.25))
     assert (falling.high, falling.low) == pytest.approx((42 - rising.low, 42 - rising.high))
@@ -231,18 +221,15 @@ def test_a_falling_curve_is_checked_as_its_mirror_image() -> None:
 
 
 def test_answers_that_come_twice_count_once() -> None:
-    rng = np.random.default_rng(5)
     levels = [level for level in LEVELS for _ in range(25)]
-    values = [float(rng.random() < logistic(level, 18, 0.4, 0.25)) for level in levels]
+    values, own = toss([logistic(level, 18, 0.4, 0.25) for level in levels], 5), [*range(250)]
     once = fit_threshold(levels, values, 0.25)
-    doubled = fit_threshold(levels * 2, values * 2, 0.25, clusters=[*range(len(levels))] * 2)
+    doubled = fit_threshold(levels * 2, values * 2, 0.25, clusters=own * 2)
     assert doubled.dispersion == pytest.approx(2, abs=0.5) and once.dispersion == 1
-    naive = fit_threshold(levels * 2, values * 2, 0.25)
-    width = doubled.high - doubled.low
-    assert width == pytest.approx(once.high - once.low, rel=0.2) and width > 1.2 * (
-        naive.high - naive.low
-    )
-    alone = fit_threshold(levels, values, 0.25, clusters=[*range(len(levels))])
+    naive, width = fit_threshold(levels * 2, values * 2, 0.25), doubled.high - doubled.low
+    assert width == pytest.approx(once.high - once.low, rel=0.2)
+    assert width > 1.2 * (naive.high - naive.low)
+    alone = fit_threshold(levels, values, 0.25, clusters=own)
     assert (alone.low, alone.high) == (once.low, once.high)
 
 
@@ -273,39 +260,23 @@ def test_the_interval_by_rising_alone_leaves_every_place_that_the_answers_allow(
 
 def test_two_fields_are_crossed_everywhere(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
-    meta = [
-        {"size": size, "turn": turn} for size in (10, 9) for turn in ("a", "b") for _ in range(2)
-    ]
-    made.task("t", ["A"] * 8, meta=meta)
+    pairs = [(size, turn) for size in (10, 9) for turn in ("a", "b") for _ in range(2)]
+    made.task("t", ["A"] * 8, meta=[{"size": size, "turn": turn} for size, turn in pairs])
     made.answers(made.point("one", "t"), ["A", "A", "A", "B", "B", "B", "A", "A"])
     made.write()
     table = score_table([tmp_path / "run"], by=["size,turn", "turn"])
-    slices = {
-        row.slice: row.value
-        for row in table.where(metric="accuracy", contestant="one").rows
-        if row.slice
-    }
-    assert (
-        slices["size=10, turn=b"] == 0.5
-        and slices["size=9, turn=a"] == 0
-        and slices["turn=a"] == 0.5
-    )
+    rows = table.where(metric="accuracy", contestant="one").rows
+    slices = {row.slice: row.value for row in rows if row.slice}
+    expected = {"size=10, turn=b": 0.5, "size=9, turn=a": 0, "turn=a": 0.5}
+    assert {name: slices[name] for name in expected} == expected
     (grid,) = crossed_grids(table.scores, table.by)
-    assert grid.cells == [
-        (9.0, "a", 0.0, 2),
-        (9.0, "b", 1.0, 2),
-        (10.0, "a", 1.0, 2),
-        (10.0, "b", 0.5, 2),
-    ]
+    cells = [(9.0, "a", 0.0, 2), (9.0, "b", 1.0, 2), (10.0, "a", 1.0, 2), (10.0, "b", 0.5, 2)]
+    assert grid.cells == cells
     ((title, shown),) = crossed_tables(table.scores, table.by)
     assert title == "one, t: % by size and turn" and shown.header == ("size \\ turn", "a", "b")
     assert shown.rows == [("9", "0.0\n2", "100.0\n2"), ("10", "100.0\n2", "50.0\n2")]
     page = write_report(table, tmp_path / "out")
-    assert (
-        "% by size and turn" in page.read_text()
-        and "% by size and turn" in (tmp_path / "out/report.md").read_text()
-    )
-    with pytest.raises(
-        RunError, match="--by angle: no sample has this field; there are size, turn"
-    ):
+    for file in (page, tmp_path / "out/report.md"):
+        assert "% by size and turn" in file.read_text()
+    with pytest.raises(RunError, match=r"angle: .* size, turn"):
         score_table([tmp_path / "run"], by=["size,angle"])

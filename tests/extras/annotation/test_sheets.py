@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from looktwice.eval import MarkedScenes, evaluate
-from looktwice.eval.cli import app
-from looktwice.eval.tasks import TaskError
+from looktwice.eval import MarkedScenes, TaskError, evaluate
 from looktwice.extras.annotation.ratings import (
     Ratings,
     agreement_lines,
@@ -26,9 +23,9 @@ from looktwice.extras.annotation.ratings import (
 from looktwice.extras.annotation.sheet import SheetItem, SheetKey, draw_sheet, write_sheet
 from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.log import Log, make_rows
-from looktwice.pipelines import Pipeline
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
+from tests.first_day.studies import looktwice
 from tests.tables import table
 
 
@@ -115,17 +112,14 @@ def test_people_answer_and_have_marks_by_task() -> None:
 def test_what_people_find_hard_slices_the_models_accuracy() -> None:
     ratings = rated("answers", "1111", "human_answer", anna="AABA", ben="ABBA")
     said = {"anna": "easy easy hard hard", "ben": "easy hard hard hard", "cleo": "easy easy - hard"}
-    levels = {who: dict(zip("1234", words.split(), strict=True)) for who, words in said.items()}
-    filled = {who: dict(items) for who, items in ratings.filled.items()} | {"cleo": {}}
-    for who, words in levels.items():
-        for item, level in words.items():
-            filled[who][item] = {**filled[who].get(item, {}), "difficulty": level}
+    filled: dict[str, dict[str, dict[str, str]]] = {}
+    for who, words in said.items():
+        levels, own = dict(zip("1234", words.split(), strict=True)), ratings.filled.get(who, {})
+        filled[who] = {n: {**own.get(n, {}), "difficulty": level} for n, level in levels.items()}
     answers = (replace(item, answer="AABB"[n]) for n, item in enumerate(ratings.key.items))
-    key = replace(ratings.key, items=tuple(answers))
-    shown = difficulty_table(Ratings(key, filled))
+    shown = difficulty_table(Ratings(replace(ratings.key, items=tuple(answers)), filled))
     assert shown.header == ("difficulty", "n", "anna", "ben", "cleo", "m")
-    cells = [[cell.partition(" ")[0] for cell in row] for row in shown.rows]
-    assert cells == [
+    assert [[cell.partition(" ")[0] for cell in row] for row in shown.rows] == [
         ["easy", "2", "100.0", "50.0", "", "100.0"],
         ["hard", "2", "50.0", "50.0", "", "0.0"],
     ]
@@ -190,10 +184,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def annotate(*words: object) -> Result:
-    return CliRunner().invoke(app, ["annotate", *map(str, words)])
-
-
 def fill(folder: Path, rater: str, cells: dict[str, list[str]]) -> Path:
     """The sheet with these columns filled in, as a rater saves it."""
     import pandas
@@ -205,18 +195,19 @@ def fill(folder: Path, rater: str, cells: dict[str, list[str]]) -> Path:
 
 def test_a_sheet_of_errors_goes_out_and_comes_back(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet"
-    taxonomy = "--taxonomy", "saw it wrong,cannot say"
-    args = run, "--out", out, "--verdict", "unreadable", *taxonomy
-    done = annotate(*args)
+    args = run, "--out", out, "--verdict", "unreadable", "--taxonomy", "saw it wrong,cannot say"
+    done = looktwice("annotate", *args)
     assert done.exit_code == 0, done.output
     page = (out / "sheet.html").read_text()
     assert "</script><b>" not in page and page.count("data:image/jpeg") == 3
     assert len(list((out / "pictures").iterdir())) == 3
-    again = annotate(*args)
-    assert again.exit_code == 2 and "holds a sheet already" in again.output
-    raters = {"anna": "", "ben": "else"}
-    cells = {who: {"category": ["cannot say"] * 2 + [last]} for who, last in raters.items()}
-    read = annotate(*(fill(out, who, column) for who, column in cells.items()))
+    again = looktwice("annotate", *args)
+    assert again.exit_code == 2 and "a sheet already" in again.output
+    lasts = {"anna": "", "ben": "else"}
+    read = looktwice(
+        "annotate",
+        *(fill(out, who, {"category": ["cannot say"] * 2 + [last]}) for who, last in lasts.items()),
+    )
     assert read.exit_code == 0, read.output
     for words in ("anna: 1 item of 3 not", "ben: not in the taxonomy: else", "alike on 2 items"):
         assert words in read.output
@@ -230,7 +221,7 @@ def test_a_sheet_of_answers_shows_neither_key_nor_reply(run: Path, tmp_path: Pat
     assert "none" not in shown.replace("'none'", "")
     keys = [drawn.key for drawn in items]
     cells = {"human_answer": [*keys[:2], "eye"], "difficulty": ["1", "3", "5"]}
-    read = annotate(fill(tmp_path, "anna", cells))
+    read = looktwice("annotate", fill(tmp_path, "anna", cells))
     assert "anna: neither a letter nor a choice's words, so wrong: 'eye' (item 3)" in read.output
     assert read.exit_code == 0 and "right by difficulty" in read.output, read.output
     people = read_logs(tmp_path / "humans" / "humans.csv")
@@ -243,13 +234,9 @@ def test_what_is_no_filled_in_sheet_is_refused(run: Path, tmp_path: Path) -> Non
     list(write_sheet(draw_sheet([log], verdict="any", n=2), [log], tmp_path))
     (tmp_path / "odd.csv").write_text("item,category\n77,a\n")
     (tmp_path / "bad.csv").write_text("name\nx\n")
-    for name, sentence in (
-        ("sheet", "nobody filled in"),
-        ("none", r"none\.csv cannot be read \(No such file"),
-        ("odd", "no item '77'"),
-        ("bad", "no filled-in sheet"),
-    ):
-        with pytest.raises(TaskError, match=sentence):
+    names = {"sheet": "nobody filled in", "none": r"none\.csv cannot be read", "odd": "'77'"}
+    for name, words in (names | {"bad": "no filled-in sheet"}).items():
+        with pytest.raises(TaskError, match=words):
             read_ratings([tmp_path / f"{name}.csv"])
     (tmp_path / "key.json").write_text('{"ask": "errors"}')
     with pytest.raises(TaskError, match=r"key\.json cannot be read"):

@@ -11,19 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval import MarkedScenes, TaskError, evaluate, score_table
 from looktwice.eval.analysis.analyses import analysis
-from looktwice.eval.cli import app
-from looktwice.eval.display.table import score_table
-from looktwice.eval.tasks import TaskError
 from looktwice.extras.annotation.sheet import parse_exposure
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
-from looktwice.pipelines import Pipeline
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.browser import CHROMIUM, Browser, open_browser
+from tests.first_day.studies import looktwice
 
 SEEN = """[...document.querySelectorAll('.stage > *')]
   .filter((part) => getComputedStyle(part).visibility === 'visible')
@@ -43,10 +39,6 @@ SAVED = """new Promise((resolve) => {
   URL.createObjectURL = (blob) => { blob.text().then(resolve); return '#'; };
   document.getElementById('save').click();
 })"""
-
-
-def annotate(*words: object) -> Result:
-    return CliRunner().invoke(app, ["annotate", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +77,11 @@ def look(browser: Browser) -> list[str]:
 
 
 @pytest.mark.dear
-def test_a_trial_shows_a_picture_for_its_time_and_takes_the_answer_from_the_keyboard(
-    run: Path, tmp_path: Path, browser: Browser
-) -> None:
+def test_a_trial_is_timed_and_keyed(run: Path, tmp_path: Path, browser: Browser) -> None:
     out = run / "people"
-    drawn = annotate(run, "--exposure", "200ms", "--practice", 1, "-n", 3, "--out", out)
+    drawn = looktwice(
+        "annotate", run, "--exposure", "200ms", "--practice", 1, "-n", 3, "--out", out
+    )
     assert drawn.exit_code == 0, drawn.output
     items = json.loads((out / "key.json").read_text())["items"]
     assert [item["practice"] for item in items] == [True, False, False, False]
@@ -119,7 +111,7 @@ def test_a_trial_shows_a_picture_for_its_time_and_takes_the_answer_from_the_keyb
     apart = [abs(time - seen) for time, seen in zip(shown, watched, strict=True)]
     assert min(off) < 25 and min(apart) < 25, "one of four at least, as a busy machine drops frames"
     assert all(float(row["response_ms"]) > 200 for row in rows)
-    read = annotate(out / "anna.csv")
+    read = looktwice("annotate", out / "anna.csv")
     assert read.exit_code == 0 and "66.7" in read.output, read.output
     (table,) = (part.table for part in analysis("people").tables(score_table(run)))
     ((*about, model, people),) = table.rows
@@ -127,13 +119,11 @@ def test_a_trial_shows_a_picture_for_its_time_and_takes_the_answer_from_the_keyb
     assert (model[:3], people[:4]) == ("0.0", "66.7")
 
 
-def test_pictures_stay_until_words_are_typed_and_a_page_goes_on_where_it_was(
-    tmp_path: Path, browser: Browser
-) -> None:
+def test_pictures_stay_until_words_are_typed(tmp_path: Path, browser: Browser) -> None:
     letters = GeneratedDoYouSeeMe("letter_disambiguation", n=2)
     run, out = tmp_path / "run", tmp_path / "people"
     evaluate(letters, {"plain": Pipeline({"ask": Ask()})}, Scripted(lambda _: "X"), out=run)
-    annotate(run, "--exposure", "0ms", "--out", out)
+    looktwice("annotate", run, "--exposure", "0ms", "--out", out)
     browser.open(out / "sheet.html", "!!document.querySelector('.stage > .mask')")
     assert browser.run(WIDER) == [2, 2], "a picture and its mask, of two beside one another"
     browser.press(" ")

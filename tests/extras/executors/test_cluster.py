@@ -39,42 +39,36 @@ def test_a_host_of_networks_stores_results_as_long_as_it_lives(tmp_path: Path) -
 
 
 @table
-def test_who_wants_little_gets_it_and_the_others_alike(
-    wanted: dict[str, int], most: int, shares: object
-) -> None:
+def test_places_are_shared_fairly(wanted: dict[str, int], most: int, shares: object) -> None:
     assert cluster.share_out(wanted, most) == shares
 
 
 def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> None:
     desk = cluster.Desk(tasks=2)
-    assert desk.ask("a", {KEY: Load(0, 0)}) == (False, {KEY: 5}), (
-        "half of it at first: another may come"
-    )
-    assert desk.ask("a", {KEY: Load(5, 30)}) == (False, {KEY: 10})
-    assert desk.ask("b", {KEY: Load(0, 30)}) == (False, {KEY: 0}), "all are in use"
-    assert desk.ask("a", {KEY: Load(10, 30)}) == (False, {KEY: 5})
-    assert desk.ask("b", {KEY: Load(0, 30)}) == (False, {KEY: 0}), "those under way end first"
-    assert desk.ask("a", {KEY: Load(6, 30)}) == (False, {KEY: 5})
-    assert desk.ask("b", {KEY: Load(0, 30)}) == (False, {KEY: 4})
+    for name, used, waiting, places in (
+        ("a", 0, 0, 5),  # half of it at first: another may come
+        ("a", 5, 30, 10),
+        ("b", 0, 30, 0),  # all are in use
+        ("a", 10, 30, 5),
+        ("b", 0, 30, 0),  # those under way end first
+        ("a", 6, 30, 5),
+        ("b", 0, 30, 4),
+    ):
+        assert desk.ask(name, {KEY: Load(used, waiting)}) == (False, {KEY: places})
     desk.leave("a")
     assert desk.ask("b", {KEY: Load(4, 30)}) == (False, {KEY: 10})
     desk.ring()
     assert desk.ask("b", {})[0]
 
 
-def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(
-        "looktwice.extras.executors.cluster.time", SimpleNamespace(monotonic=lambda: now[0])
-    )
+def test_places_of_a_silent_task_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeTime()
+    clock.replace_in(monkeypatch, cluster)
     desk = cluster.Desk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
-    now[0] = cluster.SILENT - 1
-    assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: 0}
-    now[0] = cluster.SILENT + 1
-    assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: 10}
+    for now, places in ((cluster.SILENT - 1, 0), (cluster.SILENT + 1, 10)):
+        clock.now = now
+        assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: places}
 
 
 @settings(max_examples=200, deadline=None)
@@ -144,21 +138,14 @@ def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
         return b"pixels"
 
     sink, row = on_ray.Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})
-    first = threading.Thread(
-        target=sink.send, args=(row, Record("p", "s", "sha", pictures=("one",)))
-    )
-    second = threading.Thread(
-        target=sink.send, args=(row, Record("p", "s", "sha", 1, pictures=("one",)))
-    )
-    first.start()
-    assert reading.wait(10)
-    second.start()
+    for draw in range(2):
+        record = Record("p", "s", "sha", draw, pictures=("one",))
+        threading.Thread(target=sink.send, args=(row, record)).start()
+        assert reading.wait(10)
     assert [dict(found.get(timeout=10).blobs) for _ in range(2)] == [{"one": b"pixels"}, {}]
 
 
-def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_half_the_places_is_half_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeTime().replace_in(monkeypatch, limits)
     limiter, stop = RateLimiter(10, 600.0), threading.Event()
     limiter.allot(5)

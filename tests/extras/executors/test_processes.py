@@ -24,8 +24,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from looktwice.eval.readers import Robust
-from looktwice.eval.records import RunFolder
+from looktwice.eval import Facts, Robust, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.options import RunSummary
@@ -33,27 +32,21 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import SPENT
-from looktwice.eval.tasks import Facts
 from looktwice.extras.executors.messages import Recorded, SampleEnded, dump
 from looktwice.extras.executors.process import Fork, Process
 from looktwice.extras.executors.processes import FEWEST, SETTING, Processes, is_own, processes_for
+from looktwice.pipelines import ChatAPI, Item, Picture, Pocket, Point, Sample, Scripted
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.encodings.image_files import to_png
-from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models import ChatAPI, Pocket, Scripted
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State, WithoutModel
+from looktwice.prompting import Ask, Circles, MultipleChoice, ZoomOnMarks
 from looktwice.prompting.controls import OtherImage, PermuteChoices
-from looktwice.prompting.markers import Circles
-from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import ZoomOnMarks
-from looktwice.prompting.wording import MultipleChoice
 from tests.chat_server import chat_server
 from tests.paths import ROOT
+from tests.tables import table
 
 
 @dataclass(frozen=True)
@@ -182,23 +175,20 @@ class Hanging(Processes):
 def test_records_are_as_without_processes(
     kind: type[Processes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    alone, beside, was_killed = tmp_path / "alone", tmp_path / "beside", kind is Killing
     with chat_server(None, "--delay", "0.05") as server:
-        _, alone, _ = run(tmp_path / "alone", server.url, 0, monkeypatch)
+        _, expected, _ = run(alone, server.url, 0, monkeypatch)
         assert server.stats["requests"] == ASKED
-        summary, rows, sentences = run(
-            tmp_path / "beside", server.url, 2, monkeypatch, executor=kind()
-        )
+        summary, rows, said = run(beside, server.url, 2, monkeypatch, executor=kind())
         seen = server.stats
-    assert rows == alone and len(rows) == RECORDS
-    assert blobs(tmp_path / "beside") == blobs(tmp_path / "alone")
+    assert rows == expected and len(rows) == RECORDS and blobs(beside) == blobs(alone)
     assert (summary.written, summary.failed, summary.stopped) == (RECORDS, FAILED, False)
-    was_killed = kind is Killing
     # a request that was under way in it is sent again, and no other
     assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
-    assert ("a process that asks has ended (exit status -9)" in sentences) == was_killed
+    assert ("a process that asks has ended (exit status -9)" in said) == was_killed
     assert seen["most_in_flight"] <= 8
     if not was_killed:
-        assert f"tokens {ASKED * 100} in {ASKED * 7} out" in sentences
+        assert f"tokens {ASKED * 100} in {ASKED * 7} out" in said
 
 
 def test_a_picture_takes_its_hash_along() -> None:
@@ -207,10 +197,7 @@ def test_a_picture_takes_its_hash_along() -> None:
     assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 
-def test_a_process_that_never_begins_does_not_keep_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A fork may hang in a lock that a library held."""
+def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     monkeypatch.setattr(
@@ -225,9 +212,7 @@ def test_a_process_that_never_begins_does_not_keep_the_run(
 
 
 @pytest.mark.dear
-def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(None, "--delay", "0.05") as server:
         stopping = Stopping()
         summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch, executor=stopping)
@@ -238,22 +223,17 @@ def test_a_run_that_is_stopped_goes_on_and_asks_nothing_twice(
 
 
 @pytest.mark.dear
-def test_a_process_that_hangs_does_not_keep_a_run_that_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.extras.executors.processes.PATIENCE", 0.5)
     monkeypatch.setenv(SETTING, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
-    plan = plan_of(Pocket(), {"plain": {}}, Noise(400))
-    options, console = RunOptions(workers=4), Console(file=StringIO())
-    summary = Study(plan, tmp_path, options, console=console, executor=Hanging())()
+    plan, console = plan_of(Pocket(), {"plain": {}}, Noise(400)), Console(file=StringIO())
+    summary = Study(plan, tmp_path, RunOptions(workers=4), console=console, executor=Hanging())()
     assert summary.stopped and 1 <= summary.written < 400
 
 
 @pytest.mark.dear
-def test_refusals_and_prices_are_told_of_all_processes_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prices = {"in": 1000.0, "out": 0.0}
     with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
         summary, _, sentences = run(tmp_path, server.url, 2, monkeypatch, prices=prices)
@@ -331,9 +311,7 @@ class Keyed(Noise):
 
 
 @pytest.mark.dear
-def test_samples_of_a_class_that_other_processes_lack_are_asked_by_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_an_unknown_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Letter, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Letter", Letter, raising=False)
     monkeypatch.setenv(SETTING, "2")
@@ -390,31 +368,12 @@ def _in_folder(folder: Path) -> list[str]:
 CHAT = ChatAPI("tiny", "http://127.0.0.1:9/v1")
 
 
-@pytest.mark.parametrize(
-    ("model", "arms", "options", "records", "given", "number"),
-    [
-        (CHAT, ARMS, RunOptions(workers=16), FEWEST, "", 2),
-        (CHAT, ARMS, RunOptions(workers=64), FEWEST, "", 4),
-        (CHAT, {"plain": {}}, RunOptions(workers=16), FEWEST, "", 0),
-        (CHAT, {"plain": {}}, RunOptions(workers=32), FEWEST, "", 4),
-        (CHAT, ARMS, RunOptions(workers=64), FEWEST - 1, "", 0),
-        (CHAT, ARMS, RunOptions(workers=64), FEWEST, "0", 0),
-        (CHAT, ARMS, RunOptions(workers=2), 3, "3", 3),
-        (CHAT, ARMS, RunOptions(workers=64, budget=1.0), FEWEST, "3", 0),
-        (CHAT, ARMS, RunOptions(workers=64, max_requests=9), FEWEST, "3", 0),
-        (CHAT, {"own": {"own": Own()}}, RunOptions(workers=64), FEWEST, "3", 0),
-        (Scripted("(A)"), ARMS, RunOptions(workers=64), FEWEST, "3", 0),
-        (Pocket(), ARMS, RunOptions(workers=64), FEWEST, "", 4),
-        (ChatAPI("m", in_flight=2), ARMS, RunOptions(workers=64), FEWEST, "3", 2),
-        (ChatAPI("m", in_flight=17), ARMS, RunOptions(workers=64), FEWEST, "", 2),
-        (ChatAPI("m", in_flight=15), ARMS, RunOptions(workers=64), FEWEST, "", 0),
-    ],
-)
+@table
 def test_where_processes_are_begun(
-    model: Any,
-    arms: Mapping[str, Mapping[str, Any]],
-    options: RunOptions,
-    records: int,
+    model: str,
+    arms: str,
+    options: dict[str, Any],
+    lacking: int,
     given: str,
     number: int,
     tmp_path: Path,
@@ -423,17 +382,18 @@ def test_where_processes_are_begun(
     monkeypatch.setenv(SETTING, given)
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(6)}, raising=False)
-    run = Run(plan_of(model, arms), tmp_path / "run", options)
-    assert processes_for(run, records) == number
+    stages: dict[str, Any] = {"all": ARMS, "one": {"plain": {}}, "own": {"own": {"own": Own()}}}
+    models = {"chat": CHAT, "script": Scripted("(A)"), "pocket": Pocket()}
+    asked = models.get(model) or ChatAPI("m", in_flight=int(model))
+    run = Run(plan_of(asked, stages[arms]), tmp_path / "run", RunOptions(**options))
+    assert processes_for(run, FEWEST - lacking if lacking >= 0 else 3) == number
 
 
 def test_a_class_among_the_settings_is_not_looked_into() -> None:
     assert not is_own({"kind": OtherImage}) and is_own({"mark": Circles()})
 
 
-def test_a_run_of_which_all_is_there_begins_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_run_begins_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "2")
     (tmp_path / "records.jsonl").touch()
     run = Run(plan_of(CHAT), tmp_path, models=RunModels(Progress(), tmp_path, False))

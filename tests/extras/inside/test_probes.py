@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval import MarkedScenes, RunFolder, evaluate
 from looktwice.eval.readers import WholeReply
-from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import SampleRow, StoredMessage
 from looktwice.eval.scoring.score import score_run
 from looktwice.extras.inside.arms import (
@@ -31,9 +30,8 @@ from looktwice.extras.inside.arms import (
 )
 from looktwice.extras.inside.internals import Layer, States, read_states
 from looktwice.extras.inside.linear import fit_probe
-from looktwice.pipelines import Pipeline, Pocket
+from looktwice.pipelines import LocalVLM, Pipeline, Pocket, Scripted
 from looktwice.pipelines.model import Model, canonical
-from looktwice.pipelines.models import LocalVLM, Scripted
 from looktwice.prompting import Ask
 from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
@@ -41,12 +39,8 @@ from tests.questions_in_memory import Questions
 from tests.tiny import tiny
 
 KINDS = 4
-PLACES = [
-    Layer("tower", 1),
-    Layer("projector", 1),
-    Layer("decoder", 1, "image"),
-    Layer("decoder", 1, "last"),
-]
+PLACES = [Layer("tower", 1), Layer("projector", 1)]
+PLACES += [Layer("decoder", 1, over) for over in ("image", "last")]
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +139,8 @@ def test_a_planted_label_is_found_in_its_layer_and_not_before() -> None:
 )
 def test_the_place_of_the_loss_is_named(strength: Sequence[float], loss: Loss | None) -> None:
     arm = planted(strength)
-    assert arm.loss == loss
     words = f"lost between {loss.last} and {loss.first}" if loss else "Nothing is found"
-    assert words in " ".join(probe_sentences(arm))
+    assert arm.loss == loss and words in " ".join(probe_sentences(arm))
 
 
 def test_a_model_that_says_what_is_read_has_lost_nothing() -> None:
@@ -158,19 +151,15 @@ def test_a_model_that_says_what_is_read_has_lost_nothing() -> None:
     more = said(arm, answered=np.ones(len(best)))
     assert "knows more than is linear" in more
     assert "not read the question" not in more, "one wording"
-
-
-def test_what_nobody_read_is_not_lost() -> None:
-    arm = planted((0, 0, 0, 0))
-    assert "Nothing is found" in said(arm, answered=0 * arm.answered)
+    none = planted((0, 0, 0, 0))
+    assert "Nothing is found" in said(none, answered=0 * none.answered), "what nobody read"
 
 
 def test_an_answer_that_stands_among_none_to_learn_from_is_read_nowhere() -> None:
-    states = dict.fromkeys(PLACES, np.ones(4, np.float32))
-    questions = [
-        question(n, "new" if is_held_out(f"picture {n}", 0.4) else label)
-        for n, label in enumerate(labels(200))
-    ]
+    states, questions = dict.fromkeys(PLACES, np.ones(4, np.float32)), list[Question]()
+    for n, label in enumerate(labels(200)):
+        is_new = is_held_out(f"picture {n}", 0.4)
+        questions.append(question(n, "new" if is_new else label))
     arm = probe_arm("m", "t", questions, [states] * len(questions), 0.4)
     assert not arm.layers[0].right.any() and not arm.layers[0].shuffled and not arm.commonest.any()
 
@@ -178,11 +167,8 @@ def test_an_answer_that_stands_among_none_to_learn_from_is_read_nowhere() -> Non
 def test_pictures_do_not_stand_on_both_sides() -> None:
     random = np.random.default_rng(2)
     pictures, answers = np.repeat(np.arange(100), 6), random.integers(0, KINDS, 100)
-    vectors = random.normal(size=(100, 200)).astype(np.float32)
-    questions = [
-        question(n, answers[picture], cluster=f"picture {picture}")
-        for n, picture in enumerate(pictures)
-    ]
+    vectors, asked = random.normal(size=(100, 200)).astype(np.float32), enumerate(pictures)
+    questions = [question(n, answers[p], cluster=f"picture {p}") for n, p in asked]
     arm = probe_arm("m", "t", questions, [{PLACES[0]: vectors[each]} for each in pictures], 0.4)
     (probe,) = arm.layers
     assert probe.right.mean() < 0.45 and probe.inner < 0.45
@@ -331,8 +317,8 @@ def test_what_cannot_be_probed_says_why(tmp_path: Path) -> None:
     again = {"again": Pipeline({"ask": Ask(images="after")})}
     evaluate(Questions(keys), stages | again, Scripted("(A)"), out=tmp_path / "run")
     output = run_probe(2, tmp_path / "run")
-    assert "has no arm to probe; `looktwice run probes` makes" in output
+    assert "no arm to probe; `looktwice run probes`" in output
     assert re.search(r"not probed: scripted on \w+; again on \w+ \(", output), output
     numbers = Questions(tuple(map(str, range(60))), 0)
     evaluate(numbers, stages, Pocket(), out=tmp_path / "open", workers=1)
-    assert "different answers; a probe needs 2 or more" in run_probe(2, tmp_path / "open")
+    assert "different answers" in run_probe(2, tmp_path / "open")

@@ -16,19 +16,17 @@ from typing import Any, Literal, NamedTuple
 import pytest
 from aiohttp import web
 
+from looktwice.eval import MarkedScenes, Robust
 from looktwice.eval.page.hosting import make_runner
-from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record, RunFolder
-from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.integrations.command import StudyDoor
 from looktwice.extras.integrations.door import Door
 from looktwice.extras.integrations.lens import Lens, name_contestants
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.extras.integrations.tap import Tap
-from looktwice.pipelines import Pipeline, Sample, State
+from looktwice.pipelines import Pipeline, Sample, Stage, State
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.state import Stage
 from looktwice.prompting import Circles, MultipleChoice
 
 Json = dict[str, Any]

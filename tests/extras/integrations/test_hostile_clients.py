@@ -10,6 +10,7 @@ import socket
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from typer.testing import Result
 
 from looktwice.extras.integrations import door
 from looktwice.extras.integrations.command import plan_of_pocket
-from looktwice.pipelines.config.classes import ConfigError
 from tests.extras.integrations.served import OPENER, Served, post, questions, serving, turn
 from tests.first_day.studies import looktwice
+from tests.tables import table
 
 URL, WORDS = questions(1)[0]
 GOOD = {"model": "pocket", "messages": [turn(URL, WORDS)]}
@@ -32,41 +33,21 @@ def pocket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-def image(url: Any) -> dict[str, Any]:
-    """A question whose picture is this."""
-    part = {"type": "image_url", "image_url": {"url": url}}
-    return {"model": "pocket", "messages": [{"role": "user", "content": [part]}]}
-
-
 DEEP = b'{"model": "pocket", "messages": ' + b"[" * 100_000
-HOSTILE: dict[str, tuple[Any, dict[str, str], int, str]] = {
-    "no JSON": (b"{", {}, 400, ""),
-    "nested": (DEEP, {}, 400, ""),
-    "many values": (b'{"x": [' + b"0," * 1_000_000 + b"0]}", {}, 400, "values"),
-    "a list": (b"[1]", {}, 400, "it is of type list"),
-    "no turn": ({"messages": []}, {}, 400, "messages"),
-    "a turn of nobody": ({"messages": [{"role": "robot", "content": "?"}]}, {}, 400, "robot"),
-    "a number for a turn": ({"messages": [7]}, {}, 400, "messages[0]"),
-    "a file": (image("file:///etc/passwd"), {}, 400, "nothing is fetched"),
-    "a path": (image("/etc/passwd"), {}, 400, "nothing is fetched"),
-    "a URL": (image("http://127.0.0.1:9/x.png"), {}, 400, "nothing is fetched"),
-    "a text as a picture": (image("data:image/png;base64,aGk="), {}, 400, "cannot be read"),
-    "a picture of no type": (image(7), {}, 400, "url"),
-    "many replies": (GOOD | {"n": 1000}, {}, 400, "n is 1000"),
-    "half a surrogate": ({"messages": [turn("\ud83d")]}, {}, 400, ""),
-    "marks outside": (GOOD | {"looktwice": {"marks": [{"x": 9e9, "y": 0}]}}, {}, 400, "outside"),
-    "a truth": (GOOD | {"looktwice": {"truth": "A"}}, {}, 400, "looktwice.truth"),
-    "an id of two lines": (GOOD | {"looktwice": {"id": "../../x\n"}}, {}, 400, "looktwice.id"),
-    "another host": (GOOD, {"Host": "evil.example"}, 403, "ask 127.0.0.1"),
-    "a form of a page": (GOOD, {"Content_Type": "text/plain"}, 403, "application/json"),
-    "an unknown model": (GOOD | {"model": "../x"}, {}, 404, "no contestant"),
-}
 
 
-@pytest.mark.parametrize(("body", "headers", "status", "words"), HOSTILE.values(), ids=HOSTILE)
+@table
 def test_what_should_not_be_sent_gets_a_sentence(
-    body: Any, headers: dict[str, str], status: int, words: str, pocket: Served
+    form: str, body: Any, headers: dict[str, str], status: int, words: str, pocket: Served
 ) -> None:
+    texts = {"no JSON": b"{", "nested": DEEP, "a list": b"[1]"}
+    texts["many values"] = b'{"x": [' + b"0," * 1_000_000 + b"0]}"
+    if form == "half a surrogate":
+        body = {"messages": [turn("\ud83d")]}
+    elif form in texts:
+        body = texts[form]
+    elif form.startswith("good"):
+        body = GOOD | body
     before = len(pocket.records)
     answer = post(pocket.url, body, **headers)
     assert (answer.status, words in answer.error["message"]) == (status, True), answer
@@ -74,31 +55,38 @@ def test_what_should_not_be_sent_gets_a_sentence(
     assert post(pocket.url, GOOD).status == 200
 
 
-def connect(served: Served) -> http.client.HTTPConnection:
-    """A connection of one's own."""
-    return http.client.HTTPConnection(served.url.split("/")[2], timeout=30)
+def connect(served: Served, **headers: str) -> http.client.HTTPConnection:
+    """A connection of one's own, on which a question with these headers has begun."""
+    client = http.client.HTTPConnection(served.url.split("/")[2], timeout=30)
+    if headers:
+        client.putrequest("POST", "/v1/chat/completions")
+        client.putheader("Content-Type", "application/json")
+        for name, value in headers.items():
+            client.putheader(name.replace("_", "-"), value)
+    return client
+
+
+def wait_until_free(served: Served) -> None:
+    until = time.monotonic() + 100
+    while served.door.held and time.monotonic() < until:
+        time.sleep(0.01)  # others may still be leaving
+    assert served.door.held == 0
 
 
 def test_a_large_body_is_refused_before_it_is_read(pocket: Served) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for length in ({"Content-Length": str(200 << 20)}, {"Transfer-Encoding": "chunked"}):
-        client = connect(pocket)
-        client.putrequest("POST", "/v1/chat/completions")
-        for name, value in {"Content-Type": "application/json", **length}.items():
-            client.putheader(name, value)
+    for length in ({"Content_Length": str(200 << 20)}, {"Transfer_Encoding": "chunked"}):
+        client = connect(pocket, **length)
         client.endheaders()
-        if "Content-Length" not in length:
-            piece = b"x" * (1 << 20)
-            try:
+        if "Content_Length" not in length:
+            with suppress(OSError):
                 for _ in range(200):
-                    client.send(b"100000\r\n" + piece + b"\r\n")
-            except OSError:
-                pass
+                    client.send(b"100000\r\n" + b"x" * (1 << 20) + b"\r\n")
         try:
             with client.getresponse() as answer:
                 assert answer.status == 413
         except (ConnectionError, http.client.BadStatusLine):
-            assert "Content-Length" not in length, "it was told before"
+            assert "Content_Length" not in length, "it was told before"
         client.close()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 192 << 10, f"{grown} KiB"
@@ -115,7 +103,7 @@ LARGE_BODIES = {
 
 
 @pytest.mark.parametrize("form", LARGE_BODIES)
-def test_what_was_sent_in_vain_is_let_go(
+def test_large_bodies_are_let_go(
     form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a look for what cycles keep, which a server makes seldom."""
@@ -128,19 +116,13 @@ def test_what_was_sent_in_vain_is_let_go(
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(3):
-            client = connect(pocket)
-            client.putrequest("POST", "/v1/chat/completions")
-            client.putheader("Content-Type", "application/json")
-            client.putheader("Content-Length", str(len(body) + (status in (None, 408))))
+            client = connect(pocket, Content_Length=str(len(body) + (status in (None, 408))))
             client.endheaders(body)
             if status is not None:
                 with client.getresponse() as answer:
                     assert (answer.status, answer.read()[:9]) == (status, b'{"error":')
             client.close()
-        until = time.monotonic() + 100
-        while pocket.door.held and time.monotonic() < until:
-            time.sleep(0.01)
-        assert pocket.door.held == 0
+        wait_until_free(pocket)
         time.sleep(0.1)  # the handlers end behind what they held
         assert tracemalloc.get_traced_memory()[0] - before < len(body)
     finally:
@@ -162,9 +144,7 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize("form", [*NO_HTTP, "a long line", "no HTTP"])
-def test_what_is_no_request_gets_a_status_and_leaves_no_traceback(
-    form: str, pocket: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_http_gets_a_status(form: str, pocket: Served, caplog: pytest.LogCaptureFixture) -> None:
     kind = b"Content-Type: application/json\r\n"
     head = b"POST /v1/chat/completions HTTP/1.1\r\n" + kind
     raw = head + (b"" if form == "no host" else b"Host: 127.0.0.1\r\n") + NO_HTTP.get(form, b"")
@@ -207,32 +187,22 @@ def test_many_that_only_connect_or_never_finish_hold_nobody_up(pocket: Served) -
         client.close()
 
 
-def test_who_never_ends_a_request_is_told_so(
-    pocket: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unended_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "READ_SECONDS", 0.1)
-    client = connect(pocket)
-    client.putrequest("POST", "/v1/chat/completions")
-    client.putheader("Content-Type", "application/json")
-    client.putheader("Content-Length", "99")
+    client = connect(pocket, Content_Length="99")
     client.endheaders(b"{")
     with client.getresponse() as answer:
         assert answer.status == 408
     client.close()
 
 
-def test_what_is_held_of_all_requests_is_bounded(
-    pocket: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_held_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "MOST_HELD", 1000)
     answer = post(pocket.url, GOOD)
     assert answer.status == 503 and answer.headers["Retry-After"] == "1"
     monkeypatch.undo()
     assert post(pocket.url, GOOD).status == 200
-    until = time.monotonic() + 100
-    while pocket.door.held and time.monotonic() < until:
-        time.sleep(0.01)  # others may still be leaving
-    assert pocket.door.held == 0
+    wait_until_free(pocket)
 
 
 def test_with_a_token_only_who_brings_it_comes_in(tmp_path: Path) -> None:
@@ -245,16 +215,8 @@ def test_with_a_token_only_who_brings_it_comes_in(tmp_path: Path) -> None:
     assert "a-token" not in text
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["pocket", "--host", "0.0.0.0"], "--host 0.0.0.0 lets others ask"),
-        (["pocket", "--token-env", "NO_SUCH_TOKEN"], "this environment variable is empty"),
-        (["pocket", "--tap", "ftp://h/x"], "is no endpoint"),
-        (["quickstart", "--tap", "http://127.0.0.1:1/v1"], "a tap has no study"),
-    ],
-)
-def test_what_would_let_others_in_is_refused(words: list[str], says: str, tmp_path: Path) -> None:
+@table
+def test_what_would_let_others_in_is_refused(tmp_path: Path, words: list[str], says: str) -> None:
     result: Result = looktwice("serve", *words, "--out", tmp_path)
     assert result.exit_code == 2 and says in result.output
 
@@ -272,9 +234,7 @@ def test_a_study_from_elsewhere_stays_fenced(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken_is_said(pocket: Served, tmp_path: Path) -> None:
-    result = looktwice(
-        "serve", "pocket", "--port", pocket.url.split(":")[2].split("/")[0], "--out", tmp_path
-    )
+    port = pocket.url.split(":")[2].split("/")[0]
+    result = looktwice("serve", "pocket", "--port", port, "--out", tmp_path)
     assert result.exit_code == 2 and "cannot be used" in result.output
-    assert isinstance(ConfigError([""]), ValueError)
     assert json.loads(OPENER.open(f"{pocket.url}/models", timeout=10).read())["object"] == "list"

@@ -11,20 +11,19 @@ from typing import Any
 
 import cv2
 import numpy as np
-import pytest
 
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import Picture, State
+from looktwice.pipelines import Picture, Stage, State
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles, ReadChoices, Verify, ZoomOnDetections, ZoomOnMarks
 from looktwice.prompting.burnt_in import MarksFrom, RecoverMarks
 from looktwice.prompting.views import Crop
 from looktwice.specialists.results import Boxes
 from tests.extras.integrations.served import plan_of, serving, turn
 from tests.optional import optional
+from tests.tables import table
 
 optional("openai")
 SAMPLE = next(iter(MarkedScenes("larger", n=1))).sample
@@ -88,18 +87,7 @@ def stages(source: str, folder: Path) -> dict[str, Stage]:
     return {"verify": Verify(ask=ask)}
 
 
-@pytest.mark.parametrize(
-    ("source", "marks", "views", "calls", "note"),
-    [
-        ("burnt in", 2, 3, 1, "2 choices read from the words, written (A)"),
-        ("burnt in, choices not read", 2, 3, 1, "shapes without a label: red, red 2"),
-        ("burnt in, labels demanded", 0, 1, 1, "the choices name no labels; set `letters`"),
-        ("known picture", 2, 3, 1, "image 1 has the marks of line 1 of marks.jsonl"),
-        ("detector", 0, 2, 1, "2 choices read from the words, written (A)"),
-        ("detector, another word", 0, 1, 1, "no box for larger in image 0; kept as it is"),
-        ("claim", 0, 2, 2, ""),
-    ],
-)
+@table
 def test_where_marks_come_from(
     tmp_path: Path, source: str, marks: int, views: int, calls: int, note: str
 ) -> None:
@@ -116,9 +104,7 @@ def test_where_marks_come_from(
     assert "<image" not in said
 
 
-def test_a_client_that_knows_its_marks_is_believed_where_the_picture_has_none(
-    tmp_path: Path,
-) -> None:
+def test_marks_that_a_client_gives_are_believed(tmp_path: Path) -> None:
     zoom = ZoomOnMarks(missing="keep", crop=CROP)
     marks = RecoverMarks(letters=("A",), given="keep")
     plan = plan_of({"arm": {"marks": marks, "zoom": zoom, "ask": Ask(images="placed")}}, Points())

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
 from looktwice.extras.scenes import LettersAndShapes, NearSighted
@@ -20,6 +18,7 @@ from looktwice.pipelines import CallOptions, Message, Picture, Pipeline, Sample,
 from looktwice.pipelines.model import Tool
 from looktwice.prompting.views import LongestSide
 from tests.extras.integrations.test_mcp import call, file_of, pixels_of
+from tests.first_day.studies import looktwice
 from tests.optional import optional
 
 optional("mcp")
@@ -53,11 +52,7 @@ ARMS: dict[str, dict[str, Sequence[str]] | None] = {
 
 
 @pytest.mark.dear
-def test_certify_tells_what_the_zoom_of_a_near_sighted_agent_is_worth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the page says: the replies of four runs become a study. The placebo keeps off the place
-    that was asked for, so it brings nothing; any place would bring some of it."""
+def test_certify_tells_what_zoom_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path.resolve()
     monkeypatch.chdir(folder)
     agent = find_agent("tool_contribution", "full", ("stages.agent.fit.pixels=320",))
@@ -83,6 +78,6 @@ def test_certify_tells_what_the_zoom_of_a_near_sighted_agent_is_worth(
     (study,) = re.findall(r"```yaml\n(task.*?)```", page, re.S)
     Path("study.yaml").write_text(study)
     for command in (["run", "study.yaml"], ["analyse", "runs/study", "certify"]):
-        result = CliRunner().invoke(app, command)
+        result = looktwice(*command)
         assert not result.exception, result.output
     assert re.findall(r"(?:gains|gained,) (\d+\.\d)", result.output) == ["100.0"] * 3

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import ChatAPI, Message, Pipeline, Pocket, State, View
-from looktwice.pipelines.model import CallOptions
+from looktwice.pipelines import CallOptions, ChatAPI, Message, Pipeline, Pocket, State, View
 from looktwice.prompting import Circles, MultipleChoice
 from tests.extras.integrations.served import OPENER, post, refusal
 from tests.first_day.studies import looktwice
@@ -41,11 +40,8 @@ def url() -> Iterator[str]:
 def prompts() -> list[tuple[View, str]]:
     """Marked images with the words of the question."""
     shown = Pipeline({"mark": Circles(radius=28), "choose": MultipleChoice()})
-    states = [
-        shown(State.start(item.sample))
-        for kind in ("shape", "larger")
-        for item in MarkedScenes(kind, n=4)
-    ]
+    items = [item for kind in ("shape", "larger") for item in MarkedScenes(kind, n=4)]
+    states = [shown(State.start(item.sample)) for item in items]
     return [(state.views[0], state.prompt) for state in states]
 
 

@@ -6,16 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.extras.scenes import LettersAndShapes
+from looktwice.pipelines import Pocket, Stage
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
-from looktwice.pipelines.models import Pocket
-from looktwice.pipelines.state import Stage
-from looktwice.prompting import Ask
-from looktwice.prompting.controls import BlankImage
+from looktwice.prompting import Ask, BlankImage
 from tests.extras.integrations.served import (
     OPENER,
     Served,
@@ -26,6 +22,7 @@ from tests.extras.integrations.served import (
     serving,
     turn,
 )
+from tests.first_day.studies import looktwice
 from tests.served_page import serve_run
 
 ITEMS = [*LettersAndShapes(n=10)]
@@ -44,16 +41,13 @@ def ask(served: Served, numbers: slice) -> None:
 
 def told(*words: str) -> str:
     """What a command says."""
-    result = CliRunner().invoke(app, [*words])
+    result = looktwice(*words)
     assert not result.exception, result.output
     return result.output
 
 
 @pytest.mark.dear
-def test_every_command_reads_the_run_while_the_server_writes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of eight arms three are asked; the page that is open keeps to what there was."""
+def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     plan = load_plan(find_config("tool_contribution"))
     with serving(plan, tmp_path) as served:
@@ -81,7 +75,6 @@ def test_every_command_reads_the_run_while_the_server_writes_it(
 
 
 def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: Path) -> None:
-    """One of the two is sent nothing but grey; in one run their samples tell what is the same."""
     stages: dict[str, dict[str, Stage]] = {
         "plain": {"ask": Ask()},
         "grey": {"grey": BlankImage(), "ask": Ask()},
@@ -94,5 +87,5 @@ def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: P
         compared = told("compare", run, "--out", str(tmp_path / "compared"))
         assert "grey against plain: 4 pairs of 4 and 4 requests" in compared
         assert "what pictures show (4)" in compared
-        result = CliRunner().invoke(app, ["analyse", run, "certify"])
+        result = looktwice("analyse", run, "certify")
         assert "has no keys, so nothing in it is right or wrong" in result.output

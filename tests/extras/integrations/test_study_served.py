@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looktwice.eval import MarkedScenes, RunFolder
 from looktwice.eval.recorded.replay import replay
-from looktwice.eval.records import RunFolder
-from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.integrations import command
 from looktwice.extras.integrations.command import plan_of_pocket
 from looktwice.extras.integrations.lens import name_contestants
@@ -32,14 +31,12 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.prompting import Ask, ReadChoices, ZoomOnMarks
+from looktwice.prompting import Ask, Crop, PermuteChoices, ReadChoices, RecoverMarks, ZoomOnMarks
 from looktwice.prompting.agent import Agent, Zoom
-from looktwice.prompting.burnt_in import RecoverMarks
-from looktwice.prompting.controls import PermuteChoices
-from looktwice.prompting.views import Crop
 from tests.chat_server import chat_server
 from tests.extras.integrations.served import plan_of, post, questions, serving, turn
 from tests.optional import optional
+from tests.tables import table
 
 openai = optional("openai")
 QUESTIONS = questions(3)
@@ -154,20 +151,12 @@ def test_the_answers_are_those_of_the_stages_and_replay_bit_for_bit(tmp_path: Pa
 def test_settings_count_for_the_last_call_alone(tmp_path: Path) -> None:
     model = Watched()
     plan = plan_of({"twice": {"describe": Twice(), "ask": Ask()}}, model)
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    settings: Any = {"temperature": 0.5, "seed": 3, "max_tokens": 9, "stop": "x"}
+    settings |= {"response_format": form, "logprobs": True, "top_logprobs": 2}
+    asked = {"model": "twice", "messages": [turn("Well?")], "extra_body": {"top_k": 4}}
     with serving(plan, tmp_path, looks=True) as served:
-        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
-        completion = served.client.chat.completions.create(
-            model="twice",
-            messages=[turn("Well?")],
-            temperature=0.5,
-            seed=3,
-            max_tokens=9,
-            stop="x",
-            response_format=form,
-            logprobs=True,
-            top_logprobs=2,
-            extra_body={"top_k": 4},
-        )
+        completion = served.client.chat.completions.create(**asked, **settings)
     first, last = (options for _, _, options in model.asked)
     assert first == CallOptions()
     schema = {"type": "object"}
@@ -189,23 +178,18 @@ def test_turns_before_the_question_are_sent_before_it(tmp_path: Path) -> None:
 
 
 def test_a_clients_tools_are_its_own_loop(tmp_path: Path) -> None:
-    model = Watched()
-    agent = Agent({"zoom": Zoom()})
+    model, agent = Watched(), Agent({"zoom": Zoom()})
     plan = plan_of({"halved": {"halve": Halve(), "ask": Ask()}, "agent": {"look": agent}}, model)
     with serving(plan, tmp_path) as served:
         create: Any = served.client.chat.completions.create
         asked = [turn(URL, "What?")]
-        completion = create(model="halved", messages=asked, tools=[ZOOM]).choices[0]
-        assert (
-            completion.finish_reason == "tool_calls" and completion.message.tool_calls[0].id == "c1"
-        )
-        asked += [
-            completion.message.model_dump(),
-            {"role": "tool", "tool_call_id": "c1", "content": "I"},
-        ]
+        said = create(model="halved", messages=asked, tools=[ZOOM]).choices[0]
+        assert (said.finish_reason, said.message.tool_calls[0].id) == ("tool_calls", "c1")
+        result = {"role": "tool", "tool_call_id": "c1", "content": "I"}
+        asked += [said.message.model_dump(), result]
         more: Any = {"tools": [ZOOM], "tool_choice": "required"}
         assert create(model="halved", messages=asked, **more).choices[0].message.content
-        with pytest.raises(openai.BadRequestError, match="agent with tools of its own"):
+        with pytest.raises(openai.BadRequestError, match="tools of its own"):
             create(model="agent", messages=asked, tools=[ZOOM])
     (first, _, options), (second, _, again) = model.asked
     assert len(first[0].views) == 2 and options.tools == (Tool("zoom", "", {"type": "object"}),)
@@ -239,22 +223,8 @@ def test_a_reply_that_was_paid_is_not_paid_again(tmp_path: Path) -> None:
     assert replay(served.run, cache=tmp_path / ".cache").same == 6
 
 
-FAULTS: list[tuple[str, str, int, str]] = [
-    ("plain", "fail:429", 429, "busy"),
-    ("plain", "fail:503", 503, "busy"),
-    ("plain", "fail:500", 500, "busy"),
-    ("plain", "fail:garbage", 502, "answered no JSON"),
-    ("plain", "#400", 422, "ask: ModelError"),
-    ("breaks", "Well?", 422, "lamp: LookupError: no such lamp"),
-    ("dark", "Well?", 422, "lamp: abstained: it is too dark"),
-    ("permuted", "Well?", 400, "permuted: PermuteChoices gives choices other letters"),
-    ("nobody", "Well?", 404, "no contestant 'nobody'; there are plain, breaks"),
-    ("counts", "tools", 400, "tools: counts asks no model"),
-]
-
-
-@pytest.mark.parametrize(("name", "words", "status", "said"), FAULTS)
-def test_what_fails_is_told_with_its_place(
+@table
+def test_failures_are_told_with_their_place(
     name: str, words: str, status: int, said: str, tmp_path: Path
 ) -> None:
     asks = {"ask": Ask()}
@@ -282,13 +252,12 @@ def test_what_fails_is_told_with_its_place(
 
 def test_an_abstention_may_be_a_text_and_a_specialist_answers_by_itself(tmp_path: Path) -> None:
     dark: Mapping[str, Stage] = {"lamp": Breaks("abstain"), "ask": Ask()}
-    stages = {"dark": dark, "counts": {"count": Counts()}}
+    stages, texts = {"dark": dark, "counts": {"count": Counts()}}, list[str]()
     with serving(plan_of(stages, Pocket()), tmp_path, abstain="text") as served:
-        create = served.client.chat.completions.create
-        texts = [
-            create(model=name, messages=[turn(URL, URL, "How many?")]).choices[0].message.content
-            for name in stages
-        ]
+        for name in stages:
+            asked: Any = {"model": name, "messages": [turn(URL, URL, "How many?")]}
+            answer = served.client.chat.completions.create(**asked)
+            texts.append(answer.choices[0].message.content)
     assert texts == ["no answer", "2"]
 
 
@@ -302,9 +271,7 @@ def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
     assert "there was nothing to see" in sentence
 
 
-def test_heartbeats_tell_that_somebody_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heartbeats_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "HEARTBEAT", 0.05)
     with chat_server(None, "--delay", "0.3") as upstream:
         plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url))
@@ -314,7 +281,7 @@ def test_heartbeats_tell_that_somebody_is_there(
                 text = post(served.url, body).text
                 assert text.count(": looking") > 2 and text.strip().endswith(last)
                 chunks = served.client.chat.completions.create(**body)
-                if last == "data: [DONE]":
+                if words == "Well?":
                     assert len(list(chunks)) == 2
                 else:
                     with pytest.raises(openai.APIError, match="busy"):
@@ -343,18 +310,15 @@ def test_contestants_are_named_by_task_where_they_differ_and_by_their_changes() 
 
 
 def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
+    turns = [turn("Look:", URL, WORDS), turn("A", role="assistant"), turn("Sure?")]
+    asked: Any = {"model": "pocket", "messages": turns, "logprobs": True}
     with serving(plan_of_pocket(), tmp_path) as served:
-        turns = [turn("Look:", URL, WORDS), turn("A", role="assistant"), turn("Sure?")]
-        completion = served.client.chat.completions.create(
-            model="pocket", messages=turns, logprobs=True
-        )
+        completion = served.client.chat.completions.create(**asked)
         assert completion.choices[0].logprobs is not None
     assert replay(served.run).same == 1
 
 
-def test_a_question_that_could_not_be_written_is_when_it_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(blobs: Blobs, data: bytes, sha: str = "") -> str:
         raise OSError("no space left")
 

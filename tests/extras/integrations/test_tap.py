@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -27,22 +26,15 @@ URL, WORDS = questions(1)[0]
 ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
 
 
-def test_the_body_goes_on_as_it_came_and_the_key_is_the_servers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_body_goes_on_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(tmp_path / "log") as upstream:
         host = upstream.url.split("/")[2]
         monkeypatch.setenv("LOOKTWICE_KEYS", f"{host}=TAP_KEY")
         monkeypatch.setenv("TAP_KEY", "the-servers-own")
         image = {"type": "image_url", "image_url": {"url": URL, "detail": "low"}}
-        body = {
-            "model": "tiny",
-            "messages": [{"role": "user", "content": [image, {"type": "text", "text": WORDS}]}],
-            "temperature": 0.5,
-            "top_k": 7,
-            "vendor": {"a": [1]},
-        }
-        raw = json.dumps(body, separators=(" ,", " : ")).encode()
+        turns = [{"role": "user", "content": [image, {"type": "text", "text": WORDS}]}]
+        body = {"model": "tiny", "messages": turns, "temperature": 0.5, "top_k": 7}
+        raw = json.dumps(body | {"vendor": {"a": [1]}}, separators=(" ,", " : ")).encode()
         with tapping(upstream.url, tmp_path) as served:
             direct = post(upstream.url, raw)
             answer = post(served.url, raw, Authorization="Bearer the-clients-own")
@@ -59,13 +51,8 @@ def test_the_body_goes_on_as_it_came_and_the_key_is_the_servers(
     assert sample.question == f"<image 1>{WORDS}"
     assert sample.images[0].payload.data_url == URL
     assert replay(served.run).same == 1
-    assert "the-clients-own" not in whole_text(served.run)
-
-
-def whole_text(folder: Path) -> str:
-    """All that lies in a folder."""
-    files = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
-    return "".join(file.read_text(errors="replace") for file in files)
+    files = [file for file in served.run.rglob("*") if file.is_file()]
+    assert not any("the-clients-own" in file.read_text(errors="replace") for file in files)
 
 
 def test_streams_tools_and_draws_are_recorded_as_they_were_said(tmp_path: Path) -> None:
@@ -114,9 +101,7 @@ def test_what_the_server_refuses_is_passed_on_and_recorded(tmp_path: Path) -> No
         ({"messages": [turn("Well?")], "temperature": "hot"}, "Well?"),
     ],
 )
-def test_what_is_not_known_here_is_sent_on_and_recorded_as_far_as_it_is(
-    body: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_what_is_unknown_is_sent_on(body: dict[str, Any], words: str, tmp_path: Path) -> None:
     with chat_server(tmp_path / "log") as upstream:
         with tapping(upstream.url, tmp_path) as served:
             post(served.url, {"model": "m"} | body)

@@ -9,9 +9,7 @@ from typing import Any
 
 import pandas
 import pytest
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs import compare_logs
 from looktwice.extras.logs.compare import ALL
@@ -19,6 +17,8 @@ from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_rows
 from looktwice.extras.logs.standings import read_standings
 from looktwice.extras.logs.tell import summary_lines
+from tests.first_day.studies import looktwice
+from tests.tables import table
 
 NAN = float("nan")
 
@@ -39,20 +39,12 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
     assert (contrast.task, contrast.value, contrast.other) == (ALL, 0.9, 0.5)
     paired = contrast.paired
     assert (paired.n, paired.better, paired.worse, contrast.fell_out) == (10, 5, 1, 1)
-    assert contrast.paired.value == pytest.approx(0.4)
-    assert contrast.paired.p == pytest.approx(14 / 64)
-    failed = "  fell out: 1 sample that failed or that nobody scored, 1 in two (q10)"
-    assert failed in list(summary_lines(compared))
-    assert compared.flipped("two")["sample"].tolist() == ["q0", "q1", "q2", "q3", "q4", "q5"]
-    assert compared.unmatched.to_dict("records") == [
-        {
-            "log": "one",
-            "against": "two",
-            "task": "",
-            "sample": "q11",
-            "why": "its id is not there, and its question is not known",
-        }
-    ]
+    assert (paired.value, paired.p) == pytest.approx((0.4, 14 / 64))
+    assert any("fell out: 1 sample" in line and "(q10)" in line for line in summary_lines(compared))
+    assert compared.flipped("two")["sample"].tolist() == [f"q{number}" for number in range(6)]
+    (left,) = compared.unmatched.to_dict("records")
+    assert {**left, "why": ""} == dict(log="one", against="two", task="", sample="q11", why="")
+    assert "id" in left["why"] and "question" in left["why"]
 
 
 def test_only_those_that_are_named_are_compared_and_every_other_sample_says_why() -> None:
@@ -84,10 +76,13 @@ def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None
         assert [c.p_holm for c in compared if c.task == task] == pytest.approx(corrected)
 
 
-def test_samples_of_a_group_or_a_picture_are_one_cluster() -> None:
+def test_groups_and_pictures_are_clusters_and_ids_those_of_a_task() -> None:
     groups, pictures = [*"aabb", "", "", "", ""], ["", "", "", "", "p", "p", "r", ""]
     one = make_log("one", [0] * 8, group=groups, pictures=pictures)
     assert compare_logs([one, make_log("two", [1] * 8)]).contrasts[0].paired.clusters == 5
+    ids, tasks = ["0", "1", "0", "1"], ["x", "x", "y", "y"]
+    logs = [make_log(name, [1, 0, 0, 1], task=tasks, sample=ids) for name in "ab"]
+    assert compare_logs(logs).contrasts[0].paired.n == 4
 
 
 def keyed(name: str, *rows: str) -> Log:
@@ -99,104 +94,47 @@ def keyed(name: str, *rows: str) -> Log:
     return make_log(name, [1.0] * len(rows), sample=ids, **columns)
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs", "expected", "by"),
-    [
-        pytest.param(
-            ["v_1 Q? / p1 / A", "v_2 Q? / p2 / B"],
-            ["10 q? / p2 / (B)", "11  Q? / p1 / (A)"],
-            [("v_1", "11"), ("v_2", "10")],
-            "pictures and question",
-            id="by the pictures, whatever the ids",
-        ),
-        pytest.param(
-            ["v_1 One? / p1 /", "v_2 Two? / p2 /"],
-            ["0 Two? / /", "1 One? / /"],
-            [("v_1", "1"), ("v_2", "0")],
-            "question",
-            id="by the words where one log holds no pictures",
-        ),
-        pytest.param(
-            ["0 One? / /", "1 Two? / /"],
-            ["0 Two? / /", "1 One? / /"],
-            [("0", "1"), ("1", "0")],
-            "question",
-            id="a bare number says nothing where the words differ",
-        ),
-        pytest.param(
-            ["a Same? / /", "b Same? / /", "c One? / /"],
-            ["0 Same? / /", "1 Same? / /", "2 One? / /"],
-            [("c", "2")],
-            "question",
-            id="what comes twice is left out",
-        ),
-        pytest.param(
-            ["1 Answer me: one? A, B / p1 / A", "2 Two? / p2 / A", "3 Three? / p3 / A"],
-            ["1 One? / x1 / A", "2 Two? / x2 / B", "3 It is three? / x3 / A"],
-            [("1", "1"), ("3", "3")],
-            "id",
-            id="another key is another question",
-        ),
-    ],
-)
-def test_matching(
-    mine: list[str], theirs: list[str], expected: list[tuple[str, str]], by: str
-) -> None:
+@table
+def test_matching(mine: list[str], theirs: list[str], expected: list[list[str]], by: str) -> None:
     logs = keyed("a", *mine), keyed("b", *theirs)
     (compared,) = compare_logs(logs).matchings
     first, second = (log.units["sample"].tolist() for log in logs)
-    assert [(first[place], second[other]) for place, other in compared.places.items()] == expected
+    assert [[first[place], second[other]] for place, other in compared.places.items()] == expected
     assert compared.counts == {by: len(expected)}
     assert len(compared.left) == len(first) - len(expected)
 
 
-@pytest.mark.parametrize(
-    ("picture", "why"),
-    [("p1", "its pictures and question come twice"), ("", "its question comes twice")],
-)
-def test_a_sample_whose_content_comes_twice_says_so(picture: str, why: str) -> None:
-    twice, rest = f"Same? / {picture} / A", f"Else? / {picture and 'p2'} / A"
-    mine = keyed("a", f"k5 {twice}", f"k8 {twice}", f"x {rest}")
-    theirs = keyed("b", f"6 {twice}", f"9 {twice}", f"7 {rest}")
-    assert compare_logs([mine, theirs]).unmatched["why"].tolist() == [why] * 4
-
-
-def test_ids_that_come_twice_are_ids_within_a_task() -> None:
-    ids = {"sample": ["0", "1", "0", "1"]}
-    logs = [make_log(name, [1, 0, 0, 1], task=["x", "x", "y", "y"], **ids) for name in "ab"]
-    assert compare_logs(logs).contrasts[0].paired.n == 4
+def test_a_sample_whose_content_comes_twice_says_so() -> None:
+    for picture, words in (("p1", "pictures and question"), ("", "question")):
+        twice, rest = f"Same? / {picture} / A", f"Else? / {picture and 'p2'} / A"
+        mine = keyed("a", f"k5 {twice}", f"k8 {twice}", f"x {rest}")
+        theirs = keyed("b", f"6 {twice}", f"9 {twice}", f"7 {rest}")
+        (why,) = set(compare_logs([mine, theirs]).unmatched["why"])
+        assert words in why and "twice" in why
+        assert len(compare_logs([mine, theirs]).unmatched) == 4
 
 
 def test_a_log_that_shares_no_sample_is_told_and_the_others_are_compared() -> None:
-    """One arm on another task stopped the comparison of all."""
     first, second = make_log("one", [1.0, 0.0]), make_log("two", [0.0, 0.0])
     compared = compare_logs([first, make_log("far", [1.0], sample=["other"]), second])
     assert [c.contestant for c in compared.contrasts] == ["two"]
-    assert "far: it shares no sample with one, and is not compared with it" in list(
-        summary_lines(compared)
-    )
+    assert any(line.startswith("far: ") and "no sample" in line for line in summary_lines(compared))
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
     first, second = make_log("one", [1.0]), make_log("two", [1.0], sample=["other"])
     namesakes = [first, make_log("x", [1.0]), make_log("x", [1.0])]
-    for logs, base, sentence in (
-        ([first], "", "two logs, found one"),
-        ([first, second], "", "share no sample; .* Name the column of ids"),
-        (
-            [make_log("a", [1.0], key=["1"]), make_log("b", [1.0], key=["(B)"])],
-            "",
-            "share no sample with one key: 1 are .* has '1' there and '\\(B\\)' here.*column key=",
-        ),
-        (
-            [make_log(name, [1.0], task=[name], sample=[name]) for name in "ab"],
-            "",
-            "share no sample: the tasks are a there and b here; compare contestants that",
-        ),
-        ([first, second], "on", "no log is named 'on'; did you mean 'one'"),
-        (namesakes, "x", r"is named 'x'; did you mean 'x \(2\)'\?; there are"),
+    keys = [make_log(name, [1.0], key=[key]) for name, key in (("a", "1"), ("b", "(B)"))]
+    tasks = [make_log(name, [1.0], task=[name], sample=[name]) for name in "ab"]
+    for logs, base, words in (
+        ([first], "", "two logs"),
+        ([first, second], "", "share no sample; .* column of ids"),
+        (keys, "", r"no sample with one key: 1 .*'1' .*'\(B\)'.*key="),
+        (tasks, "", "share no sample: .* a there and b here"),
+        ([first, second], "on", "'on'; did you mean 'one'"),
+        (namesakes, "x", r"'x'; did you mean 'x \(2\)'"),
     ):
-        with pytest.raises(TaskError, match=sentence):
+        with pytest.raises(TaskError, match=words):
             compare_logs(logs, base)
 
 
@@ -215,7 +153,7 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("id,correct\n=q1,1\nq2,1\nq4,0\n")
     out = tmp_path / "out"
     args = ["compare", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--out", str(out)]
-    done = CliRunner().invoke(app, args)
+    done = looktwice(*args)
     assert done.exit_code == 0, done.output
     assert "b is 50.0 points better than a" in done.output
     assert "in a alone, not in b: 1 (q3)" in done.output
@@ -227,7 +165,7 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     assert "| b | a | all tasks |" in (out / "compare.md").read_text()
     page = (out / "compare.html").read_text()
     assert "b is 50.0 points better than a" in page and "Content-Security-Policy" in page
-    turned = CliRunner().invoke(app, [*args, "--baseline", "b"])
+    turned = looktwice(*args, "--baseline", "b")
     assert "a is 50.0 points worse than b" in turned.output
 
 
@@ -249,7 +187,6 @@ STYLES = {"task": "dataset", "variant": "marker_style", "contestant": "model"}
 
 
 def test_spreads_and_ranks_of_vpbench(shared_data: Path) -> None:
-    """The published table, its spreads by style and how the ranks of nine models change."""
     folder = shared_data / "methods"
     expected = json.loads((folder / "vpbench_targets.json").read_text())
     for file, accuracy, spreads in (
@@ -289,7 +226,7 @@ def test_a_published_table_by_hand(tmp_path: Path) -> None:
     path.write_text("model,variant,accuracy\nx,a,90\ny,a,80\nx,b,70\ny,b,75\n")
     out = tmp_path / "out"
     args = ["compare", str(path), "--column", "accuracy=accuracy", "--out", str(out)]
-    done = CliRunner().invoke(app, args)
+    done = looktwice(*args)
     assert done.exit_code == 0, done.output
     # at 80 columns, too
     assert ["b", "2"] in [line.split()[:2] for line in done.output.splitlines()]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -13,36 +14,22 @@ from zipfile import ZipFile
 import pandas
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from looktwice.eval import MarkedScenes, evaluate
-from looktwice.eval.cli import app
+from looktwice.eval import MarkedScenes, TaskError, evaluate
 from looktwice.eval.page.data import PagePicture
 from looktwice.eval.page.render import render_page
-from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.format import export_logs
 from looktwice.extras.logs.log import Log
 from looktwice.extras.logs.replies import replies_lines
 from looktwice.extras.logs.tell import compare_page
-from looktwice.pipelines import Pipeline
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
+from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 
-SAME = [
-    "task",
-    "sample",
-    "draw",
-    "value",
-    "verdict",
-    "pictures",
-    "answer",
-    "key",
-    "reply",
-    "choices",
-    "question",
-]
+SAME = ["task", "sample", "draw", "value", "verdict", "pictures"]
+SAME += ["answer", "key", "reply", "choices", "question"]
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +55,7 @@ def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
     return file
 
 
-def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_log_of_inspect_comes_back_with_pictures(run: Path, tmp_path: Path) -> None:
     file = exported(run, "inspect", tmp_path, ".eval")
     (log,), (back,) = read_logs(run), read_logs(file)
     assert back.name == "marked"
@@ -92,7 +77,7 @@ def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
         sample = json.loads(archive.read(name))
         assert "base64" not in archive.read("summaries.json").decode()
         args = json.loads(archive.read("header.json"))["eval"]["task_args"]
-        assert (args["use"], args["kind"]) == ("eval.tasks.MarkedScenes", "color")
+    assert (args["use"], args["kind"]) == ("eval.tasks.MarkedScenes", "color")
     (address,) = sample["attachments"].values()
     sha = hashlib.sha256(base64.b64decode(address.partition(",")[2])).hexdigest()
     assert any(sha in path.name for path in (run / "blobs").rglob("*"))
@@ -101,7 +86,6 @@ def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
 
 
 def test_the_page_of_a_comparison_shows_what_a_run_sent(run: Path, tmp_path: Path) -> None:
-    """The sample that flipped has its marked picture, and what the model said is text."""
     (log,) = read_logs(run)
     turned = Log("turned", log.rows.assign(value=1 - log.rows["value"], verdict="right"), "b")
     data = compare_page(compare_logs([log, turned]))
@@ -128,9 +112,7 @@ def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path:
     assert plain(theirs, columns) == plain(log, columns)
 
 
-def test_every_eval_ever_comes_back_with_the_hashes_of_the_pictures(
-    run: Path, tmp_path: Path
-) -> None:
+def test_every_eval_ever_comes_back_with_hashes(run: Path, tmp_path: Path) -> None:
     file = exported(run, "every-eval-ever", tmp_path, ".json")
     details = json.loads(file.read_text())["detailed_evaluation_results"]
     lines = (file.parent / details["file_path"]).read_bytes()
@@ -153,20 +135,17 @@ def test_a_failed_draw_stays_failed(tmp_path: Path, form: str, ending: str) -> N
 
 def test_results_for_the_hub(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,task,correct\nq1,x,1\nq2,x,0\nq3,y,1\nq4,y,1\n")
-    args = ["export", str(tmp_path / "a.csv"), "--to", "eval-results", "--out", str(tmp_path)]
-    refused = CliRunner().invoke(app, args)
+    args = "export", tmp_path / "a.csv", "--to", "eval-results", "--out", tmp_path
+    refused = looktwice(*args)
     assert refused.exit_code == 2 and "--dataset" in refused.output
-    done = CliRunner().invoke(app, [*args, "--dataset", "org/bench"])
+    done = looktwice(*args, "--dataset", "org/bench")
     assert done.exit_code == 0, done.output
     entries = yaml.safe_load((tmp_path / ".eval_results/looktwice_a.yaml").read_text())
     assert {entry["dataset"]["id"] for entry in entries} == {"org/bench"}
     values = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
     assert values == {"x": 50.0, "y": 100.0}
-    for name, sentence in (
-        ("html", "html: no format of this name. There are inspect, .*, trajectories, run"),
-        ("trajectory", "did you mean 'trajectories'"),
-    ):
-        with pytest.raises(TaskError, match=sentence):
+    for name, words in ("html", "inspect, .*, trajectories, run"), ("trajectory", "'trajectories'"):
+        with pytest.raises(TaskError, match=words):
             list(export_logs(read_logs(tmp_path / "a.csv"), name, tmp_path))
 
 
@@ -175,10 +154,8 @@ def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path
     pytest.importorskip("openpyxl")
     made = MadeRun(tmp_path / "run")
     made.task("depth", ["A", "B"], meta=[{"category": "depth"}] * 2)
-    made.samples = [
-        type(row)(row.task, row.sha, row.answer, {**row.sample, "id": str(10 + number)})
-        for number, row in enumerate(made.samples)
-    ]
+    for number, row in enumerate(made.samples):
+        made.samples[number] = replace(row, sample={**row.sample, "id": str(10 + number)})
     made.answers(made.point("one", "depth"), ["A", "A"])
     made.write()
     list(replies_lines([tmp_path / "run"], exports=[tmp_path / "one.xlsx"]))

@@ -6,46 +6,35 @@ import base64
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from looktwice.eval.readers import Robust
-from looktwice.eval.tasks import TaskError
+from looktwice.eval import Robust, TaskError
 from looktwice.extras.logs import read_logs
 from looktwice.extras.logs.log import Log, name_apart
 from looktwice.extras.logs.replies import replies_lines
 from tests.made_run import MadeRun
+from tests.tables import read_yaml, table
 
 PIXELS = b"\x89PNG any bytes"
 SHA = hashlib.sha256(PIXELS).hexdigest()
 ADDRESS = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
-HEADER = {
-    "version": 2,
-    "status": "success",
-    "eval": {"task": "depth", "model": "m/one", "dataset": {}, "config": {}},
-}
+HEADER = {"version": 2, "status": "success", "eval": {"task": "depth", "model": "m/one"}}
+DATA = Path(__file__).with_suffix(".yaml")
+UNSCORED = [*read_yaml(DATA)["unscored"], "inspect.json"]
 
 
 def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
     """A sample as inspect_ai writes it: a picture as an attachment, a long text too."""
-    picture = {"type": "image", "image": "attachment://p"}
-    parts = [picture, {"type": "text", "text": f"Which, {number}?"}]
-    return {
-        "id": f"s{number}",
-        "epoch": 1,
-        "input": [{"role": "user", "content": parts}],
-        "choices": ["near", "far"],
-        "target": "A",
-        "output": {"completion": "The answer is (B)."},
-        "attachments": {"p": ADDRESS},
-        "scores": {"choice": {"value": value, "answer": "B"}, "other": {"value": 0.25}},
-        "model_usage": {"m/one": {"total_tokens": 12}},
-        **more,
-    }
+    sample: dict[str, Any] = json.loads(json.dumps(read_yaml(DATA)["inspect sample"]))
+    sample["id"], sample["attachments"]["p"] = f"s{number}", ADDRESS
+    sample["input"][0]["content"][1]["text"] = f"Which, {number}?"
+    sample["scores"]["choice"]["value"] = value
+    return sample | more
 
 
 def write_eval(
@@ -129,9 +118,7 @@ def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
     assert only(path).rows.astype(str).equals(zipped.rows.astype(str))
 
 
-def test_a_reader_reads_the_replies_of_another_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_reads_other_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """inspect_ai called it right; the reply says (B) and the key is A. A link in the folder where
     somebody works is no link of a run."""
     monkeypatch.chdir(tmp_path)
@@ -165,18 +152,7 @@ def test_an_excel_table_of_vlmevalkit(tmp_path: Path) -> None:
     assert cells(only(tmp_path / "model.xlsx"), "sample value", None) == ["7", "8", 1.0, 0.0]
 
 
-BLINK_ACC = {"id": "val_Jigsaw_1", "gt_content": "A", "pred_parsed": "A", "sub_task": "Jigsaw"}
-
-
-@pytest.mark.parametrize(
-    ("metrics", "sample", "value"),
-    [
-        ({"blink_acc": BLINK_ACC | {"is_correct": True}}, "val_Jigsaw_1", 1),
-        ({"acc": 0.0}, "4", 0),
-        ({"mmmu_acc": {"id": "q9", "parsed_pred": "(a)", "answer": "A"}}, "q9", 1),
-        ({"notes": {"id": "q9"}, "vqa": {"score": 0.6}}, "4", 0.6),
-    ],
-)
+@table
 def test_samples_of_lmms_eval(
     tmp_path: Path, metrics: dict[str, Any], sample: str, value: float
 ) -> None:
@@ -189,59 +165,24 @@ def test_samples_of_lmms_eval(
     assert cells(log, "sample value reply task") == [sample, value, "A", task]
 
 
-LMMS: dict[str, Any] = {"doc": {"answer": "B"}, "resps": [["(B)"]]}
-UNSCORED_ROWS: dict[str, list[Any]] = {  # the first is right by the log, the second by its reply
-    "lmms_samples_x.jsonl": [{"doc_id": 0, **LMMS, "acc": 1.0}, {"doc_id": 1, **LMMS}],
-    "vlmevalkit.tsv": [
-        "index\tanswer\tA\tB\tprediction\thit",
-        "0\tA\tx\ty\t(A)\t1",
-        "1\tB\tx\ty\tIt is (B).\t",
-    ],
-    "own.csv": ["id,key,reply,ok,correct", "q0,A,(A),,1", "q1,B,(B),,"],
-    "inspect.json": [
-        HEADER | {"samples": [inspect_sample(0, "C"), inspect_sample(1, "", scores={}, target="B")]}
-    ],
-}
+def unscored(folder: Path, name: str) -> Path:
+    """A file with two rows: one is right by the log, one by its reply."""
+    others = inspect_sample(0, "C"), inspect_sample(1, "", scores={}, target="B")
+    lines = read_yaml(DATA)["unscored"].get(name) or [HEADER | {"samples": others}]
+    return write(folder / name, *lines)
 
 
-@pytest.mark.parametrize("name", UNSCORED_ROWS)
-def test_rows_that_nobody_scored_are_read_where_others_have_a_value(
-    tmp_path: Path, name: str
-) -> None:
-    """They were dropped without a word: 20 of 50 samples were compared."""
-    log = only(write(tmp_path / name, *UNSCORED_ROWS[name]))
+@pytest.mark.parametrize("name", UNSCORED)
+def test_rows_that_nobody_scored_are_read(tmp_path: Path, name: str) -> None:
+    path = unscored(tmp_path, name)
+    log = only(path)
     assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
     assert log.read_by == "the log, for 1 of 2 rows by Robust"
-
-
-@pytest.mark.parametrize("name", UNSCORED_ROWS)
-def test_score_counts_what_a_file_records_and_reads_the_rest(tmp_path: Path, name: str) -> None:
-    """`hit` and the metrics of lmms-eval were ignored, and files without BLINK's ids refused."""
-    path = write(tmp_path / name, *UNSCORED_ROWS[name])
     (line, _) = replies_lines([path])
     assert "n=2, accuracy=100.00%, coverage=100.00%, " in line and "as_recorded=1" in line
 
 
-JSON_ROWS = [{"no": 0, "response": "(A)", "gold": "A"}, {"no": 1, "response": "(A)", "gold": "B"}]
-
-
-@pytest.mark.parametrize(
-    ("name", "lines", "columns"),
-    [
-        ("m.jsonl", JSON_ROWS, {"sample": "no"}),
-        ("m.jsonl", [{"idx": n, "reply": "A", "answer": key} for n, key in enumerate("AB")], {}),
-        ("m.csv", ["no,ok", "0,yes", "1,no"], {"sample": "no", "value": "ok"}),
-        ("m.tsv", ["index\tanswer\tprediction", "0\tYes\tyes", "1\tNo\tYes"], {}),
-        (
-            "m.jsonl",
-            [
-                {"id": n, "options": ["a cat", "a dog"], "reply": "(A)", "key": key}
-                for n, key in enumerate(("A cat", "a dog"))
-            ],
-            {},
-        ),
-    ],
-)
+@table
 def test_compare_and_score_read_the_same_files(
     tmp_path: Path, name: str, lines: list[Any], columns: dict[str, str]
 ) -> None:
@@ -257,22 +198,10 @@ def test_every_contestant_of_a_table_is_scored(tmp_path: Path) -> None:
 
 
 def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
-    line = {
-        "schema_version": "0.3.0",
-        "evaluation_id": "e",
-        "model_id": "org/m",
-        "evaluation_name": "depth",
-        "sample_id": "s1",
-        "interaction_type": "single_turn",
-        "input": {"raw": "Which?", "reference": ["A"], "choices": ["near", "far"]},
-        "output": {"raw": ["(A)"]},
-        "answer_attribution": [{"extracted_value": "A", "is_terminal": True}],
-        "evaluation": {"score": 1.0, "is_correct": True},
-        "metadata": {"pictures_sha256": SHA},
-    }
+    instance = read_yaml(DATA)["every eval ever"] | {"metadata": {"pictures_sha256": SHA}}
     wrong = {"score": 0.0, "is_correct": False}
-    failed = line | {"sample_id": "s2", "error": "timeout", "evaluation": wrong}
-    write(tmp_path / "u_samples.jsonl", line, failed)
+    failed = instance | {"sample_id": "s2", "error": "timeout", "evaluation": wrong}
+    write(tmp_path / "u_samples.jsonl", instance, failed)
     about = {"schema_version": "0.3.0", "evaluation_results": []}
     details = {"detailed_evaluation_results": {"file_path": "data/x/u_samples.jsonl"}}
     log = only(write(tmp_path / "u.json", about | details))
@@ -307,7 +236,6 @@ def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None
 
 
 def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--out before` and `--out after` made "plain (study) (1)" and "plain (study) (2)"."""
     rows = only(write(tmp_path / "a.csv", "id,correct", "q1,1")).rows
     logs = [Log("m", rows, "a.eval", "x"), Log("m", rows, "b.eval", "y"), *[Log("n", rows)] * 2]
     assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
@@ -317,41 +245,22 @@ def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.Mon
     assert [log.name for log in name_apart(logs)] == [f"study ({name})" for name in names]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("a.eval", b"nothing", "not a zip"),
-        ("a.eval", b"", "not a zip"),
-        ("a.json", b"{}", "expected a run folder, a log of inspect_ai"),
-        ("a.json", b"{", "not JSON"),
-        ("a.jsonl", b"", "holds no row"),
-        ("a.jsonl", b"[1]\n", "expected an object"),
-        ("a.jsonl", b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n', "says whether it is"),
-        ("a.csv", b"", "is empty; a CSV begins with the names"),
-        ("a.csv", b"id,correct\n", "holds no row"),
-        ("a.csv", b"name,points\nx,1\n", "which column"),
-        ("a.csv", b"id,correct\nq1,perhaps\n", "'perhaps' in row 0"),
-        ("a.csv", b"id,correct\nq1,7\n", r"lies in 0\.\.1"),
-        ("a.xlsx", b"nothing", "cannot be read as an Excel table"),
-        ("a.txt", b"nothing", "expected a run folder"),
-    ],
-)
+@table
 def test_a_file_of_the_wrong_kind_is_refused(
-    tmp_path: Path, name: str, content: bytes, said: str
+    tmp_path: Path, name: str, content: str, said: str
 ) -> None:
-    (tmp_path / name).write_bytes(content)
+    (tmp_path / name).write_text(content)
     with pytest.raises(TaskError, match=said):
         read_logs(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "change", [lambda data: data[:-30], lambda data: data.replace(b"PK\3\4", b"PK\3\5", 1)]
-)
-def test_a_damaged_log_is_refused(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
     path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")], summaries=False)
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(TaskError, match=r"a\.eval"):
-        read_logs(path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-30], whole.replace(b"PK\3\4", b"PK\3\5", 1)):
+        path.write_bytes(damaged)
+        with pytest.raises(TaskError, match=r"a\.eval"):
+            read_logs(path)
 
 
 def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> None:
@@ -361,36 +270,18 @@ def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> N
             read_logs(path, named)
 
 
-LMMS_ROW: dict[str, Any] = {
-    "doc_id": 1,
-    "doc": {"answer": "A", "own": {"id": "x7"}},
-    "target": "A",
-    "exact_match": 1,
-}
-REPLY_ROW: dict[str, Any] = {
-    "idx": "val_Counting_1",
-    "reply": "(A)",
-    "answer": "(A)",
-    "own": "val_Counting_7",
-}
-
-
-@pytest.mark.parametrize(
-    ("line", "field", "name"),
-    [(LMMS_ROW | {"resps": [["A"]]}, "doc.own.id", "x7"), (REPLY_ROW, "own", "val_Counting_7")],
-)
+@table
 def test_a_column_may_be_named_in_every_format(
-    tmp_path: Path, line: dict[str, Any], field: str, name: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, line: dict[str, Any], field: str, name: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "log.jsonl").write_text(json.dumps(line) + "\n")
-    (log,) = read_logs(tmp_path / "log.jsonl", {"sample": field})
-    assert log.units["sample"].tolist() == [name]
-    with pytest.raises(TaskError, match=r"sample=nothing: there is no such|has no column"):
-        read_logs(tmp_path / "log.jsonl", {"sample": "nothing"})
+    path = write(tmp_path / "log.jsonl", line)
+    assert only(path, sample=field).units["sample"].tolist() == [name]
+    with pytest.raises(TaskError, match=r"sample=nothing|no column"):
+        read_logs(path, {"sample": "nothing"})
+
+
+def test_a_column_of_a_run_may_be_named(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     made.task("t", ["A"], meta=[{"number": "x7"}])
     made.answers(made.point("plain", "t"), ["A"])
-    made.write()
-    (log,) = read_logs(made.path, {"sample": "number"})
-    assert log.units["sample"].tolist() == ["x7"]
+    assert only(made.write().path, sample="number").units["sample"].tolist() == ["x7"]

@@ -4,7 +4,7 @@ what has no partner says why."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,12 +12,9 @@ from typing import Any
 
 import pandas
 import pytest
-from typer.testing import CliRunner
 
-from looktwice.eval import evaluate
-from looktwice.eval.cli import app
+from looktwice.eval import Facts, MarkedScenes, evaluate
 from looktwice.eval.runs.requests import Forward
-from looktwice.eval.tasks import Facts, MarkedScenes
 from looktwice.extras.sent.factors import SentComparison, compare_sent
 from looktwice.extras.sent.requests import Pairing, Request, Requests, choose_sides, read_requests
 from looktwice.extras.sent.tell import sent_lines
@@ -33,12 +30,11 @@ from looktwice.pipelines import (
     State,
     View,
 )
-from looktwice.prompting.markers import Circles
-from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import Encode, FixedHeight
+from looktwice.prompting import Ask, Circles, Encode, FixedHeight, MultipleChoice
 from looktwice.prompting.views.resize import resize_view
-from looktwice.prompting.wording import MultipleChoice
 from tests.extras.integrations.served import plan_of, post, serving, tapping
+from tests.first_day.studies import looktwice
+from tests.tables import read_yaml
 
 N = 60
 
@@ -104,30 +100,18 @@ def as_turn(message: Message) -> dict[str, Any]:
 
 FIRST = Program()
 JPEG = Encode("jpeg", 75, "4:2:0")
-PLANTED: Mapping[str, tuple[dict[str, Any], set[str]]] = {
-    "nothing": ({}, set()),
-    "a JPEG": ({"codec": JPEG}, {"codec"}),
-    "another size": ({"height": 240}, {"size"}),
-    "a system prompt": ({"system": "You are careful."}, {"system words"}),
-    "another form": ({"label": "{}."}, {"form of the choices"}),
-    "another order": ({"choices": (3, 2, 1, 0)}, {"order of the choices"}),
-    "fewer choices": ({"choices": (0, 1, 2)}, {"texts of the choices"}),
-    "a template": ({"after": "Please select the right one."}, {"template"}),
-    "a preface": ({"before": "Question:"}, {"template"}),
-    "pictures last": ({"parts": "words pictures"}, {"place of pictures"}),
-    "pictures turned": ({"pictures": (1, 0)}, {"order of pictures"}),
-    "a ring": ({"ring": 6}, {"what pictures show"}),
-    "a ring and the rest": (
-        {"ring": 12, "codec": JPEG, "height": 240},
-        {"what pictures show", "codec", "size"},
-    ),
-    "a third of the size": ({"height": 107}, {"size"}),
-    "one picture": ({"pictures": (0,)}, {"number of pictures"}),
-    "warmer": ({"options": (("temperature", 1), ("max_tokens", 9))}, {"temperature", "max_tokens"}),
-    "four at once": (
-        {"codec": JPEG, "height": 240, "label": "{}.", "system": "You are careful."},
-        {"codec", "size", "form of the choices", "system words"},
-    ),
+
+
+def frozen(value: Any) -> Any:
+    """A setting of a program as it is written in a file."""
+    if isinstance(value, dict):
+        return tuple(value.items())
+    return JPEG if value == "jpeg" else tuple(value) if isinstance(value, list) else value
+
+
+PLANTED: dict[str, tuple[dict[str, Any], set[str]]] = {
+    name: (dict(zip(settings, map(frozen, settings.values()), strict=True)), {*factors})
+    for name, (settings, factors) in read_yaml(Path(__file__).with_suffix(".yaml")).items()
 }
 
 
@@ -156,17 +140,15 @@ def test_both_sides_are_told_as_they_are() -> None:
     }
     compared = compare(replace(FIRST, after="Answer in one word.").requests("b"))
     assert compared.changed_words == [(("with the letter of", "in"), N), (("choice.", "word."), N)]
-
-
-def test_a_picture_that_cannot_be_read_is_said_to_be_so() -> None:
-    sides = []
-    for data in (samples()[0].images[0].payload.data, b"no picture"):
-        picture = Picture.encoded(data)
-        turns = (Message("user", (View(picture), samples()[0].question)),)
-        sides.append(Requests("side", (Request("s", turns),)))
-    compared = SentComparison(sides[0], sides[1], Pairing([(0, 0)], [], []))
-    assert compared.factors[0]["codec"] == ("PNG", "unreadable")
-    assert compare_sent(sides[1], sides[1]).factors == [{}]
+    readable = samples()[0].images[0].payload.data
+    good, bad = (
+        Requests("side", (Request("s", (Message("user", (View(Picture.encoded(data)), "?")),)),))
+        for data in (readable, b"no picture")
+    )
+    assert SentComparison(good, bad, Pairing([(0, 0)], [], [])).factors[0]["codec"] == (
+        *("PNG", "unreadable"),
+    )
+    assert compare_sent(bad, bad).factors == [{}]
 
 
 def test_what_has_no_partner_says_why() -> None:
@@ -209,19 +191,15 @@ class Keyless:
 
 
 def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path) -> None:
-    plain: dict[str, Stage] = {
-        "choose": MultipleChoice(),
-        "ask": Ask(options=CallOptions(temperature=0)),
+    asks = Ask(options=CallOptions(temperature=0)), Ask(system="Look.")
+    sides: dict[str, dict[str, Stage]] = {
+        "one": {"choose": MultipleChoice(), "ask": asks[0]},
+        "two": {"codec": JPEG, "choose": MultipleChoice("A."), "ask": asks[1]},
     }
-    other: dict[str, Stage] = {
-        "codec": JPEG,
-        "choose": MultipleChoice("A."),
-        "ask": Ask(system="Look."),
-    }
-    evaluate(Keyless(), {"one": Pipeline(plain)}, Scripted("(A)"), out=tmp_path / "one")
-    evaluate(Keyless(), {"two": Pipeline(other)}, Scripted("(A)"), out=tmp_path / "two")
-    arguments = ["compare", *(str(tmp_path / name) for name in ("one", "two"))]
-    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    for name, stages in sides.items():
+        evaluate(Keyless(), {name: Pipeline(stages)}, Scripted("(A)"), out=tmp_path / name)
+    words = ["compare", *(str(tmp_path / name) for name in sides), "--out", str(tmp_path / "out")]
+    result = looktwice(*words)
     assert not result.exception, result.output
     assert "two against one: 60 pairs of 60 and 60 requests" in result.output
     named = "codec (60), system words (60), form of the choices (60), temperature (60)"
@@ -232,8 +210,6 @@ def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path
 
 
 def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
-    """Two clients behind a tap each: what one does otherwise is named, and what neither sends
-    again; a client's retry is looked at once."""
     plan = plan_of({"m": {"ask": Forward()}}, Scripted("(A)"))
     with serving(plan, tmp_path) as upstream:
         other = replace(FIRST, **PLANTED["four at once"][0])

@@ -11,18 +11,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import json as arrow_json
 from pyarrow.parquet import read_table
-from typer.testing import CliRunner
 
 from looktwice.eval import evaluate
-from looktwice.eval.cli import app
 from looktwice.eval.records import RunError
 from looktwice.extras.scenes import LettersAndShapes
 from looktwice.extras.sent.trajectories import is_placebo, trajectories
-from looktwice.pipelines import Pipeline, Reply, Scripted
+from looktwice.pipelines import Picture, Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
-from looktwice.pipelines.picture import Picture
 from looktwice.prompting import Ask
 from looktwice.prompting.agent import Agent, Magnify, Zoom
+from tests.first_day.studies import looktwice
 
 CALLS = (
     '{"image": 1, "box": [0, 0, 400, 300]}',
@@ -59,76 +57,59 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(run: Path, out: Path) -> Path:
-    result = CliRunner().invoke(
-        app, ["export", str(run), "--to", "trajectories", "--out", str(out)]
-    )
+    words = ["export", str(run), "--to", "trajectories", "--out", str(out)]
+    result = looktwice(*words)
     assert result.exit_code == 0 and result.output.startswith("4 conversations"), result.output
     return out
 
 
-def test_the_lines_of_malformed_calls_are_read_by_what_loaders_use(
-    run: Path, tmp_path: Path
-) -> None:
+def lines_of(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_malformed_calls_are_read_by_loaders(run: Path, tmp_path: Path) -> None:
     out = written(run, tmp_path / "t.jsonl")
     table = arrow_json.read_json(out, arrow_json.ReadOptions(block_size=1 << 12))
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    lines = lines_of(out)
     assert table.to_pylist() == lines
     assert {tuple(line) for line in lines} == {tuple(lines[0])}
-    assert {tuple(turn) for line in lines for turn in line["messages"]} == {
-        ("role", "content", "tool_calls", "tool_call_id")
-    }
-    first = arrow_json.read_json(
-        pa.BufferReader(out.read_bytes().splitlines(keepends=True)[0])
-    ).schema
-    assert first == table.schema, (
-        "readers that take the types from the beginning find all of them in the first line"
-    )
+    names = {tuple(turn) for line in lines for turn in line["messages"]}
+    assert names == {("role", "content", "tool_calls", "tool_call_id")}
+    first = arrow_json.read_json(pa.BufferReader(out.read_bytes().splitlines(keepends=True)[0]))
+    assert first.schema == table.schema, "readers that take the types from the beginning"
     said = [call for turn in lines[0]["messages"] for call in turn["tool_calls"] or ()]
     assert [call["function"]["arguments"] for call in said[:3]] == list(CALLS[:3])
-    assert {tool["function"]["name"] for tool in json.loads(lines[0]["tools"])} == {
-        "zoom",
-        "magnify",
-    }
+    tools = {tool["function"]["name"] for tool in json.loads(lines[0]["tools"])}
+    assert tools == {"zoom", "magnify"}
     assert all((out.parent / path).is_file() for line in lines for path in line["images"])
 
 
 def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Path) -> None:
-    lines = [
-        json.loads(line) for line in written(run, tmp_path / "t.jsonl").read_text().splitlines()
-    ]
     table = read_table(written(run, tmp_path / "t.parquet"))
     assert not (tmp_path / "t.parquet_images").exists()
     rows: dict[str, dict[str, Any]] = {row["id"]: row for row in table.to_pylist()}
-    for line in lines:
+    for line in lines_of(written(run, tmp_path / "t.jsonl")):
         row = rows[line["id"]]
         assert row | {"images": line["images"]} == line
-        assert [image["path"] for image in row["images"]] == [
-            Path(path).name for path in line["images"]
-        ]
-        shown = [
-            part for turn in line["messages"] for part in turn["content"] if part["type"] == "image"
-        ]
-        assert len(shown) == len(row["images"]) and all(
-            Picture.encoded(i["bytes"]).size for i in row["images"]
-        )
+        names = [Path(path).name for path in line["images"]]
+        assert [image["path"] for image in row["images"]] == names
+        parts = [part["type"] for turn in line["messages"] for part in turn["content"]]
+        assert parts.count("image") == len(names)
+        assert all(Picture.encoded(image["bytes"]).size for image in row["images"])
 
 
-def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
-    run: Path, tmp_path: Path
-) -> None:
-    for name, verdict, sentence in (
+def test_nothing_to_write_leaves_no_file(run: Path, tmp_path: Path) -> None:
+    for name, verdict, words in (
         ("none.jsonl", "hidden", "no such conversation"),
-        ("all.csv", "right", "written as .jsonl or .parquet"),
+        ("all.csv", "right", ".jsonl or .parquet"),
     ):
-        out = tmp_path / name
-        words = ["export", str(run), "--as", "trajectories", "--out", str(out), "--only", verdict]
-        result = CliRunner().invoke(app, words)
-        assert result.exit_code == 2 and sentence in result.output and not out.exists()
+        args = ["export", str(run), "--as", "trajectories", "--out", str(tmp_path / name)]
+        result = looktwice(*args, "--only", verdict)
+        assert result.exit_code == 2 and words in result.output
+        assert not (tmp_path / name).exists()
 
 
-def test_one_contestant_is_written_and_no_placebo_unless_it_is_named(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_placebo_is_written_if_named(run: Path, tmp_path: Path) -> None:
     def who(*names: str) -> set[str]:
         return {line["contestant"] for line in trajectories(run, contestants=names)}
 

@@ -9,21 +9,17 @@ from typing import Literal
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from looktwice.eval import evaluate
-from looktwice.eval.cli import app
-from looktwice.eval.tasks import MarkedScenes
+from looktwice.eval import MarkedScenes, evaluate
 from looktwice.extras.sent.factors import compare_sent
 from looktwice.extras.sent.requests import Request, Requests
 from looktwice.extras.sent.swaps import Swap
 from looktwice.extras.sent.worth import TwoSides, measure_worth
 from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, View
 from looktwice.pipelines.model import CallOptions, Messages, Reply
-from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import FixedHeight
-from looktwice.prompting.wording import MultipleChoice
+from looktwice.prompting import Ask, FixedHeight, MultipleChoice
 from tests.extras.sent.test_sent import FIRST, JPEG, PLANTED, Keyless
+from tests.first_day.studies import looktwice
 
 ALONE = sorted({*PLANTED} - {"nothing", "fewer choices", "warmer"})
 
@@ -37,11 +33,11 @@ def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
     factors = {difference.factor for difference in compare_sent(mine, theirs).differences}
     assert factors
     for factor in factors:
-        swapped = list[object]()
+        swapped = list[Request]()
         for a, b in zip(mine.requests, theirs.requests, strict=True):
             again = Swap(a, b)(factor)
             swapped.append(replace(a, messages=again.messages, settings=again.options.given()))
-        left = compare_sent(Requests("c", tuple(swapped)), theirs)  # type: ignore[arg-type]
+        left = compare_sent(Requests("c", tuple(swapped)), theirs)
         assert {difference.factor for difference in left.differences} == factors - {factor}
 
 
@@ -91,25 +87,19 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.dear
-@pytest.mark.parametrize("with_labels", [True, False])
-def test_each_difference_is_worth_what_it_disturbs(
-    folders: Path, tmp_path: Path, with_labels: bool
-) -> None:
+@pytest.mark.parametrize("labels", ["keys", None])
+def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, labels: str | None) -> None:
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
-    labels = folders / "keys" if with_labels else None
-    sides = TwoSides(folders / "one", folders / "two", ("one", "two"), labels)
+    place = folders / labels if labels else None
+    sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
     worth = measure_worth(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
-    assert (worth.keyed, worth.questions, worth.left_out) == (with_labels, 60, {})
-    keys = [item.answer for item in MarkedScenes("symbol", n=60)] if with_labels else ["A"] * 60
-    drop = (keys.count("B") - keys.count("A")) / 60
+    assert (worth.keyed, worth.questions, worth.left_out) == (bool(labels), 60, {})
+    keys = [item.answer for item in MarkedScenes("symbol", n=60)] if labels else ["A"] * 60
+    drop = pytest.approx((keys.count("B") - keys.count("A")) / 60)
     against = {c.contestant: c for c in worth.compared.contrasts if c.baseline == "as one"}
-    assert {name: round(c.paired.value, 9) for name, c in against.items()} == {
-        "with the codec": pytest.approx(drop),
-        "with the size": 0,
-        "with the system words": 0,
-        "with the form of the choices": pytest.approx(drop),
-        "as two": pytest.approx(drop),
-    }
+    drops = {"with the codec": drop, "with the form of the choices": drop, "as two": drop}
+    expected = drops | {"with the size": 0, "with the system words": 0}
+    assert {name: round(c.paired.value, 9) for name, c in against.items()} == expected
     assert {c.paired.n for c in against.values()} == {60}
 
 
@@ -130,7 +120,7 @@ class Warm:
 
 
 @pytest.mark.parametrize(("kind", "warmth"), [("color", 0.5), ("symbol", 0.7)])
-def test_sides_of_the_same_names_that_sent_something_else_are_asked_anew(
+def test_other_requests_are_asked_anew(
     kind: Literal["color"], warmth: float, tmp_path: Path
 ) -> None:
     """The same folder of what was asked, for other taps: other questions, or another setting."""
@@ -149,7 +139,7 @@ def test_sides_of_the_same_names_that_sent_something_else_are_asked_anew(
 def test_the_command_asks_a_model(folders: Path, tmp_path: Path) -> None:
     sides = [str(folders / name) for name in ("one", "two")]
     asked = ["--ask", "pipelines.models.Pocket", "--labels", str(folders / "keys")]
-    result = CliRunner().invoke(app, ["compare", *sides, *asked, "--out", str(tmp_path)])
+    result = looktwice("compare", *sides, *asked, "--out", tmp_path)
     assert not result.exception, result.output
     assert "what each difference is worth" in result.output
     assert "with the codec against as one" in result.output

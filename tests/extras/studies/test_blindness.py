@@ -12,15 +12,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import Result
 
-from looktwice.eval import evaluate, write_report
-from looktwice.eval.cli import app
+from looktwice.eval import RunFolder, Subset, TaskError, evaluate, write_report
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.tasks import Subset, TaskError
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.scenes import LettersAndShapes
 from looktwice.extras.studies.blindness import (
     audit_page,
@@ -29,14 +27,13 @@ from looktwice.extras.studies.blindness import (
     letter_table,
     needs_no_image,
 )
+from looktwice.pipelines import Model, Picture, Sample, Scripted, Stage, State
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply
-from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel, Pipeline
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import Ask, MultipleChoice
 from looktwice.prompting.controls import NoImage, PermuteChoices, ShufflePatches
+from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 from tests.questions_in_memory import Questions
@@ -69,19 +66,33 @@ class TextReader:
         return Reply(f"({'ABCD'[guess]})")
 
 
-def ask_all(path: Path, draws: int = 6) -> Table:
+def ask_all(path: Path, draws: int, model: Model, n: int = N) -> Table:
     plain: dict[str, Stage] = {"order": PermuteChoices(), "choose": MultipleChoice()}
     arms = {
         "seen": Pipeline({**plain, "ask": Ask()}),
         "no-image": Pipeline({**plain, "image": NoImage(), "ask": Ask()}),
     }
-    return evaluate(Questions(KEYS, 4), arms, TextReader(), out=path / "run", draws=draws)
+    return evaluate(Questions(KEYS[:n], 4), arms, model, out=path / "run", draws=draws)
+
+
+def both_said(folder: Path, keys: list[str], said: list[str], draws: int, **more: int) -> RunScores:
+    """A run in which both arms, with the image and without, say the same in every draw."""
+    run = MadeRun(folder / "run")
+    run.task("depth", keys, **more)
+    for arm in (run.point(name, "depth", draws=draws) for name in ("seen", "no-image")):
+        for draw in range(draws):
+            run.answers(arm, said, draw=draw)
+    return score_run(run.write())
+
+
+def report(folder: Path) -> Result:
+    return looktwice("analyse", folder, "audit")
 
 
 @pytest.mark.dear
 def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> None:
-    (run,) = ask_all(tmp_path).scores
-    audited = audits(run)
+    (run,) = ask_all(tmp_path, 6, TextReader()).scores
+    audited, clean = audits(run), run.folder.path / "clean.yaml"
     listed = {item.sample for item in needs_no_image(audited)}
     precision, recall = len(listed & LEAKY) / len(listed), len(listed & LEAKY) / len(LEAKY)
     assert precision >= 0.99 and recall >= 0.99
@@ -92,14 +103,12 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
     assert audit.beyond_chance("no-image") == pytest.approx(0.25, abs=0.05)
     page = audit_page(run, audited)
     assert "items need no image" in page and "## Letters" in page
-    result = CliRunner().invoke(app, ["analyse", str(run.folder.path), "audit"])
+    result = report(run.folder.path)
     assert result.exit_code == 0 and f"{len(listed)} of {N} items need no image" in result.output
-    kept = yaml.safe_load((run.folder.path / "clean.yaml").read_text())["tasks"]["task"]["subset"][
-        "ids"
-    ]
+    kept = yaml.safe_load(clean.read_text())["tasks"]["task"]["subset"]["ids"]
     assert set(kept) == {row.id for row in run.folder.samples.values()} - listed
-    clean = score_table(run.folder.path, only=run.folder.path / "clean.yaml")
-    row = next(r for r in clean if r.contestant == "no-image" and r.metric == "accuracy")
+    rows = score_table(run.folder.path, only=clean)
+    row = next(r for r in rows if r.contestant == "no-image" and r.metric == "accuracy")
     assert (row.task, row.n) == ("task (clean)", N - len(listed))
     assert row.value == pytest.approx(0.25, abs=0.04)
 
@@ -161,51 +170,27 @@ def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
 def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
     """A model that always says the first choice's words knows nothing: 45 of 90 questions are right
     in every draw."""
-    run = MadeRun(tmp_path / "run")
-    run.task("depth", ["A", "B"] * 45)
-    for arm in (run.point("seen", "depth", draws=6), run.point("no-image", "depth", draws=6)):
-        for draw in range(6):
-            run.answers(arm, ["A"] * 90, draw=draw)
-    run.write()
-    scored = score_run(RunFolder(tmp_path / "run"))
+    scored = both_said(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
     audited = audits(scored)
     assert needs_no_image(audited) == [] and audit_page(scored, audited).endswith("none\n")
-    result = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
-    words = " ".join(result.output.split())
-    assert "no question can be shown to need no image with 6 draws" in words
-    assert "in 100% of the others the model keeps to one wrong choice" in words
+    words = " ".join(report(tmp_path / "run").output.split())
+    assert "no question can be shown" in words and "6 draws" in words and "in 100%" in words
 
 
 def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Path) -> None:
     """It says 3 to every count: right for twelve, and no find; the six keys of its own that it says
     are finds."""
-    run = MadeRun(tmp_path / "run")
     keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
-    run.task("count", keys, choices=0)
-    for arm in (run.point("seen", "count", draws=8), run.point("no-image", "count", draws=8)):
-        for draw in range(8):
-            run.answers(arm, ["3"] * 36 + keys[36:], draw=draw)
-    run.write()
-    assert {
-        item.sample for item in needs_no_image(audits(score_run(RunFolder(tmp_path / "run"))))
-    } == {f"s{number}" for number in range(36, 42)}
+    scored = both_said(tmp_path, keys, ["3"] * 36 + keys[36:], 8, choices=0)
+    found = {item.sample for item in needs_no_image(audits(scored))}
+    assert found == {f"s{number}" for number in range(36, 42)}
 
 
 def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:
     """A model that always says A is a quarter right, and all of it where the key stands first."""
-    from looktwice.pipelines.models import Scripted
-
-    plain: dict[str, Stage] = {"order": PermuteChoices(), "choose": MultipleChoice()}
-    ask: dict[str, Stage] = {"ask": Ask()}
-    arms = {
-        "seen": Pipeline({**plain, **ask}),
-        "no-image": Pipeline({**plain, "image": NoImage(), **ask}),
-    }
-    table = evaluate(Questions(KEYS[:40], 4), arms, Scripted("(A)"), out=tmp_path / "run", draws=2)
-    rows = letter_table(table.scores[0], audits(table.scores[0])).rows
-    assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][
-        4
-    ] == "A 100 B 0 C 0 D 0"
+    scored = ask_all(tmp_path, 2, Scripted("(A)"), 40).scores[0]
+    rows = letter_table(scored, audits(scored)).rows
+    assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][4] == rows[0][3]
 
 
 def test_patches_are_shuffled_and_nothing_is_lost() -> None:
@@ -215,11 +200,14 @@ def test_patches_are_shuffled_and_nothing_is_lost() -> None:
     assert view.size == (13, 10) and not np.array_equal(view.pixels, pixels)
     assert sorted(view.pixels.reshape(-1, 3).tolist()) == sorted(pixels.reshape(-1, 3).tolist())
     assert np.array_equal(view.pixels[:, 12], pixels[:, 12])
-    cut = {pixels[y : y + 5, x : x + 4].tobytes() for y in (0, 5) for x in (0, 4, 8)}
-    assert {view.pixels[y : y + 5, x : x + 4].tobytes() for y in (0, 5) for x in (0, 4, 8)} == cut
+    before, after = (
+        {whole[y : y + 5, x : x + 4].tobytes() for y in (0, 5) for x in (0, 4, 8)}
+        for whole in (pixels, view.pixels)
+    )
+    assert before == after
     with pytest.raises(ValueError, match="no such patches"):
         ShufflePatches(11, 2)(state, NoModel())
-    with pytest.raises(ValueError, match="at least two patches"):
+    with pytest.raises(ValueError, match="two patches"):
         ShufflePatches(1, 1)
 
 
@@ -233,25 +221,26 @@ def test_a_subset_by_ids() -> None:
     assert [item.sample.id for item in task] == ["count_0003"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def seen(folder: Path, answers: str) -> Path:
+    """A run of one arm with images, whose keys are A and B."""
+    run = MadeRun(folder / "run")
+    run.task("depth", [*"AB"[: len(answers)]])
+    run.answers(run.point("seen", "depth"), answers)
+    return run.write().path
+
+
+def test_a_file_that_is_no_subset(tmp_path: Path) -> None:
+    run, other = seen(tmp_path, "A"), "tasks: {other: {subset: {ids: [s0]}}}"
+    for text, said in (
         ("", "names no task"),
         ("tasks: 5", "no subset"),
         ("a: [", "no subset"),
-        ("tasks: {other: {subset: {ids: [s0]}}}", "none of the samples"),
-    ],
-)
-def test_a_file_that_is_no_subset(tmp_path: Path, text: str, said: str) -> None:
-    run = MadeRun(tmp_path / "run")
-    run.task("depth", ["A"])
-    run.answers(run.point("seen", "depth"), "A")
-    run.write()
-    (tmp_path / "clean.yaml").write_text(text)
-    with pytest.raises(RunError, match=said):
-        score_table(tmp_path / "run", only=tmp_path / "clean.yaml")
-    lacking = CliRunner().invoke(app, ["analyse", str(tmp_path / "run"), "audit"])
-    assert lacking.exit_code == 2 and "has seen; run blindness" in lacking.output
+        (other, "none of the samples"),
+    ):
+        (tmp_path / "clean.yaml").write_text(text)
+        with pytest.raises(RunError, match=said):
+            score_table(run, only=tmp_path / "clean.yaml")
+    assert report(run).exit_code == 2 and "run blindness" in report(run).output
 
 
 def test_the_cleaned_set_goes_over_the_study(tmp_path: Path) -> None:
@@ -263,14 +252,8 @@ def test_the_cleaned_set_goes_over_the_study(tmp_path: Path) -> None:
 
 
 def test_the_report_of_a_subset_stands_beside_the_whole(tmp_path: Path) -> None:
-    run = MadeRun(tmp_path / "run")
-    run.task("depth", ["A", "B"])
-    run.answers(run.point("seen", "depth"), "AA")
-    run.write()
-    (tmp_path / "clean.yaml").write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
-    result = CliRunner().invoke(
-        app, ["score", str(tmp_path / "run"), "--report", "--only", str(tmp_path / "clean.yaml")]
-    )
-    assert result.exit_code == 0 and (tmp_path / "run" / "clean" / "report.csv").exists()
-    whole = write_report([tmp_path / "run"], tmp_path / "whole")
-    assert "depth (clean)" not in whole.read_text()
+    run, clean = seen(tmp_path, "AA"), tmp_path / "clean.yaml"
+    clean.write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
+    result = looktwice("score", run, "--report", "--only", clean)
+    assert result.exit_code == 0 and (run / "clean" / "report.csv").exists()
+    assert "depth (clean)" not in write_report([run], tmp_path / "whole").read_text()

@@ -9,26 +9,25 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
-from looktwice.eval.display.table import score_table
-from looktwice.eval.records import RunFolder
-from looktwice.eval.results import Results
+from looktwice.eval import Results, RunFolder, score_table
 from looktwice.eval.tasks import PairScorer
 from looktwice.extras.studies.gap import published_table
 from looktwice.pipelines.config.spec import spec
+from tests.first_day.studies import looktwice, said
 from tests.made_run import MadeRun
 from tests.paths import ROOT
+from tests.tables import read_yaml, table
 
-PEOPLE = {
-    "people, val": {
-        "people": True,
-        "accuracy": {"cups": 90.0, "gc.pair_accuracy": 95.5, "overall": 97.0},
-    },
-    "people, test": {"people": True, "accuracy": {"cups": 80.0, "balls": 70.0}},
-    "Model": {"source": "Table 1", "accuracy": {"cups": 50.0}},
-}
+DATA = read_yaml(Path(__file__).with_suffix(".yaml"))
+PEOPLE, SPLITS = DATA["people"], DATA["people of splits"]
+
+
+def write_run(made: MadeRun, published: dict[str, Any]) -> RunFolder:
+    """The run with these published rows in its configuration."""
+    text = yaml.safe_dump({"config": {"published": published}}, sort_keys=False)
+    (made.write().path / "run.yaml").write_text(text)
+    return RunFolder(made.path)
 
 
 def run(root: Path, right: int, published: dict[str, Any] = PEOPLE, split: str = "") -> RunFolder:
@@ -37,63 +36,28 @@ def run(root: Path, right: int, published: dict[str, Any] = PEOPLE, split: str =
     made = MadeRun(root / f"run{right}")
     for name, count in (("cups", right), ("balls", 5)):
         made.task(name, ["A"] * 10)
-        made.answers(
-            made.point("plain", name, facts={"split": split}), ["A"] * count + ["B"] * (10 - count)
-        )
-    (made.write().path / "run.yaml").write_text(
-        yaml.safe_dump({"config": {"published": published}}, sort_keys=False)
-    )
-    return RunFolder(made.path)
-
-
-def looktwice(*words: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, words)))
-    assert result.exit_code == 0, result.output
-    return result.output
+        point = made.point("plain", name, facts={"split": split})
+        made.answers(point, ["A"] * count + ["B"] * (10 - count))
+    return write_run(made, published)
 
 
 def test_the_first_row_of_people_that_names_a_task_counts(tmp_path: Path) -> None:
-    rows = {
-        (row.contestant, row.task): row
-        for row in score_table(run(tmp_path, 6).path).where(metric="accuracy")
-    }
-    assert {key: row.people for key, row in rows.items() if key[0] == "plain"} == {
-        ("plain", "cups"): 0.9,
-        ("plain", "balls"): 0.7,
-        ("plain", "macro"): None,
-        ("plain", "micro"): None,
-    }
+    rows = score_table(run(tmp_path, 6).path).where(metric="accuracy", contestant="plain")
+    people = {row.task: row.people for row in rows}
+    assert people == {"cups": 0.9, "balls": 0.7, "macro": None, "micro": None}
 
 
-SPLITS = {
-    "people": {"people": True, "split": "val", "accuracy": {"cups": 90.0}},
-    "people on test": {
-        "people": True,
-        "split": "test",
-        "accuracy": {"cups": 80.0, "balls": 70.0, "macro": 99.0},
-    },
-    "Model": {"split": "test", "accuracy": {"cups": 50.0}},
-}
-
-
-@pytest.mark.parametrize(
-    ("split", "cups", "others", "names"),
-    [
-        ("val", 0.9, None, {"people", "people on test", "Model on test"}),
-        ("test", 0.8, 0.7, {"people on val", "people on test", "Model"}),
-        ("", 0.9, 0.7, {"people", "people on test", "Model"}),
-    ],
-)
+@table
 def test_people_on_another_split_are_named_so_and_compared_with_nothing(
-    tmp_path: Path, split: str, cups: float, others: float | None, names: set[str]
+    tmp_path: Path, split: str, cups: float, others: float | None, names: list[str]
 ) -> None:
     folder = run(tmp_path, 6, SPLITS, split)
-    table = score_table(folder.path)
-    rows = {row.task: row.people for row in table.where(metric="accuracy", contestant="plain")}
+    shown = score_table(folder.path)
+    rows = {row.task: row.people for row in shown.where(metric="accuracy", contestant="plain")}
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
-    assert {line[0] for line in published_table(table).rows if line[1] == ""} == names
+    assert {line[0] for line in published_table(shown).rows if line[1] == ""} == {*names}
     if split == "val":
-        output = looktwice("score", folder.path, "--table", "full")
+        output = said("score", folder.path, "--table", "full")
         assert "-20.0" not in output  # 50 less 70, on test
 
 
@@ -101,9 +65,7 @@ def test_people_on_another_split_are_named_so_and_compared_with_nothing(
     "config", ["blink_bench", "blink_specialists", "dysm_bench", "dysm_redraw", "vlm2_bench"]
 )
 def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str) -> None:
-    rows = yaml.safe_load((ROOT / f"configs/{config}.yaml").read_text(encoding="utf-8"))[
-        "published"
-    ]
+    rows = read_yaml(ROOT / f"configs/{config}.yaml")["published"]
     people = {name: row for name, row in rows.items() if name.startswith("people")}
     assert people
     if config.startswith("blink"):
@@ -112,74 +74,56 @@ def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str
 
 
 def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
-    folder = run(tmp_path, 6)
-    output = looktwice("score", folder.path, "--table", "full")
-    (line,) = (
-        line for line in output.splitlines() if line.strip().startswith("plain") and "60.0" in line
-    )
+    folder, out = run(tmp_path, 6), tmp_path / "out"
+    output = looktwice("score", folder.path, "--table", "full").output
+    (line,) = (line for line in output.splitlines() if "plain" in line and "60.0" in line)
     assert line.rstrip().endswith("-30.0")
-    looktwice("score", folder.path, "--report", "--out", tmp_path / "out")
-    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    said("score", folder.path, "--report", "--out", out)
+    report, page = ((out / f"report.{end}").read_text("utf-8") for end in ("md", "html"))
     overview = report.split("## Accuracy")[1].split("## ")[0]
-    assert "less people -30.0" in overview and "less people -20.0" in overview
+    for shown in (overview, page):
+        assert "less people -30.0" in shown and "less people -20.0" in shown
     section = report.split("## cups")[1].split("## ")[0]
     assert "less<br>people |" in section and "-30.0 |" in section
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "less people -30.0" in page and "less people -20.0" in page
 
 
-def test_the_published_table_has_the_gap_below_each_contestant(tmp_path: Path) -> None:
-    table = score_table(run(tmp_path, 6).path)
-    shown = published_table(table)
+def test_published_table_and_latex_have_the_gap_below_each_contestant(tmp_path: Path) -> None:
+    folder = run(tmp_path, 6)
+    shown = published_table(score_table(folder.path))
     lines = {line[0]: dict(zip(shown.header, line, strict=True)) for line in shown.rows}
-    assert (lines["plain, less people"]["cups"], lines["plain, less people"]["balls"]) == (
-        "-30.00",
-        "-20.00",
-    )
+    less = lines["plain, less people"]
+    assert (less["cups"], less["balls"]) == ("-30.00", "-20.00")
     assert lines["plain"]["cups"] == "60.00" and lines["Model"]["cups"] == "50.00"
+    latex = Results.open(folder.path).to_latex()
+    assert "people, as published & 90.0 & 70.0 & -- \\\\" in latex
+    assert "plain, less people & $-30.0$ & $-20.0$ & -- \\\\" in latex
 
 
 def test_metrics_and_totals_of_a_benchmark_have_it_too(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     meta = [{"pair": str(n // 2), "positive": not n % 2, "subtask": "GC-Mat"} for n in range(4)]
     made.task("gc", ["T", "F"] * 2, choices=0, meta=meta)
-    made.answers(
-        made.point("plain", "gc", facts={"scorer": spec(PairScorer("GC-Mat"))}),
-        ["T", "F", "T", "T"],
-    )
-    (made.write().path / "run.yaml").write_text(
-        yaml.safe_dump({"config": {"published": PEOPLE}}, sort_keys=False)
-    )
-    (row,) = score_table(made.path).where(metric="pair_accuracy", contestant="plain")
+    point = made.point("plain", "gc", facts={"scorer": spec(PairScorer("GC-Mat"))})
+    made.answers(point, ["T", "F", "T", "T"])
+    shown = score_table(write_run(made, PEOPLE).path)
+    (row,) = shown.where(metric="pair_accuracy", contestant="plain")
     assert (row.value, row.people) == (0.5, 0.955)
 
 
-def test_the_papers_table_has_people_and_the_points_less_that(tmp_path: Path) -> None:
-    latex = Results.open(run(tmp_path, 6).path).to_latex()
-    assert "people, as published & 90.0 & 70.0 & -- \\\\" in latex
-    assert "plain, less people & $-30.0$ & $-20.0$ & -- \\\\" in latex
-    assert "People: as published" in latex
-
-
 def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
-    runs = run(tmp_path, 6).path, run(tmp_path, 8, {}).path
-    output = looktwice("compare", *runs, "--out", tmp_path / "compare")
+    runs, out = (run(tmp_path, 6).path, run(tmp_path, 8, {}).path), tmp_path / "compare"
+    output = said("compare", *runs, "--out", out)
     assert "less" in output and "-10.0" in output
-    with (tmp_path / "compare" / "compare.csv").open(encoding="utf-8") as file:
-        rows = {row["task"]: row for row in csv.DictReader(file)}
-    assert {task: float(row["people"]) for task, row in rows.items()} == pytest.approx(
-        {"all tasks": 0.8, "cups": 0.9, "balls": 0.7}
-    )
-    page = (tmp_path / "compare" / "compare.html").read_text(encoding="utf-8")
-    text = (tmp_path / "compare" / "compare.md").read_text(encoding="utf-8")
+    with (out / "compare.csv").open(encoding="utf-8") as file:
+        people = {row["task"]: float(row["people"]) for row in csv.DictReader(file)}
+    assert people == pytest.approx({"all tasks": 0.8, "cups": 0.9, "balls": 0.7})
+    page, text = ((out / f"compare.{end}").read_text("utf-8") for end in ("html", "md"))
     assert "-15.0 |" in text and "-10.0 |" in text and "-15.0" in page  # 65 less 80, and 80 less 90
 
 
 def test_without_a_row_of_people_nothing_is_said(tmp_path: Path) -> None:
     folder = run(tmp_path, 6, {"Model": PEOPLE["Model"]})
-    looktwice("score", folder.path, "--report", "--out", tmp_path)
-    assert (
-        "people" not in (tmp_path / "report.md").read_text(encoding="utf-8").split("## Method")[0]
-    )
+    said("score", folder.path, "--report", "--out", tmp_path)
+    assert "people" not in (tmp_path / "report.md").read_text("utf-8").split("## Method")[0]
     assert "eople" not in Results.open(folder.path).to_latex()
-    assert "people" not in looktwice("score", folder.path, "--table", "full")
+    assert "people" not in said("score", folder.path, "--table", "full")

@@ -58,7 +58,6 @@ def check_row(config: str, name: str) -> None:
 
 
 def test_a_number_with_an_n_is_a_share_of_it() -> None:
-    """But one, of which the source says so."""
     odd, count = set[tuple[str, str]](), 0
     for path in CONFIGS.glob("*.yaml"):
         for row in (read_yaml(path).get("published") or {}).values():

@@ -72,6 +72,16 @@ class OpenStudio:
         self.pointer("mouseReleased", *places[-1])
         return self.settle()
 
+    def click(self, selector: str, *faults: str) -> list[str]:
+        """Press what a selector finds, and wait."""
+        self.browser.click(selector)
+        return self.settle(*faults)
+
+    @property
+    def yaml(self) -> str:
+        """The text of the study."""
+        return str(self.browser.run("page.$('yaml').value"))
+
     def drop(self, *files: Path) -> list[str]:
         """Choose files of pictures."""
         document = self.browser.send("DOM.getDocument")["root"]["nodeId"]

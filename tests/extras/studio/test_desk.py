@@ -18,16 +18,14 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from looktwice.eval.records import RunFolder
-from looktwice.eval.tasks import Folder, TaskError
+from looktwice.eval import Folder, RunFolder, TaskError
 from looktwice.extras.studio.desk import FAULTS, Desk
 from looktwice.extras.studio.draft import MODELS, Draft, Slot
 from looktwice.extras.studio.server import FIRST, StudioServer
-from looktwice.pipelines import Picture
-from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.marks import Mask
+from looktwice.pipelines import ConfigError, Mask, Picture
 from tests.chat_server import ChatServer, chat_server
 from tests.served_page import serve
+from tests.tables import table
 
 ELSEWHERE = {"use": "pipelines.models.ChatAPI", "model": "m", "url": "http://127.0.0.1:9/v1"}
 STRANGER = r"^model: the studio may ask \{ref: Pocket\} and no other"
@@ -78,35 +76,12 @@ def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatSe
         desk.render(replace(draft, model="big"))
 
 
-@pytest.mark.parametrize(
-    "changes, sentence",
-    [
-        ({"images": ()}, "there is no picture yet"),
-        ({"images": ("../../etc/passwd",)}, "is not here"),
-        ({"choices": ({"image": "../x.png"},)}, "is not here"),
-        ({"stages": (FIRST[0], FIRST[0])}, "stages.mark: each stage has a name of its own"),
-        ({"stages": (Slot("mark", {"use": "os.system"}),)}, r"stages\.mark\.use: 'os.system'"),
-        ({"marks": ({"label": "A", "x": 900, "y": 20},)}, "outside its"),
-        ({"question": " "}, "must be a text that is not empty"),
-        ({"stages": (Slot("f", {"use": "prompting.turns.FewShot", "path": "/etc"}),)}, "outside"),
-        ({"each": ({"model": ELSEWHERE},)}, STRANGER),
-        ({"sweep": {"stages.ask.x": [1, 2]}}, r"sweep\.stages\.ask\.x\[0\]: Ask has no setting"),
-        ({"sweep": {"stages.mark.radius": [-1]}}, r"sweep.*stages\.mark\.radius"),
-        ({"marks": (5,)}, r"marks\[0\] is 5, not a mapping"),
-        ({"marks": ({"lasso": 5},)}, r"marks\[0\]\.lasso is 5, not a list"),
-        ({"marks": ({"lasso": []},)}, r"marks\[0\]\.lasso is of type list"),
-        ({"marks": ({"lasso": [[3]]},)}, r"marks\[0\]\.lasso\[0\]"),
-        ({"marks": ({"lasso": [[3, "b"]]},)}, r"marks\[0\]\.lasso\[0\]\[1\] is 'b'"),
-        ({"marks": ({"lasso": [[3, -9e9]]},)}, r"marks\[0\]\.lasso\[0\]\[1\]"),
-        ({"marks": ({"lasso": [[3, 4]], "image": "x"},)}, r"marks\[0\]\.image is 'x'"),
-        ({"marks": ({"lasso": [[3, 4]], "image": 1},)}, "mark 'L'|index"),
-    ],
-)
+@table
 def test_what_is_refused(desk: Desk, changes: dict[str, Any], sentence: str) -> None:
-    draft = replace(draft_of(desk), **changes)
+    body = json.dumps({"draft": draft_of(desk).to_dict() | changes}).encode()
     for what in ("render", "pack"):
         with pytest.raises(FAULTS, match=sentence):
-            desk.answer(what, json.dumps({"draft": draft.to_dict()}).encode())
+            desk.answer(what, body)
 
 
 def test_a_study_that_is_pasted_asks_no_server_of_its_own(desk: Desk, server: ChatServer) -> None:
@@ -144,35 +119,31 @@ def test_what_a_study_costs_is_told_for_all_its_arms(desk: Desk) -> None:
     assert re.match(r"6 requests, 6 pictures, .* in 3 arms;", desk.render(draft)["amount"])
 
 
-@pytest.mark.parametrize(
-    "mark, stage, note",
-    [
-        ({"x0": 5, "y0": 5, "x1": 30, "y1": 30}, FIRST[0], "no stage draws the box L; add Rect"),
-        ({"x": 40, "y": 30}, None, "no stage draws the point L; add Circles"),
-        ({"lasso": [[3, 3], [20, 3], [9, 20]]}, FIRST[0], "no stage draws the region L; add Cont"),
-        ({"x0": 5, "y0": 5, "x1": 30, "y1": 30}, ZOOM, ""),
-        ({"x": 40, "y": 30}, FIRST[0], ""),
-    ],
-)
-def test_a_mark_that_nobody_draws_is_told(
-    desk: Desk, mark: dict[str, Any], stage: Slot | None, note: str
-) -> None:
-    stages = (FIRST[1],) if stage is None else (stage, FIRST[1])
-    notes = desk.render(draft_of(desk, marks=({"label": "L", **mark},), stages=stages))["notes"]
-    assert [text for text in notes if "draws" in text and text.startswith(note)] == (
-        [text for text in notes if "draws" in text]
-    )
-    assert bool(note) == any("draws" in text for text in notes)
+def test_a_mark_that_nobody_draws_is_told(desk: Desk) -> None:
+    box, point = {"x0": 5, "y0": 5, "x1": 30, "y1": 30}, {"x": 40, "y": 30}
+    lasso = {"lasso": [[3, 3], [20, 3], [9, 20]]}
+    cases: list[tuple[dict[str, Any], tuple[Slot, ...], str]] = [
+        (box, (FIRST[0],), "no stage draws the box L; add Rect"),
+        (point, (), "no stage draws the point L; add Circles"),
+        (lasso, (FIRST[0],), "no stage draws the region L; add Cont"),
+        (box, (ZOOM,), ""),
+        (point, (FIRST[0],), ""),
+    ]
+    for mark, stages, note in cases:
+        draft = draft_of(desk, marks=({"label": "L", **mark},), stages=(*stages, FIRST[1]))
+        notes = [text for text in desk.render(draft)["notes"] if "draws" in text]
+        assert bool(notes) == bool(note) and all(text.startswith(note) for text in notes)
 
 
 def test_a_drawing_that_a_crop_cuts_is_told(desk: Desk) -> None:
-    large = Slot("mark", {**FIRST[0].node, "radius": 12, "label": None})
+    large, small = (
+        Slot("mark", {**FIRST[0].node, "radius": radius, "label": None}) for radius in (12, 5)
+    )
     zoom = Slot("zoom", {**ZOOM.node, "crop": {"min_px": 16, "padding": 0}})
     cut = replace(draft_of(desk), stages=(large, zoom, FIRST[1]))
     assert "view 1 ends within what stage 'mark' draws" in desk.render(cut)["notes"]
-    small = Slot("mark", {**FIRST[0].node, "radius": 5, "label": None})
-    assert desk.render(replace(cut, stages=(small, zoom, FIRST[1])))["notes"] == []
-    assert desk.render(replace(cut, stages=(large, FIRST[1])))["notes"] == []
+    for stages in ((small, zoom, FIRST[1]), (large, FIRST[1])):
+        assert desk.render(replace(cut, stages=stages))["notes"] == []
 
 
 def test_what_there_is_before_a_stage_that_fails_is_shown(desk: Desk) -> None:
@@ -227,10 +198,10 @@ def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
             desk.pack(draft_of(desk, stages=stages))
 
 
-@pytest.mark.parametrize("text", ["", "stages:", "stages: {}", "stages: 3"])
-def test_a_text_without_stages_takes_none_away(desk: Desk, text: str) -> None:
-    with pytest.raises(ConfigError, match="stages: there are none"):
-        read(desk, text)
+def test_a_text_without_stages_takes_none_away(desk: Desk) -> None:
+    for text in ("", "stages:", "stages: {}", "stages: 3"):
+        with pytest.raises(ConfigError, match="stages: there are none"):
+            read(desk, text)
 
 
 def test_no_more_than_its_share_comes_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

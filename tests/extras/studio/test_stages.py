@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from looktwice.extras.studio.forms import Catalog
 from looktwice.pipelines.config.classes import ConfigError, load_plugin
 from looktwice.pipelines.sample import Item
 from tests.paths import DOCS
+from tests.tables import read_yaml
 
 gallery = importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
 PLUGIN = load_plugin(str(DOCS / "edge_strength.py"))
@@ -61,56 +63,10 @@ def test_it_renders_the_picture_of_the_gallery(desk: Desk, entry: Any) -> None:
         assert set(node) - {"use"} <= set(names)
 
 
-ZOOM, SIFT = {"use": "prompting.views.ZoomOnMarks"}, {"use": "specialists.matching.SIFT"}
-HAZE = {"use": "specialists.maps.DepthCue", "kind": "haze"}
-PROMPT = {"prompt": "What is it?"}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "prompting.agent.Agent": {
-        "tools": {"zoom": {"use": "prompting.agent.Zoom"}},
-        "protocol": {"use": "prompting.agent.PlainCalls"},
-    },
-    "prompting.telling.DepthWords": {"depth": HAZE},
-    "prompting.telling.MatchWords": {"matcher": SIFT},
-    "prompting.turns.Vote": {"n": 2, "read": {"use": "eval.readers.Robust"}},
-    "prompting.turns.When": {"below": 0.5, "stage": ZOOM},
-    "prompting.wording.System": {"text": "Look closely."},
-    "prompting.wording.Template": {"text": "{question}"},
-    "specialists.answers.CameraMotion": {"matcher": SIFT},
-    "specialists.answers.Guess": {"rule": {"use": "specialists.answers.ColorAtMark"}},
-    "prompting.views.Dimmed": {"scalar": HAZE},
-    "specialists.answers.NearerPoint": {"depth": HAZE},
-    "specialists.drawings.PatternMatcher": {"kind": "closure"},
-}
-"""What a stage needs beside its defaults."""
-OWN_PROMPT = {f"prompting.wording.{n}" for n in ("LmmsEvalPrompt", "OfficialPrompt", "Verbatim")}
-REASONS = {
-    "reads a file, and the studio's folder holds the pictures alone": {
-        "prompting.burnt_in.MarksFrom",
-        "prompting.turns.FewShot",
-    },
-    "needs what another stage draws or finds before it": {"prompting.markers.ChosenMark"},
-    "needs a network with weights": {
-        "prompting.telling.SimilarityWords",
-        "prompting.turns.ContrastAnswer",
-        "specialists.answers.Count",
-        "specialists.answers.CountIdentities",
-        "specialists.answers.DarkerPoint",
-        "specialists.answers.FittingBox",
-        "specialists.answers.GroupIdentities",
-        "specialists.answers.MatchedPoint",
-        "specialists.answers.MostReal",
-        "specialists.answers.MostSimilar",
-        "specialists.answers.NearestFeature",
-        "specialists.answers.ReadText",
-        "specialists.answers.SameIdentity",
-        "specialists.answers.SpatialRelation",
-        "specialists.features.AttentionShare",
-        "specialists.features.EditSalience",
-        "specialists.features.QuestionAttention",
-    },
-}
+DATA = read_yaml(Path(__file__).with_suffix(".yaml"))
+SETTINGS: dict[str, dict[str, Any]] = DATA["settings"]
+LEFT_OUT = {path for paths in DATA["left out"].values() for path in paths}
 IN_GALLERY = {node["use"] for entry in ENTRIES for node in entry.nodes}
-LEFT_OUT = set[str]().union(*REASONS.values())
 
 
 @pytest.mark.parametrize(
@@ -118,7 +74,7 @@ LEFT_OUT = set[str]().union(*REASONS.values())
 )
 def test_what_has_no_picture_renders_or_is_named_with_the_reason(desk: Desk, path: str) -> None:
     item = next(iter(MarkedScenes(kind="shape")))
-    meta = PROMPT if path in OWN_PROMPT else {}
+    meta = {"prompt": "What is it?"} if path in DATA["own prompt"] else {}
     images = (item.sample.images * 2) if "atch" in path or "Motion" in path else item.sample.images
     sample = replace(item.sample, meta=meta, images=images)
     slots = (Slot("stage", {"use": path, **SETTINGS.get(path, {})}),)
@@ -130,7 +86,6 @@ def test_what_has_no_picture_renders_or_is_named_with_the_reason(desk: Desk, pat
 
 
 def test_every_setting_of_every_class_has_a_form() -> None:
-    """Of a stage a slider, a list, a colour; what is typed as JSON is a list or mapping."""
     kinds = {"number", "whole", "text", "words", "color", "flag", "choice", "part", "model", "json"}
     typed = set[str]()
     forms = CATALOG["forms"]

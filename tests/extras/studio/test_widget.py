@@ -64,9 +64,7 @@ def make_desk(folder: Path) -> tuple[Desk, Draft]:
     return desk, Draft(images=(desk.take(picture.payload.data),), stages=FIRST)
 
 
-def test_the_page_is_answered_whatever_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_is_always_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk, draft = make_desk(tmp_path)
     talk, kernel = Talk(desk, desk.start(draft)), Kernel()
     torn = {"label": "A", "lasso": 5}
