@@ -53,7 +53,9 @@ COMMANDS: Mapping[str, Extension] = {
     "judge": Extension(
         f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", FENCED
     ),
-    "merge": Extension(f"{ROOM}.runs:merge", "Merge the shards of a run into one folder.", FENCED),
+    "merge": Extension(
+        f"{ROOM}.runs:merge", "Merge the shards of a run into one run folder.", FENCED
+    ),
     "replay": Extension(
         f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", FENCED
     ),

@@ -53,9 +53,9 @@ class RecordingModel:
     run does.
 
     `check` is called before each call and between stages and may raise Stopped. `wrap_second` puts
-    the run's retries, limits and cache around a stage's second model. `asked` are settings that
-    count before those of a call, and `later` turns that follow those of a call, where somebody else
-    than the stage says so.
+    the run's retries, limits and cache around a stage's second model. Where a request from outside
+    is answered (`extras.integrations`), `asked` are its settings, which override those of a call,
+    and `later` its further turns, which are sent after those of a call.
     """
 
     asked: CallOptions | None = None
@@ -153,7 +153,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     without one."""
     if thing is None or isinstance(thing, PLAIN):
         return thing
-    # a stage may hold another identity
+    # a model is callable and has an `identity`, a text; a stage may have a setting of that name
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):
         return change(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
@@ -207,7 +207,7 @@ def calls_made(state: State, model: Model) -> int:
     """How many calls of this sample have been made so far: the next one has this number in the
     record, from 0."""
     earlier = [call for entry in state.trace for call in entry.calls]
-    # alone it knows those of a vote's earlier draws
+    # a vote draws several times within its step, so these calls are not in the trace yet
     made = model.calls if isinstance(model, RecordingModel) else ()
     return len({id(call) for call in (*earlier, *made)})
 
@@ -285,7 +285,11 @@ def say_stage_fault(stage: object) -> str:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Named stages, called in their order. A slot that holds None is skipped."""
+    """Named stages, called in their order. A slot that holds None is skipped.
+
+    It is for notebooks, `check` and `replay`; a run calls `step` for each stage by itself, because
+    arms share their first stages (`eval.runs.trial`).
+    """
 
     stages: Mapping[str, Stage | None]
 
@@ -314,7 +318,7 @@ class Pipeline:
         return state
 
 
-class Trial(NamedTuple):
+class Outcome(NamedTuple):
     """A sample behind its stages, or as it was when one failed, and why."""
 
     state: State
@@ -328,13 +332,13 @@ def execute(
     draw: int,
     model: Model,
     begin: Callable[[State], State] = lambda state: state,
-) -> Trial:
+) -> Outcome:
     """Run the stages on a sample, from what `begin` makes of its first state; what fails, as an
     image that cannot be read, is the `error`."""
     state = State(sample, prompt=sample.question, seed=seed, draw=draw)
     try:
-        return Trial(Pipeline(stages)(begin(State.start(sample, seed, draw)), model))
+        return Outcome(Pipeline(stages)(begin(State.start(sample, seed, draw)), model))
     except StageFailed as exc:
-        return Trial(exc.state, cause_of(exc))
+        return Outcome(exc.state, cause_of(exc))
     except (PictureError, Stopped) as exc:
-        return Trial(state, exc)
+        return Outcome(state, exc)

@@ -134,9 +134,9 @@ class TextTable:
     def console(
         self, title: str, blocks: int = 0, caption: str = "", bold: Sequence[str] = ()
     ) -> ConsoleTable:
-        """A table for a terminal; the first `blocks` columns become headings above their lines, and
-        the lines `bold` of the caption stand out. Two columns at least stay columns."""
-        blocks = max(0, min(blocks, len(self.header) - 2))
+        """A table for a terminal; the first `blocks` columns of texts become headings above their
+        lines, and the lines `bold` of the caption stand out. Two columns at least stay columns."""
+        blocks = max(0, min(blocks, self.text_columns, len(self.header) - 2))
         return ConsoleTable(self, title, blocks, caption, bold)
 
     def above(self, other: TextTable) -> TextTable:

@@ -182,6 +182,7 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
 def is_own_reader(cls: type) -> bool:
     """Whether a class of a plugin reads: it is a stage that looks at the reply, by whatever class,
     and asks no model."""
+    # a plugin's reader need not inherit `Reader`: its code reads `reply` and calls no model
     names = getattr(vars(cls).get("__call__"), "__code__", is_own_reader.__code__).co_names
     is_reader = issubclass(cls, Reader) or ("reply" in names and "model" not in names)
     return is_reader and is_foreign(public_path(cls))

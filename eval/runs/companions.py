@@ -16,7 +16,7 @@ from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Key, Record, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
-from looktwice.eval.runs.trial import Progress, Walk
+from looktwice.eval.runs.trial import Progress, Trial
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config.plan import Plan
@@ -171,7 +171,7 @@ class Executor:
         """Before the run is written, so that what takes long to begin is ready. Raises RunError for
         a run that it cannot do."""
 
-    def execute(self, run: RunContext, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+    def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Do the trials, and give back those that the run itself is to do. Raises what a Ctrl-C
         raises."""
         return trials

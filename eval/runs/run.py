@@ -25,7 +25,7 @@ from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.made_with import describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
-from looktwice.eval.runs.trial import Progress, Walk, build_tree
+from looktwice.eval.runs.trial import Progress, Trial, build_tree
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.clock import spend
@@ -157,8 +157,10 @@ class Run:
                 progress.held.clear()  # those samples are asked again, too
                 progress.again = True
                 self._execute(work._replace(done=work.done | progress.recorded))
-        # what stopped the run was never asked, nor was anything of a model that has never answered;
-        # the rest of a part may have been answered elsewhere
+        # `held` are failures for which an endpoint may be to blame (`FailureRow`). They are
+        # recorded if something else came of a later call (`over`). They are not if they stopped
+        # the run, or if the model never answered (`first`) and nothing was recorded before: those
+        # samples count as never asked
         new = not (progress.counts["kept"] or self.in_parts)
         progress.release(lambda row: row.over or not (progress.why or (row.first and new)))
         if progress.held:
@@ -173,9 +175,9 @@ class Run:
         left = self.executor.execute(self, work, self._trials(work, crew))
         crew.run(left, self.progress.drain.set)
 
-    def _trials(self, work: Work, crew: Crew) -> Iterator[Walk]:
+    def _trials(self, work: Work, crew: Crew) -> Iterator[Trial]:
         """The trial of each sample."""
-        trial = partial(Walk, self.wrapped, work.writer, crew, self.progress, self.note)
+        trial = partial(Trial, self.wrapped, work.writer, crew, self.progress, self.note)
         for (task_id, seed, draw), arms in self.questions.groups().items():
             ids = work.same.get(task_id, ())
             whole = ids and all((a.id, name, draw) in work.done for a in arms for name in ids)

@@ -145,10 +145,10 @@ class Progress:
 
 
 @dataclass(eq=False)
-class Walk:
+class Trial:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    All walks of a run share the wrapped models by id of the original, the writer, the crew and
+    All trials of a run share the wrapped models by id of the original, the writer, the crew and
     `note`, which is told of every record; `at_end` is called when nothing is left. A task takes one
     of the crew's turns, which it gives back while it waits to ask again. A stage task runs one
     stage and goes on with the first child of its node, the others go to the crew.

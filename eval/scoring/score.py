@@ -82,6 +82,8 @@ class RecordScorer:
         if self.judgements and not record.error:
             place = record.point, record.sample, record.draw, words_of(record)
             judged = self.judgements.get(place, {})
+        # a judge's grade replaces the reader's answer; where the judge was asked for replies that
+        # no rule can read, its answer counts only for these
         grade = judged.get(DESCRIPTION_PASS) or judged.get(EVERY_PASS)
         second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
@@ -277,7 +279,7 @@ def score_run(
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     clusters = _clusters_by_task(folder, shown)
     arms = list[PointScores]()
-    scored = list[dict[str, dict[int, ScoredRecord]]]()
+    scored = list[dict[str, dict[int, ScoredRecord]]]()  # of each arm, filled record by record
     readers = defaultdict[str, list[int]](list)  # the places of the arms that read a record
     for place, point in enumerate(shown):
         scorer, samples = tools.record_scorer(point), folder.samples_of.get(point.task_id, {})

@@ -68,7 +68,7 @@ class Subset:
     ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # none at all says which file is left without a question
+        # 0 is refused where the file is known, in a sentence that names it
         if self.n is not None and self.n < 0:
             raise TaskError(
                 f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}"

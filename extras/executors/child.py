@@ -24,7 +24,7 @@ from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels, price
-from looktwice.eval.runs.trial import Progress, Walk, build_tree
+from looktwice.eval.runs.trial import Progress, Trial, build_tree
 from looktwice.extras.executors.messages import (
     DRAIN,
     END,
@@ -120,13 +120,13 @@ class ChildRun(Run):
     emit: Callable[[Any], None] = lambda event: None
     asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
 
-    def _trials(self, work: Work, crew: Crew) -> Iterator[Walk]:
+    def _trials(self, work: Work, crew: Crew) -> Iterator[Trial]:
         roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
         while (asked := self.asked.get()) is not None:
             if self.progress.drain.is_set():  # the run asks nobody what is left
                 return
             _, seed, draw = asked.group
-            yield Walk(
+            yield Trial(
                 self.wrapped,
                 work.writer,
                 crew,

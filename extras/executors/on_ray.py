@@ -29,7 +29,7 @@ from looktwice.eval.runs.made_with import describe_plugin, shard_of
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
-from looktwice.eval.runs.trial import Progress, Walk
+from looktwice.eval.runs.trial import Progress, Trial
 from looktwice.extras.executors.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import read_allowed, use_fence
@@ -106,7 +106,7 @@ class OnRay(Executor):
             raise RunError("--on ray asks everything; leave it out, or `choose:` of the study")
         self.connection.enter_context(_ray(parse_place(self.on)))
 
-    def execute(self, run: RunContext, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+    def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Let tasks go through the plan. Raises RunError where it cannot be sent."""
         there = run.questions.done_by_arm(work.done)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))

@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from typing import IO
 
-from looktwice.eval.runs.trial import Walk
+from looktwice.eval.runs.trial import Trial
 from looktwice.extras.executors.child import main
 from looktwice.extras.executors.messages import send
 
@@ -96,8 +96,8 @@ class Process:
                 from fcntl import fcntl
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
-        self.lock, self.asked = threading.Lock(), dict[int, Walk]()
-        self.over, self.stops = dict[int, Walk](), set[str]()
+        self.lock, self.asked = threading.Lock(), dict[int, Trial]()
+        self.over, self.stops = dict[int, Trial](), set[str]()
         self.has_greeted, self.has_ended = False, False
         self.send(setup)
 

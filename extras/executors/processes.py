@@ -28,7 +28,7 @@ import numpy as np
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Executor, RunContext, Work
 from looktwice.eval.runs.run_models import Tally
-from looktwice.eval.runs.trial import Walk
+from looktwice.eval.runs.trial import Trial
 from looktwice.extras.executors.messages import (
     DRAIN,
     END,
@@ -122,8 +122,8 @@ class Processes(Executor):
 
     may_fork: bool = False
     processes: list[Process] = field(default_factory=list)
-    returned: deque[Walk] = field(default_factory=deque)
-    unsent: list[Walk] = field(default_factory=list)
+    returned: deque[Trial] = field(default_factory=deque)
+    unsent: list[Trial] = field(default_factory=list)
     taking: threading.Lock = field(default_factory=threading.Lock)
     numbers: Iterator[int] = field(default_factory=count)
     begun: float = 0.0
@@ -164,22 +164,23 @@ class Processes(Executor):
             except (*CANNOT_BE_SENT, OSError):  # there is no room for another process
                 return
 
-    def execute(self, run: RunContext, work: Work, trials: Iterator[Walk]) -> Iterator[Walk]:
+    def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Ask all samples; gives those that the run itself is to ask. Raises what a Ctrl-C
         raises."""
-        walks, writer = trials, work.writer
-        first: Walk | None = next(walks, None)
+        writer = work.writer
+        first: Trial | None = next(trials, None)
         if first is None:
-            return walks
+            return trials
         if not self.processes:
             self.begin()
         if not self.processes or not _may_be_sent(first):
-            return chain([first], walks)
+            return chain([first], trials)
         self.returned.append(first)
         self.begun = self.stopped = time.monotonic()
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
             tasks = [
-                pool.submit(self._keep_asking, process, walks, writer) for process in self.processes
+                pool.submit(self._keep_asking, process, trials, writer)
+                for process in self.processes
             ]
             try:
                 while wait(tasks, LOOK).not_done:
@@ -194,7 +195,7 @@ class Processes(Executor):
         left = [*self.returned, *self.unsent]
         self.returned.clear()
         self.unsent.clear()
-        return chain(left, walks)
+        return chain(left, trials)
 
     def _pass_on_stops(self) -> None:
         """Tell every process that the run is being stopped, once."""
@@ -214,7 +215,7 @@ class Processes(Executor):
             if is_late or now - self.stopped > PATIENCE:
                 process.handle.kill()
 
-    def _keep_asking(self, process: Process, walks: Iterator[Walk], writer: RunWriter) -> None:
+    def _keep_asking(self, process: Process, trials: Iterator[Trial], writer: RunWriter) -> None:
         """Send a process samples and take its events, until it has ended."""
         was_last_sent = False
         try:
@@ -222,7 +223,7 @@ class Processes(Executor):
                 for event in self._receive(process):
                     self._take(process, event, writer)
                 while not (process.has_ended or was_last_sent) and process.has_room:
-                    if not self._send_next(process, walks):
+                    if not self._send_next(process, trials):
                         break
                 if not (process.asked or was_last_sent):
                     was_last_sent = True
@@ -230,7 +231,7 @@ class Processes(Executor):
         except BaseException as exc:
             process.handle.kill()
             self.run.progress.end_with(exc)
-        self.returned.extend(walk for walk in process.asked.values() if walk.wanted)
+        self.returned.extend(trial for trial in process.asked.values() if trial.wanted)
 
     def _receive(self, process: Process) -> list[Any]:
         """What a process has sent; of one that has ended too early, what it did not end is asked
@@ -251,24 +252,24 @@ class Processes(Executor):
         process.has_greeted = True
         return events
 
-    def _send_next(self, process: Process, walks: Iterator[Walk]) -> bool:
+    def _send_next(self, process: Process, trials: Iterator[Trial]) -> bool:
         """Send a process the next sample; whether there was one."""
         try:
             with self.taking:
-                walk = self.returned.popleft() if self.returned else next(walks, None)
+                trial = self.returned.popleft() if self.returned else next(trials, None)
                 number = next(self.numbers)
         except BaseException as exc:
             self.run.progress.end_with(exc)
             return False
-        if walk is None:
+        if trial is None:
             return False
-        group = walk.row.task, walk.seed, walk.draw
+        group = trial.row.task, trial.seed, trial.draw
         try:
-            message = dump([Asked(number, group, walk.sample, walk.row, walk.wanted)])
+            message = dump([Asked(number, group, trial.sample, trial.row, trial.wanted)])
         except CANNOT_BE_SENT:  # such as a file that is no picture
-            self.unsent.append(walk)
+            self.unsent.append(trial)
             return True
-        process.asked[number] = walk
+        process.asked[number] = trial
         process.send(message)
         return True
 
@@ -280,9 +281,9 @@ class Processes(Executor):
             _strike_out(process, event.number, arm.id)
             run.note(arm, event.row, writer.record(event.record))
         elif isinstance(event, SampleEnded):
-            walk = process.asked.pop(event.number)
-            if walk.wanted:
-                process.over[event.number] = walk
+            trial = process.asked.pop(event.number)
+            if trial.wanted:
+                process.over[event.number] = trial
         elif isinstance(event, Tally):
             self.models.parts[id(process)] = event
         else:
@@ -304,17 +305,17 @@ class Processes(Executor):
 
 def _strike_out(process: Process, number: int, arm: str) -> None:
     """Want no record of this arm any more."""
-    if walk := process.asked.get(number) or process.over.get(number):
-        walk.wanted -= {arm}
-        if not walk.wanted:
+    if trial := process.asked.get(number) or process.over.get(number):
+        trial.wanted -= {arm}
+        if not trial.wanted:
             process.over.pop(number, None)
 
 
-def _may_be_sent(walk: Walk) -> bool:
+def _may_be_sent(trial: Trial) -> bool:
     """Whether a sample of this kind can go to another process: one of a class of the user's own
     can not."""
     try:
-        dump((walk.sample, walk.row))
+        dump((trial.sample, trial.row))
     except PictureError:  # it is about this sample alone
         return True
     except CANNOT_BE_SENT:

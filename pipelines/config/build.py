@@ -41,9 +41,10 @@ class Binder:
     """Checks and builds nodes, and gathers every fault with its place; equal nodes build one
     object.
 
-    A fault met again, in another arm, is not said twice, but counts in `noticed`. `files` are those
-    that it names, by the place of their name, `reads` all files and folders, `hosts` those of its
-    URLs, and `changed_at` tells where a place that a study changes was changed.
+    A fault that is met again in another arm is listed once in `faults` and counted each time in
+    `noticed`. `files` are the files that the nodes name, by the place of their name, `reads` all
+    files and folders, and `hosts` those of their URLs. `changed_at` maps the place of a changed
+    setting to the place in the study that changes it, as `sweep` does, where a fault is reported.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -94,6 +95,7 @@ class Binder:
         key = repr((node, self.models if "'ref':" in repr(node) else ()))
         if key in self.built:
             return self.built[key]
+        # `before` and `after` say where a slot stands, which loading has done
         given = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
         made = self.fields(cls, given, place)
         if made is not None:
@@ -139,6 +141,7 @@ class Binder:
         try:
             return cls(**values) if base is None else dataclasses.replace(base, **values)
         except (ValueError, TypeError) as exc:
+            # a class that refuses a value begins its message with the name of the setting
             setting = re.match(r"\w*", str(exc))[0]  # type: ignore[index]  # it always matches
             return self.fault(f"{place}.{setting}" if setting in settings else place, str(exc))
 

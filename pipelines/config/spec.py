@@ -79,11 +79,11 @@ class Arm:
     """One arm of the study: who answers (`contestant`, `changes`), which task, with which model and
     stages.
 
-    `id` is the sha256 of everything that decides the answers; timeouts, rates and paths are no part
-    of it, and of a URL it is the endpoint, unless the model has a `name`.
-    `task_id` is the same of the task alone. `model` is None where no stage asks one. An arm that
-    differs from another in its reader alone is not asked again: `replies_of` is the id of the one
-    whose replies it reads.
+    `id` is the beginning of the sha256 of what decides the answers: task, model, stages and seed.
+    Timeouts, rates and paths are no part of it; of a URL the endpoint is, unless the model has a
+    `name`. `task_id` is the same of the task alone. `model` is None where no stage asks one. An arm
+    that differs from another in its reader alone is not asked again: `replies_of` is the id of the
+    one whose replies it reads.
     """
 
     contestant: str

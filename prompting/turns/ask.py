@@ -52,7 +52,7 @@ class History(Ranged):
         A turn is all messages between two replies; the newest turn is always sent unchanged.
         """
         turns = [*accumulate((message.role == "assistant" for message in messages), initial=0)]
-        fresh = turns[-2] if messages else 0
+        fresh = turns[-2] if messages else 0  # the turn of the newest message
         if self.images == "latest":
             shown = (turn for turn, message in zip(turns, messages, strict=False) if message.views)
             fresh = max(shown, default=0)

@@ -334,3 +334,9 @@ def test_a_table_is_not_displayed_by_its_repr_in_a_notebook(
     assert [repr(shown), str(task_table(shown.rows))] == plain and "100.0" in plain[0]
     assert not displayed and capsys.readouterr().out == ""
     assert "<table>" in shown._repr_html_()
+
+
+def test_a_table_with_one_column_of_texts_keeps_each_number_under_its_title() -> None:
+    shown = TextTable(("who", "in", "out", "cost"), [("a", "1", "2", "3")], 1)
+    lines = [line.split() for line in str(shown.console("", 2)).splitlines() if line.strip()]
+    assert (lines[0], lines[-1]) == (["in", "out", "cost"], ["1", "2", "3"])
