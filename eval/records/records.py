@@ -121,7 +121,11 @@ def read_yaml(path: Path, kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """`points.yaml`, `samples.jsonl`, `records.jsonl` and `blobs/` of one run, for reading."""
+    """`points.yaml`, `samples.jsonl`, `records.jsonl` and `blobs/` of one run, for reading.
+
+    A folder that is not there has no samples and no records, as before a first run; `points` raises
+    RunError for one that is no run.
+    """
 
     path: Path
 
