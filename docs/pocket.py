@@ -282,18 +282,9 @@ DEMO = {
 BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
 
-WORDS = (
-    "What the run says: `marked` is the first row, the style Circles a ring, a radius in pixels; a"
-    " variant changes one thing of it, and the table shows three of them. *Significant*, or `*`: the more"
-    " comparisons, the higher the bar, so that luck alone claims anything in one run of twenty at most"
-    " (Holm's correction). Settings *interact* where what one does depends on the other; `over every"
-    " color` is the mean of the colors."
-)
-
-
 def demo(folder: Path) -> str:
     """What README says of a run of `configs/quickstart.yaml`: four rows of what was found on
-    shapes, and the sentences."""
+    shapes, and two sentences."""
     task = Results.open(folder).finding.tasks[0]
     rows = {row.label: row for row in task.rows}
     n = vars(rows["marked"].accuracy)["n"]
@@ -303,7 +294,18 @@ def demo(folder: Path) -> str:
         row = rows[label]
         change = "" if row.is_baseline else f"{signed(row.change)}{'*' * row.sure}"
         lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
-    return "\n".join((*lines, "", f"{WORDS} {' '.join(task.sentences[:3])}", ""))
+    shares = {label: f"{100 * vars(row.accuracy)['value']:.0f} %" for label, row in rows.items()}
+    elsewhere = rows["zoomed elsewhere"]
+    verb = "changes" if elsewhere.sure else "does not change"
+    lines += [
+        "",
+        f"Without a mark the model is right on {shares['unmarked']} of the questions, with a red"
+        f" ring on {shares['marked']}, and with a zoom on the ring on {shares['zoomed']}.",
+        f"A zoom on another place {verb} its accuracy significantly; `*` is a significant difference"
+        " after Holm's correction.",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def _read(file: Path) -> list[dict[str, str]]:
