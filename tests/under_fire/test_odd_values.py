@@ -102,7 +102,7 @@ def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path:
         assert result.exit_code == 0, (result.output, result.exception)
     for _ in range(2):
         shards = folder / "1/study", folder / "2/study"
-        ends(0, "export", *shards, "--to", "run", "--out", folder / "whole")
+        ends(0, "merge", *shards, "--out", folder / "whole")
     facts = RunFolder(folder / "whole").facts
     shown = name.encode(errors="backslashreplace").decode()
     assert [Path(shard["folder"]).parts[-3] for shard in facts["shards"]] == [shown, shown]

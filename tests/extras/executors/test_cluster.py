@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +64,7 @@ def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> No
 
 def test_places_of_a_silent_task_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime()
-    clock.replace_in(monkeypatch, cluster)
+    clock.replace_in(monkeypatch, import_module("looktwice.extras.executors.cluster"))
     desk = cluster.Desk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
     for now, places in ((cluster.SILENT - 1, 0), (cluster.SILENT + 1, 10)):

@@ -144,7 +144,7 @@ def test_results_for_the_hub(tmp_path: Path) -> None:
     assert {entry["dataset"]["id"] for entry in entries} == {"org/bench"}
     values = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
     assert values == {"x": 50.0, "y": 100.0}
-    for name, words in ("html", "inspect, .*, trajectories, run"), ("trajectory", "'trajectories'"):
+    for name, words in ("html", "inspect, .*, trajectories"), ("trajectory", "'trajectories'"):
         with pytest.raises(TaskError, match=words):
             list(export_logs(read_logs(tmp_path / "a.csv"), name, tmp_path))
 
