@@ -138,7 +138,8 @@ def _names(room: str) -> list[str]:
 
 
 def _is_there(room: str) -> bool:
-    return find_spec(f"looktwice.{room}") is not None
+    spec = find_spec(f"looktwice.{room}")
+    return spec is not None and spec.origin is not None  # a folder without files is no room
 
 
 def _room_says(room: str) -> str:

@@ -12,6 +12,7 @@ from looktwice.eval.runs.check import check
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.runtime.networks import close_networks
 from tests.chat_server import chat_server
+from tests.optional import require_extras
 from tests.paths import ROOT
 from tests.tiny import tiny
 
@@ -39,6 +40,8 @@ def test_every_method_has_a_page_with_all_parts() -> None:
 def test_the_study_costs_what_check_says(method: str, tmp_path: Path) -> None:
     (study,) = STUDIES[method]
     (tmp_path / "study.yaml").write_text(study)
+    if "LettersAndShapes" in study:
+        require_extras()
     plan = load_plan(tmp_path / "study.yaml")
     if method in LOCAL:
         return  # it is built; their forward passes are no requests, and take weights
