@@ -17,11 +17,11 @@ help:
 	@echo 'make demo    install the core, and ask a small model that sees (configs/quickstart.yaml)'
 	@echo 'make docs    build the site into build/site, offline once its tools are there, with the report of the demo'
 	@echo 'make test    install the tools and run the quick tests (make test ARGS="-k name")'
-	@echo 'make test-all  install everything that a test needs, and run the dear tests too, as continuous integration does'
+	@echo 'make test-all  install everything that a test needs, and run the slow tests too, as continuous integration does'
 	@echo 'make test-core  the core alone, without extras/'
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
-	@echo 'make bench   measurements, printed, and the slow tests'
+	@echo 'make bench   measurements, printed, and the nightly tests'
 	@echo 'make bounds  install the oldest releases that pyproject.toml allows, and do what a newcomer does'
 	@echo 'make homes   inspect_ai, evalscope, VLMEvalKit, lmms-eval and verifiers ask a served study, each from an own environment'
 	@echo 'make soak    hostile servers, files and disks against the command line, on loopback; a table'
@@ -70,14 +70,14 @@ docs: $(VENV)/.docs
 TESTS = OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40
 
 test: $(VENV)/.dev
-	$(TESTS) -m 'not slow and not dear' $(ARGS)
-	@echo 'make test leaves out the tests marked dear, and skips those of what is not installed; make test-all runs both'
+	$(TESTS) -m 'not nightly and not slow' $(ARGS)
+	@echo 'make test leaves out the tests marked slow, and skips those of what is not installed; make test-all runs both'
 
 test-all: $(VENV)/.all
 	$(TESTS) $(ARGS)
 
 test-core: $(VENV)/.all
-	PYTHONPATH=typings OMP_NUM_THREADS=1 $(PY) -m tests.core_alone -q -n auto --dist worksteal -m 'not slow and not dear' $(ARGS)
+	PYTHONPATH=typings OMP_NUM_THREADS=1 $(PY) -m tests.core_alone -q -n auto --dist worksteal -m 'not nightly and not slow' $(ARGS)
 
 # Types take longest and use one core, so the others run beside them.
 check: $(VENV)/.dev
@@ -103,7 +103,7 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.all
 	$(PY) -m pytest -q -s $(or $(ARGS),bench)
-	$(if $(ARGS),,$(PY) -m pytest tests -q -m slow)
+	$(if $(ARGS),,$(PY) -m pytest tests -q -m nightly)
 
 bounds: $(VENV)/pyvenv.cfg
 	$(PY) -m bench.lower_bounds $(ARGS)

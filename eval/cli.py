@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, Extension] = {
         f"{ROOM}.studies:check", "Print all errors, then try one sample of each task.", FENCED
     ),
     "run": Extension(f"{ROOM}.studies:run", "Run a configuration and write its report.", FENCED),
-    "view": Extension(f"{ROOM}.runs:view", "Show runs beside one another in a browser.", FENCED),
+    "view": Extension(f"{ROOM}.runs:view", "Show runs side by side in a browser.", FENCED),
     "score": Extension(
         f"{ROOM}.runs:score",
         "Read and score runs, or recorded replies; no model is called.",

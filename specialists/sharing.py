@@ -22,7 +22,7 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, M
 
 __all__ = ["look_once"]
 
-DEAR = 0.02  # seconds; what takes less is found again sooner than it is read
+COSTLY = 0.02  # seconds; what takes less is found again sooner than it is read
 WRITING = 5e-8  # seconds that it takes to compress and write a byte
 LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
 Result = TypeVar("Result")
@@ -43,7 +43,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     """What a specialist gives for pixels and words; stages call it through this.
 
     Within a run the first thread that asks runs it, and all others with the same pixels, words and
-    settings get what it found. What is dear, more than 20 ms and more than writing it takes, is
+    settings get what it found. What is costly, more than 20 ms and more than writing it takes, is
     stored in the run's cache folder by pixels, settings, the specialist's code and the files that
     it reads: a later command finds it there. These are the paths among its settings, or what its
     method `files()` says. A class whose helpers change needs a higher `version`. A network stores
@@ -81,7 +81,7 @@ def _find(
         whole = Plain(result) if isinstance(result, np.ndarray | float | int) else result
         if not isinstance(whole, KINDS):
             return result, None
-        if store is not None and not remarks and seconds > DEAR + _count_bytes(whole) * WRITING:
+        if store is not None and not remarks and seconds > COSTLY + _count_bytes(whole) * WRITING:
             store.put(key, whole)
     shared = whole.values if isinstance(whole, Plain) else whole
     if isinstance(shared, np.ndarray):

@@ -134,7 +134,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     sys.modules.pop("mine", None)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) -> None:
     for block in blocks():
         try:

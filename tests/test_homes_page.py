@@ -50,7 +50,7 @@ def test_the_commands_of_the_page_are_what_is_typed(client: Client, tmp_path: Pa
     assert all(name in line for name in command.variables.keys() - unsaid)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_zoom_is_worth_much_where_the_questions_are_small(tmp_path: Path) -> None:
     questions, model, read = write_questions(tmp_path, 8), Pocket(), Robust()
     arms = lens.name_contestants(load_plan(tmp_path / "study.yaml"))

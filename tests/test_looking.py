@@ -35,7 +35,7 @@ def test_every_method_has_a_page_with_all_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=pytest.mark.dear) if m == "ZoomEye" else m for m in METHODS]
+    "method", [pytest.param(m, marks=pytest.mark.slow) if m == "ZoomEye" else m for m in METHODS]
 )
 def test_the_study_costs_what_check_says(method: str, tmp_path: Path) -> None:
     (study,) = STUDIES[method]
@@ -68,7 +68,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     close_networks()
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_study_runs(
     method: str, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

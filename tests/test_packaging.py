@@ -44,7 +44,7 @@ print(sys.modules["looktwice.pipelines"].__file__, locate("prompting.markers.Cir
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(link, marks=pytest.mark.dear) for link in (symbolic_link, text_file)],
+    params=[pytest.param(link, marks=pytest.mark.slow) for link in (symbolic_link, text_file)],
 )
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a wheel and an sdist, built offline."""
@@ -86,7 +86,7 @@ def test_the_sdist_holds_the_source_without_the_links(built: Path) -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [text_file, nothing])
 def test_a_tree_without_links_is_imported(tmp_path: Path, link: Callable[[Path], object]) -> None:
     copy = copy_source(tmp_path, link)

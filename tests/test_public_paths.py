@@ -173,7 +173,7 @@ def run(tree: Path, *words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_moving_files_inside_their_rooms_orphans_no_run_and_no_paid_reply(tmp_path: Path) -> None:
     tree = copy_source(tmp_path / "tree", nothing)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):

@@ -59,7 +59,7 @@ def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
     assert told == {"radius": 2, "color": 1, "use": 1} | crossed
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_same_comes_again_on_one_worker_in_place_of_many(folder: Path, tmp_path: Path) -> None:
     run(tmp_path, "--workers", 1)
     assert records(tmp_path) == records(folder)
@@ -77,7 +77,7 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]{2,}", ESCAPE.sub("", text)))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @unix
 def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) -> None:
     """Twenty lines of the first task, and those of two tasks with contestants of their own."""
@@ -99,7 +99,7 @@ def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) ->
         assert "NO_COLOR" not in environment or "\x1b[3" not in shown, "a colour"
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @unix
 def test_check_tells_in_twelve_lines_what_a_run_asks(folder: Path) -> None:
     plain = looktwice("check", "quickstart").output

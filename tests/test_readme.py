@@ -34,7 +34,7 @@ def blocks(language: str, page: Path = README) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_python_runs_and_gives_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks("python", DOCS / "howto" / "python.md")[0]
@@ -122,7 +122,7 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert len(README.read_text().splitlines()) <= 100
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_the_demo_finds_is_what_it_finds_now(tmp_path: Path) -> None:
     pocket = import_module(load_plugin(str(DOCS / "pocket.py")))
     done = CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path)])

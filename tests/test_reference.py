@@ -49,7 +49,7 @@ def test_the_pages_are_current() -> None:
     assert not stale, "run `make format`"
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_they_are_the_same_on_every_machine_and_need_no_torch() -> None:
     code = (
         "import hashlib, sys, reference; text = ''.join(reference.pages().values())\n"

@@ -106,7 +106,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @builds
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_page_opens_from_disk(built: Path, browser: Browser) -> None:
     assert (built / "example.html").read_text() and (built / "llms.txt").read_text()
     faults, pages = [], sorted(set(built.rglob("*.html")) - {built / "example.html"})
@@ -125,7 +125,7 @@ def test_every_page_opens_from_disk(built: Path, browser: Browser) -> None:
 
 
 @builds
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_search_works_from_disk(built: Path, browser: Browser) -> None:
     address = f"{(built / 'search.html').as_uri()}?q=staircase"
     browser.open(address, "document.querySelectorAll('#search-results li').length > 0")
@@ -134,7 +134,7 @@ def test_the_search_works_from_disk(built: Path, browser: Browser) -> None:
 
 
 @builds
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_gallery_is_filtered_by_words_and_by_class(built: Path, browser: Browser) -> None:
     browser.open(built / "gallery.html", "document.getElementById('filtered').innerText !== ''")
     cards = "[...document.querySelectorAll('.sd-row > .sd-col')]"
@@ -154,7 +154,7 @@ def test_the_gallery_is_filtered_by_words_and_by_class(built: Path, browser: Bro
 
 
 @builds
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_fault_of_wcag(built: Path, browser: Browser, theme: str) -> None:
     script, rules = axe_script(), ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -180,7 +180,7 @@ def test_axe_finds_no_fault_of_wcag(built: Path, browser: Browser, theme: str) -
 
 
 @builds
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_link_of_the_site_is_alive(built: Path) -> None:
     links = [
         (page, link)

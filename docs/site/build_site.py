@@ -204,7 +204,7 @@ def linked(page: Page, homes: Mapping[tuple[str, str], str], files: set[str]) ->
 
 
 def cards(text: str) -> str:
-    """A page of the gallery with a card for each entry, three beside one another."""
+    """A page of the gallery with a card for each entry, three side by side."""
 
     def card(match: re.Match[str]) -> str:
         says, _, rest = match[2].partition("\n")

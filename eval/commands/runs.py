@@ -241,7 +241,7 @@ def view(
     plugin: Plugins = NONE,
     all_arms: AllArms = False,
 ) -> None:
-    """Show runs beside one another in a browser.
+    """Show runs side by side in a browser.
 
     The page of the report with every word and picture, read when it is looked at. It is served on
     this machine alone, at an address that nobody can guess. With --sample it shows one sample:

@@ -89,13 +89,14 @@ class Display:
     def words(self, width: int = 1000) -> str:
         """Where the run stands, in at most so many characters: what is less urgent is shortened,
         then left out."""
-        spent, rate = self.spent(), f"{self._rate():.1f}/s"
+        spent, rate = self.spent(), f"{self._rate():.1f}/s" if self.done else ""
         names, letters = list[str](), list[str]()
         for name in VERDICTS:
             if number := self.verdicts[name]:
                 names.append(f"{name} {number}")
                 letters.append(f"{name[0]}{_short(number)}")
-        done, left = f"{self.done}/{self.total}", self._time()
+        done = f"{self.done}/{self.total}" if self.total else "nothing new to ask"
+        left = self._time()
         verdicts, short = " ".join(names), " ".join(letters)
         cost = "" if spent.cost is None else f"cost {format_cost(spent.cost)}"
         tokens = fewer = ""

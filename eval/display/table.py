@@ -375,8 +375,8 @@ def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
 
 
 def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
-    """Why those failed of whom every answer did, a line for each reason; tokens and list price of
-    each contestant whose model has prices."""
+    """A line for each reason for which every answer of a contestant failed; tokens and list price
+    of each contestant whose model has prices."""
     names = defaultdict[str, list[str]](list)
     for row in rows:
         if row.failure:

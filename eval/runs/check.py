@@ -162,14 +162,14 @@ class TriedPlan:
                 used, prices = reply.usage, getattr(chat, "prices", None)
                 cost = f", cost {price_of(used, prices):.2g}" if prices else ""
                 yield (
-                    f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g}"
+                    f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.1f}"
                     f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
                 )
                 expected = request.word_tokens + request.picture_tokens
                 times = used.tokens_in / expected if expected else 1.0
                 if used.tokens_in and not 0.9 < times < 1.1:
                     yield (
-                        f"  {expected:,} tokens in were counted for it: expect about {times:.2g}"
+                        f"  {expected:,} tokens in were counted for it: expect about {times:,.1f}"
                         " times the tokens in above, and their cost"
                     )
 

@@ -105,9 +105,15 @@ class ProgressDisplay(Companion):
             return
         kinds = _shares(shares)
         if len(stages := clock.stages()) > 1:
-            kinds += f"; beside one another, of {clock.whole:.2g} s: {_shares(stages)}"
-        slowly = ", ".join(f"{sample} of {name} {s:.2g} s" for s, sample, name in self.slowest)
+            kinds += (
+                f"; wall time {_seconds(clock.whole)}, by stage (stages overlap): {_shares(stages)}"
+            )
+        slowly = ", ".join(f"{sample} of {name} {_seconds(s)}" for s, sample, name in self.slowest)
         self.voice(f"time: {kinds}; slowest: {slowly}")
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 def _shares(shares: Sequence[tuple[str, float]]) -> str:

@@ -45,14 +45,14 @@ class Tally(NamedTuple):
     """What one of several processes of a run has used up to now.
 
     `used` has an entry for each model that is asked over a network, and `lost` names one by its
-    place among these; `refused` has the counts of an `EndpointWatch`, by endpoint; `dearest` and
+    place among these; `refused` has the counts of an `EndpointWatch`, by endpoint; `max_cost` and
     `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`.
     """
 
     used: list[UsageSummary]
     refused: dict[str, tuple[Counter[int], int]]
     lost: list[tuple[int, Usage]]
-    dearest: dict[str, float]
+    max_cost: dict[str, float]
     aside: dict[str, float]
     seconds: dict[str, float]
     busy: dict[str, float]
@@ -123,8 +123,8 @@ class RunModels(Models):
             for endpoint, watch in self.watches.items()
         }
         used = [meter.snapshot() for _, meter in self.meters]
-        dearest, aside = dict(self.ration.dearest), dict(SERVERS.aside)
-        return Tally(used, refused, lost, dearest, aside, *clock.snapshot())
+        max_cost, aside = dict(self.ration.max_cost), dict(SERVERS.aside)
+        return Tally(used, refused, lost, max_cost, aside, *clock.snapshot())
 
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Each model, its place, and what was used of it, in other processes too."""
@@ -139,13 +139,13 @@ class RunModels(Models):
         parts = [pair for part in [*self.parts.values()] for pair in part.lost]
         return [*self.ration.lost, *((self.meters[number][0], usage) for number, usage in parts)]
 
-    def dearest(self) -> dict[str, float]:
-        """What the dearest request of each model cost, by its identity."""
-        dearest = dict(self.ration.dearest)
+    def max_cost(self) -> dict[str, float]:
+        """The largest cost of a request of each model, by its identity."""
+        max_cost = dict(self.ration.max_cost)
         for part in [*self.parts.values()]:
-            for name, cost in part.dearest.items():
-                dearest[name] = max(cost, dearest.get(name, 0.0))
-        return dearest
+            for name, cost in part.max_cost.items():
+                max_cost[name] = max(cost, max_cost.get(name, 0.0))
+        return max_cost
 
     def spent(self) -> Spent:
         """What was asked for so far in this run; its cost is that of the models with prices, if
@@ -218,19 +218,19 @@ class Ledger(Companion):
     knows.
 
     It is written each second while records come, and at the end: a kill forgets at most the last
-    second. Below the sum stands the dearest call of each model. `models` know what this command
-    has paid.
+    second. Below the sum stands the largest cost of a call of each model. `models` know what
+    this command has paid.
     """
 
     path: Path
     models: RunModels
 
     def __post_init__(self) -> None:
-        self.before, self.dearest = spent_by(self.path), dict[str, float]()
+        self.before, self.max_cost = spent_by(self.path), dict[str, float]()
         self.written, self.lock = time.monotonic(), threading.Lock()
         with suppress(OSError, ValueError):
-            _, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
-            self.dearest = json.loads(dearest or "{}")
+            _, _, max_cost = self.path.read_text(encoding="utf-8").partition("\n")
+            self.max_cost = json.loads(max_cost or "{}")
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
         """Write, if the last time was a second ago."""
@@ -243,8 +243,8 @@ class Ledger(Companion):
         self.written = time.monotonic()
         if (cost := self.models.spent().cost) and self.path.parent.is_dir():
             with suppress(OSError):
-                dearest = json.dumps(self.models.dearest())
-                write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")
+                max_cost = json.dumps(self.models.max_cost())
+                write_file(self.path, f"{self.before + cost:.9f}\n{max_cost}\n")
 
     def close(self) -> None:
         """Write at the end, however it ends."""
@@ -273,7 +273,7 @@ def bound(models: RunModels, ledger: Ledger, asked: Sequence[Any], options: RunO
         uncounted=lambda: next(models.uncounted(), ""),
         give_up=models.progress.give_up,
         spent=ledger.before,
-        dearest=ledger.dearest,
+        max_cost=ledger.max_cost,
     )
 
 

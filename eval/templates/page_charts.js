@@ -218,7 +218,7 @@ function facets(charts) {
   });
 }
 
-/** Accuracy along a number, for each number and task; lines stand three pixels beside one another. */
+/** Accuracy along a number, for each number and task; lines stand three pixels apart. */
 function lineCharts(charts) {
   const width = roomFor(760);
   return facets(charts).map(({ factor, task, of, chance, lines, ends, part }) => {

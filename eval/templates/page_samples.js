@@ -1,6 +1,6 @@
 "use strict";
 // The browser of samples: filters, the list of what they leave, and one sample with all that was shown and said.
-// Pictures beside one another are in page_pictures.js.
+// Pictures side by side are in page_pictures.js.
 
 const STEP = 150; // samples of the list that are shown at once
 let shownCount = STEP;

@@ -120,7 +120,7 @@ const chosen = {
   get sample() { return byName.has(state.sample) ? byName.get(state.sample) : null; },
 };
 
-/** With whom a contestant is compared: the chosen rival, else the baseline of its run. */
+/** What a contestant is compared with: the chosen rival, else the baseline of its run. */
 function rivalOf(who) {
   return chosen.base === null ? data.baselines[who] : chosen.base;
 }

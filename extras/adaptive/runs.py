@@ -244,8 +244,8 @@ class Races(Steering):
     def confirm(
         self, race: Race, arms: NamedArms, split: Split, against: str = ""
     ) -> Iterator[Round]:
-        """What was held out, for the winner and whom it is compared with, its rival where nobody is
-        named; then the result."""
+        """What was held out, for the winner and the arm that it is compared with, its rival where
+        none is named; then the result."""
         confirmation, lead = None, race.winner
         against = against or (race.rival if lead else "")
         if lead and lead != against and split.kept:

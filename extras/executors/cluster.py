@@ -1,5 +1,5 @@
 """What tasks on several machines share: the limits of endpoints, shared out by what each of them
-wants, and networks that lie with others, to whom a task sends what they are to look at.
+wants, and networks that other processes hold, to which a task sends the images.
 
 Not here: the tasks of a run and who writes what they find, which is `eval.runs`."""
 

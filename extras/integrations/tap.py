@@ -39,7 +39,7 @@ SECONDS = 3600.0
 
 
 class Asked(NamedTuple):
-    """Whom a request asks what."""
+    """Which arm a request asks, and about which sample."""
 
     arm: Arm
     request: Request

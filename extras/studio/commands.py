@@ -31,7 +31,8 @@ def studio(
         ),
     ] = NO_PATHS,
     model: Annotated[
-        list[str], Option(help="Whom it may ask too: a node, {use: pipelines.models.ChatAPI, ...}.")
+        list[str],
+        Option(help="A further model that it may ask: {use: pipelines.models.ChatAPI, ...}."),
     ] = NONE,
     port: Port = 0,
     opened: Opened = False,

@@ -93,7 +93,7 @@ class Desk:
         return Catalog(self.plugins).to_dict()
 
     def start(self, draft: Draft) -> Node:
-        """What a page begins with: the forms, whom it may ask, a draft and its pictures."""
+        """What a page begins with: forms, the models that it may ask, a draft and its pictures."""
         images = [self.image(name) for name in draft.images]
         begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
         return self._catalog | begun

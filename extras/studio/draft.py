@@ -30,7 +30,7 @@ FILE = "samples.jsonl"
 Corner = Annotated[float, Field(ge=0, le=1e6)]
 POCKET = "Pocket"
 MODELS: Mapping[str, Node] = {POCKET: {"use": "pipelines.models.Pocket"}}
-"""Whom the studio may ask unless more are named where it is started."""
+"""The models that the studio may ask, unless its command names more."""
 
 
 @with_config(OPEN)

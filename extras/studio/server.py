@@ -69,7 +69,7 @@ class StudioServer(LocalPage):
         return web.Response(text=text, content_type="text/html")
 
     def show_start(self, request: web.Request) -> web.Response:
-        """The forms, whom one may ask, and the draft to begin with."""
+        """The forms, the models that may be asked, and the draft to begin with."""
         try:
             return web.json_response(self.desk.start(self.begin(request.query)))
         except (LookupError, ValueError) as exc:
@@ -181,8 +181,8 @@ class Talk:
 
 
 def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> Draft:
-    """The draft to begin with, whose pictures the desk takes, with those whom it may ask. Raises
-    ConfigError, RunError, TaskError, PictureError."""
+    """The draft to begin with, whose pictures the desk takes, with the models that it may ask.
+    Raises ConfigError, RunError, TaskError, PictureError."""
     for text in models:
         _, node = parse_override(f"model={text}")
         if not isinstance(node, dict):

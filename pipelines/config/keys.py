@@ -89,7 +89,7 @@ class Published(TypedDict):
     ]
     people: Annotated[
         NotRequired[bool],
-        "Whether these are people, with whom every table compares.",
+        "Whether these are people; every table then compares with them.",
         "people: true",
     ]
     split: Annotated[

@@ -240,11 +240,11 @@ class Ration:
     all.
 
     Every attempt is a request. `price` gives the money for a model's tokens, `spent` is what was
-    paid up to now, with what earlier commands paid. Before a request is sent, as much as the
-    `dearest` one of its model so far is set aside for it; as long as none is known, one request of
+    paid up to now, with what earlier commands paid. Before a request is sent, the largest cost of a
+    request of its model so far (`max_cost`) is set aside for it; until one is known, one request of
     that model is under way at a time. A request for which there is not enough waits until what is
     under way has ended. When all is used up `give_up` is told so in a sentence, and what asks on
-    gets Stopped. `uncounted` is a sentence where nobody knows what was spent. `dearest` and
+    gets Stopped. `uncounted` is a sentence where nobody knows what was spent. `max_cost` and
     `under_way` go by the identity of the model. `lost` holds what was billed for answers that were
     no replies, with the model that was asked.
     """
@@ -255,7 +255,7 @@ class Ration:
     uncounted: Callable[[], str] = lambda: ""
     give_up: Callable[[str], None] = lambda said: None
     spent: float = 0.0
-    dearest: dict[str, float] = field(default_factory=dict)
+    max_cost: dict[str, float] = field(default_factory=dict)
     lost: list[tuple[Any, Usage]] = field(default_factory=list)
     sent: int = 0
     under_way: Counter[str] = field(default_factory=Counter)
@@ -283,7 +283,7 @@ class Ration:
             if usage is not None:
                 price = self.price(model, usage)
                 self.spent += price
-                self.dearest[model.identity] = max(price, self.dearest.get(model.identity, 0.0))
+                self.max_cost[model.identity] = max(price, self.max_cost.get(model.identity, 0.0))
             self.settled.notify_all()
 
     def _used_up(self, identity: str) -> str:
@@ -294,10 +294,10 @@ class Ration:
             return ""
         if why := self.uncounted():
             return f"{why}, and --budget needs it; use --max-requests"
-        price = self.dearest.get(identity)
+        price = self.max_cost.get(identity)
         if price == 0.0:  # a model that costs nothing
             return ""
-        aside = sum(count * self.dearest.get(name, 0.0) for name, count in self.under_way.items())
+        aside = sum(count * self.max_cost.get(name, 0.0) for name, count in self.under_way.items())
         is_priced = price is not None or not self.under_way[identity]
         is_left = self.spent < self.money
         if is_priced and is_left and self.spent + aside + (price or 0.0) <= self.money * (1 + 1e-9):

@@ -89,7 +89,7 @@ class EndpointError(ModelError):
         self.row = row
 
 
-# whom a failure is blamed on is no other kind of failure in records and tables
+# in records and tables a failure has the same name, whoever is to blame for it
 EndpointError.__name__ = ModelError.__name__
 
 

@@ -233,8 +233,8 @@ class MatchOverlay(WithoutModel):
     """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
 
     `images` are the numbers of the two source pictures. A view that shows both is drawn on; where
-    there is none, the first views of each are laid beside one another, `margin` pixels apart, in
-    place of the first of them. Of more than `most` matches those are taken that spread over the
+    there is none, the first views of each are laid side by side, `margin` pixels apart, instead of
+    the first of them. Of more than `most` matches those are taken that spread over the
     first picture, and among neighbours the most certain; below `min_confidence` none. Lines run
     between the dots, both in `color`: "position" gives each height in the first picture a hue,
     "confidence" runs from red (0) to green (1), anything else is a CSS name or "#rrggbb".

@@ -152,8 +152,8 @@ class Rules(Ranged):
     def all_of(
         self, node: Node, ask: Callable[[Asked, Node], float], threshold: float = 0.6
     ) -> tuple[list[Node], float]:
-        """Every part, down to the second level, on which something is seen more surely than on its
-        own parts; and how surely at most."""
+        """Every part, down to the second level, on which something is seen with more confidence
+        than on its own parts; and the largest confidence."""
         kept, best = list[Node](), threshold
         for child in node.children(self.patch) if node.depth < 2 else ():
             inner, sure = self.all_of(child, ask, threshold)

@@ -151,8 +151,8 @@ UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
 
 @dataclass(frozen=True)
 class PPOCR(Checked):
-    """A detector of text: each box is a line, its label what the line says, its score how surely it
-    is read.
+    """A detector of text: each box is a line, its label the text of the line, its score the
+    confidence of the reading.
 
     Small networks of PP-OCRv6 (Cui et al., arXiv 2507.05595, describes its forerunner): regions by
     differentiable binarization (Liao et al., AAAI 2020, section 3), which become lines where their

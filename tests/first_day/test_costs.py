@@ -28,7 +28,7 @@ def priced(folder: Path, url: str, n: int) -> Path:
     return path
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
     with chat_server() as server:
         first = run_study(tmp_path, server.url, "--max-requests", "7", n=20, code=1)
@@ -43,7 +43,7 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
         assert server.stats["requests"] == 3
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as server:
         config = priced(tmp_path, server.url, n=40)

@@ -194,7 +194,7 @@ def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
     assert endpoints(tmp_path) == {server.url.removeprefix("http://") for server in (first, second)}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) -> None:
     with chat_server(None, *SLOW) as first, chat_server(None, *SLOW) as second:
         threading.Timer(0.4, second.kill).start()
@@ -216,7 +216,7 @@ TOLD: dict[str, tuple[tuple[str, ...], tuple[object, ...], int, int, str]] = {
 }
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("what", TOLD)
 def test_what_a_server_does_is_told_once(tmp_path: Path, what: str) -> None:
     flags, words, code, requests, tells = TOLD[what]

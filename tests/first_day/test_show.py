@@ -142,7 +142,7 @@ class Nothing:
 """
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -49,7 +49,7 @@ def hang_up() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
     tmp_path: Path, number: int
@@ -65,7 +65,7 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
             assert server.stats["requests"] == len(records(tmp_path)) == QUESTIONS
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.4") as server:
         words = ("stages.ask={use: prompting.turns.CaptionThenAnswer}", "--workers", 4)
@@ -189,7 +189,7 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["point"], row["sample"]))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     killed, calm = tmp_path / "killed", tmp_path / "calm"
     with chat_server(tmp_path / "killed.log", "--delay", "0.1") as server:

@@ -52,7 +52,7 @@ def is_drawn(*words: object) -> bool:
     return PAGE.stat().st_mtime != 2e9
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_where_nothing_changed_no_question_is_made_and_no_page_is_drawn(made: list[int]) -> None:
     first = again()
     os.utime(RUN / "records.jsonl", (1e9, 1e9))

@@ -364,7 +364,7 @@ def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> No
     assert max(FORWARDS) > 1 and FORWARDS[-1] == 1
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

@@ -102,7 +102,7 @@ def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
     assert "time: " not in again.output
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_watched_process_gets_spans_of_each_stage_with_what_lies_within(tmp_path: Path) -> None:
     code = """
 import sys

@@ -36,7 +36,7 @@ def models_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [model for model in models if isinstance(model, Mapping)]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_shipped_configuration_takes_them() -> None:
     check_all((path.stem, partial(check_config, path)) for path in STUDIES)
 

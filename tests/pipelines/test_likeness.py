@@ -21,7 +21,7 @@ def encoded(image: Image.Image, kind: str, **settings: int) -> Picture:
     return Picture.encoded(buffer.getvalue())
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "quality", "scale"),
     [("PNG", 0, 1.0), ("JPEG", 75, 1.0), ("JPEG", 40, 0.5), ("WEBP", 60, 1.6), ("PNG", 0, 0.3)],

@@ -117,7 +117,7 @@ def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
     assert small == (10, 10, 3)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_other_weights_are_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
@@ -243,7 +243,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"the server did not start: {log.read_text()[-2000:]}")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", ["llava", "llava_next", "idefics3"])
 def test_http_replies_alike(family: str, folder: Callable[[str], str], server: str) -> None:
     here = LocalVLM(folder(family), max_tokens=8)

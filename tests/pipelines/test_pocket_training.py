@@ -133,7 +133,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
     assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_it_learns_stops_and_goes_on(plan: Any, tmp_path: Path) -> None:
     def trained(until: int | None = None) -> dict[str, Any]:
         train.train(plan, until=until)
@@ -153,7 +153,7 @@ def test_it_learns_stops_and_goes_on(plan: Any, tmp_path: Path) -> None:
         assert not torch.equal(read["network"][name], both["network"][name])
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_loss_of_a_few_scenes_falls(plan: Any) -> None:
     torch.manual_seed(0)
     network, batch = networks.Network(), next(train.batches(plan, 0, plan.look))

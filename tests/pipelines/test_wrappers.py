@@ -123,7 +123,7 @@ def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> N
     assert len(waits) == 1 and 6 <= waits[0] <= 7.5
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> None:
     with chat_server(None, "--rate", "120", "--retry-after", "0.5", "--delay", "0.02") as server:
         replies = number_questions(wrap(ChatAPI("m", server.url)), range(300))
@@ -180,14 +180,14 @@ def paced(stop: threading.Event) -> Model:
 
 def without_money(stop: threading.Event) -> Model:
     model = Flaky()
-    ration = Ration(money=1.0, dearest={model.identity: 0.6})
+    ration = Ration(money=1.0, max_cost={model.identity: 0.6})
     ration.take(model, stop)
     return Limited(model, stop=stop, ration=ration)
 
 
 def test_money_is_set_aside_by_model_and_one_that_is_free_waits_for_nobody() -> None:
-    dear, cheap, free = (Flaky(identity=name) for name in ("dear", "cheap", "free"))
-    prices = {"dear": 0.6, "cheap": 0.1, "free": 0.0}
+    costly, cheap, free = (Flaky(identity=name) for name in ("costly", "cheap", "free"))
+    prices = {"costly": 0.6, "cheap": 0.1, "free": 0.0}
     ration = Ration(money=1.0, price=lambda model, usage: prices[model.identity])
     stop, never = threading.Event(), threading.Event()
     stop.set()
@@ -196,15 +196,15 @@ def test_money_is_set_aside_by_model_and_one_that_is_free_waits_for_nobody() -> 
         with pytest.raises(Stopped, match="waiting"):
             ration.take(model, stop)  # its price is not known before the first has ended
         ration.settle(model, Usage(1, 1))
-    ration.take(dear, never)
+    ration.take(costly, never)
     for _ in range(5):
         ration.take(cheap, never)
         ration.take(free, never)
-    ration.settle(dear, Usage(1, 1))
+    ration.settle(costly, Usage(1, 1))
     with pytest.raises(Stopped, match="waiting"):
-        ration.take(dear, stop)
+        ration.take(costly, stop)
     ration.take(free, never)
-    assert ration.spent == pytest.approx(0.7) and ration.dearest == prices
+    assert ration.spent == pytest.approx(0.7) and ration.max_cost == prices
 
 
 WAITS: list[Callable[[threading.Event], Model]] = [
@@ -253,7 +253,7 @@ def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
         wrap(inner, only_cached=True)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> None:
     flags = "--first 429,500,reset --retry-after 0.2 --fail 500=0.1 --fail reset=0.1"
     with chat_server(tmp_path / "log", *flags.split()) as server:
@@ -319,7 +319,7 @@ def test_recordings_that_cannot_be_used(tmp_path: Path) -> None:
         _ = Replay(torn).identity
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_published_recordings(shared_data: Path) -> None:
     files = sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
     ids = [set(Replay(path).recording.replies) for path in files]

@@ -172,7 +172,7 @@ def damage_blobs(paths: list[Path], damage: str) -> None:
         path.unlink() if data is None else path.write_bytes(data)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", BLOBS)
 def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
     run: Path, made: tuple[Path, ChatServer], damage: str

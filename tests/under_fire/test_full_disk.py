@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "file"),
     {300: "points.yaml", 5_000: "samples.jsonl", 20_000: "blobs/", 34_000: "records.jsonl"}.items(),

@@ -88,7 +88,7 @@ def echo(key: str) -> Script:
     return script
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> None:
     with hostile_server(echo(key)) as server:
         Path("study.yaml").write_text(STUDY.format(url=server.url))

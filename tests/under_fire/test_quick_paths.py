@@ -220,7 +220,7 @@ UNUSED = {
 }
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_no_command_opens_a_library_that_it_does_not_use(
     tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ def started(code: str, *words: object) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.05") as server:
         study = write_study(tmp_path, server.url, n=24)

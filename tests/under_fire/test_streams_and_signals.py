@@ -48,7 +48,7 @@ def shell(line: str) -> tuple[int, str]:
     return process.returncode, said
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("listener", [">&- 2>&-", "| head -1"])
 def test_a_run_that_nobody_listens_to_is_a_run(listener: str) -> None:
     assert shell(f"LOOKTWICE run study.yaml {listener}")[0] == 0
@@ -61,7 +61,7 @@ def test_output_that_finds_no_room_is_named() -> None:
     assert code == 2 and "the output cannot be written" in said
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
     kill = f"import os, time\nos.kill(os.getpid(), {int(number)})\ntime.sleep(20)\n"

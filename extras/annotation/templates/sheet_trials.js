@@ -14,7 +14,7 @@ async function frameAt(time, before) {
   }
 }
 
-/** Draw the pictures beside one another, and a mask: their blocks in an order that is always the same for a size. */
+/** Draw the pictures side by side, and a mask: their blocks in an order that is always the same for a size. */
 async function draw(pictures, stage) {
   const images = pictures.map(src => Object.assign(new Image(), {src}));
   await Promise.all(images.map(image => image.decode()));

@@ -147,7 +147,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return outcome.folder
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_looking_again_helps_the_near_sighted_and_a_placebo_does_not(run: Path) -> None:
     """It says that the loop works, and nothing about language models."""
     scored = score_run(RunFolder(run))
@@ -210,7 +210,7 @@ def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> Non
     assert replay(run, plugins).same == 0 and not shows(run, None)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
     replayed = replay(run)
     assert (replayed.same, replayed.different, dict(replayed.left_out)) == (12 * 10, [], {})
@@ -297,7 +297,7 @@ def test_the_page_on_agents_holds_the_trace_that_its_script_makes(tmp_path: Path
     assert {p.name for p in folder.iterdir()} == {p.name for p in (DOCS / "agents").iterdir()}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_tools_of_the_page_work_with_the_specialists_that_it_names() -> None:
     agents = importlib.import_module(load_plugin(str(DOCS / "agents.py")))
     agent, one, said = build(yaml.safe_load(agents.EVERY)), {"image": 1}, {"text": "An astronaut"}

@@ -135,10 +135,10 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
     assert grid.rows == [("guesser", "t", "3", "2", "1", "100.0", "50.0")]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "counts"),
-    [(16, "6 2 8 11 5 0"), pytest.param(None, "30 4 28 40 22 0", marks=pytest.mark.slow)],
+    [(16, "6 2 8 11 5 0"), pytest.param(None, "30 4 28 40 22 0", marks=pytest.mark.nightly)],
 )
 def test_the_configuration_of_cues_on_the_real_items(
     shared_data: Path, tmp_path: Path, limit: int | None, counts: str
@@ -158,7 +158,7 @@ def test_the_configuration_of_cues_on_the_real_items(
 
 
 @needs_extras
-@pytest.mark.dear
+@pytest.mark.slow
 def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
     path, place = CONFIGS / "blink_specialists.yaml", shared_data / "blink"
     tasks = [name for name in yaml.safe_load(path.read_text())["tasks"] if name != "Relative_Depth"]

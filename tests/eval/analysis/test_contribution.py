@@ -43,7 +43,7 @@ def run_arms(out: Path, *overrides: str) -> RunScores:
     return score_run(RunFolder(outcome.folder))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
     run = run_arms(tmp_path, "task.n=48", "task.leak=0.4", CHEATER)
     (certificate,) = certificates(run)
@@ -65,7 +65,7 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
     assert gains - harms == pytest.approx(certificate.gain.value) and split["schema gain"] == 0
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     """By construction: what is smaller than 20 pixels as sent is out of reach without a look."""
     run = run_arms(tmp_path, "task.n=12")

@@ -108,7 +108,7 @@ def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
     assert [row[2] for row in published.table.rows] == ["9.79", f"{share:.2f}"]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llava_next", "qwen2_vl"])
 def test_it_runs_on_made_pictures(
     family: str, folder: Callable[[str], str], tmp_path: Path
@@ -122,7 +122,7 @@ def test_it_runs_on_made_pictures(
     }
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_it_runs_on_files_in_official_layout(folder: Callable[[str], str], tmp_path: Path) -> None:
     """Shapes are found where no marks come with the pictures."""
     place = tmp_path / "2D_DoYouSeeMe" / "color_and_shape_disambiguation"
@@ -159,7 +159,7 @@ def test_it_runs_on_real_pictures(
     assert [len(sample) for sample in measured(tmp_path)["filled"]] == [4] * 14
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path: Path) -> None:
     said = importlib.import_module(load_plugin(str(DOCS / "mattered.py"))).looks(tmp_path)
     close_networks()

@@ -288,8 +288,8 @@ def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[st
     return made.write().path, labels, right
 
 
-@pytest.mark.dear
-@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, step: int) -> None:
     """One judge says the recorded label, one the next letter."""
     run, labels, official = recorded(tmp_path, shared_data / "blink_replies", step)

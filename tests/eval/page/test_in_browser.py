@@ -115,7 +115,7 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
     assert shown(browser) == "6"
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_it_opens_at_its_top_or_at_the_samples(browser: Browser, made: MadeRun, way: str) -> None:
     said = {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}
@@ -171,7 +171,7 @@ FIRST = """document.addEventListener("DOMContentLoaded", () => {
 })"""
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_first_screen_is_drawn_before_all_pictures(browser: Browser, study: str) -> None:
     script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=FIRST)
     try:
@@ -314,7 +314,7 @@ def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, made: 
         assert ["1 failed" in row for row in sorted(browser.run(rows))] == [False, True], part
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_fault(browser: Browser, study: str, theme: str) -> None:
     """Every theme in every width, and each of them in a file and served."""
@@ -354,7 +354,7 @@ FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
   .map(({ x, y }) => [Math.round(x / 20), Math.round(y / 20)])"""
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, made: MadeRun) -> None:
     """Of ten lines the last two were dropped, and a map had its levels in an order of its own."""
     made.task("shape", "AAAA")
@@ -418,7 +418,7 @@ def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: st
     assert browser.run("document.querySelector('#large img').naturalWidth") == 40
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, study: str) -> None:
     browser.open(f"{study}#who=agent&sample=shape/s0")
     browser.press("b")

@@ -45,7 +45,7 @@ def test_every_opening_picture_is_shown() -> None:
 
 
 @needs_extras
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -60,7 +60,7 @@ def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) ->
         assert report_pages.described(picture)[1] == words, "python -m docs.openings"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
     page = report_pages.make_report(tmp_path / "runs")

@@ -48,7 +48,7 @@ def calls_of(reader: Any, length: int, run: str, choices: tuple[str, ...], subta
     return count_calls(lambda: reader(state(repeat(run, length), choices, subtask), None))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(readers_by_name()))
 def test_ten_times_the_reply_is_at_most_ten_times_the_work(name: str) -> None:
     """Calls of functions are counted; `bench/bench_long_inputs.py` measures what patterns take."""

@@ -119,7 +119,7 @@ def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -
     assert decided > 19_000
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @table
 def test_every_recorded_reply_is_read_as_by_the_commit_of_vlmevalkit(
     shared_data: Path, form: Literal["2026-06", "2025-08", "2024-02"], decided: int, digest: str

@@ -72,8 +72,8 @@ def every(step: int, source: Path, folder: Path) -> Path:
     return kept
 
 
-@pytest.mark.dear
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
 def test_agreement_with_official_labels(shared_data: Path, tmp_path: Path, step: int) -> None:
     """At least 98 % of all, and on the four models that no rule was made on as well."""
     files = [

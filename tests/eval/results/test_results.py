@@ -114,7 +114,7 @@ def test_stars_of_several_runs_are_corrected_for_them(tmp_path: Path) -> None:
     assert "ring (one) & 85.0 " in both and "times the 2 runs" in both
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     first, second = (tmp_path / name / "figures" for name in ("one", "two"))

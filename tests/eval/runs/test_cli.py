@@ -170,7 +170,7 @@ hold those."""
 
 
 @needs_extras
-@pytest.mark.dear
+@pytest.mark.slow
 def test_shipped_configurations_have_no_own_faults(shared_data: Path, tmp_path: Path) -> None:
     check_all(
         (config.stem, partial(check_config, config, shared_data, tmp_path / config.stem))

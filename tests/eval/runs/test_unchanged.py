@@ -75,7 +75,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, plugin: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PLANTED", str(plugin))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED)
 def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
     sentences = PLANTED[planted]["said"]
@@ -93,7 +93,7 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
         assert text.count(sentences[0].partition(" on ")[0][-20:]) >= 2
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("seen", SEEN)
 def test_nothing_is_said_of_a_study_whose_stages_change_what_is_sent(seen: str) -> None:
     write_study(SEEN[seen])

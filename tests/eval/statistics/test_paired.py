@@ -192,7 +192,7 @@ def test_intervals_hold_the_truth_often_enough(n: int, up: float, down: float, s
     assert 0.93 <= covered(n, up, down, size) <= 0.97
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @table
 def test_intervals_of_few_clusters_that_differ(
     n: int, up: float, down: float, size: int, least: float, most: float

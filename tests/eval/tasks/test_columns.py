@@ -349,7 +349,7 @@ print(first, peak() - before, count)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_six_thousand_items_stream(tmp_path: Path) -> None:
     path = parquet(tmp_path / "set.parquet", 6000, size=60_000)
     command = [sys.executable, "-c", MEASURE, str(path)]

@@ -47,7 +47,7 @@ def lay(table: dict[str, Any], root: Path) -> list[str]:
     return words
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("config", TABLES)
 def test_a_main_table_runs_whole(config: str, tmp_path: Path) -> None:
     table = TABLES[config]
@@ -119,7 +119,7 @@ def cells_of(folder: Path, wanted: Mapping[str, float]) -> dict[str, float]:
     return cells
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> None:
     """68 arms of a question of depth, with the key A, and of a correspondence with the key C."""
     words = ["tasks.depth.n=1", "tasks.correspondence.n=1"]
@@ -138,7 +138,7 @@ def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> N
     assert shares == {("depth", 1.0, 1), ("correspondence", 0.0, 1)}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path) -> None:
     """Half of val of three tasks."""
     right = {"Jigsaw": (38, 75), "Relative_Depth": (27, 62), "Spatial_Relation": (39, 72)}

@@ -195,7 +195,7 @@ def test_questions_on_one_task_draw_its_scenes_once_to_be_counted() -> None:
     assert passes == [1]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_model_blind_to_magenta_is_found(tmp_path: Path) -> None:
     halves = Halves(48)
     for color, share in (("red", 1.0), ("magenta", 0.0)):

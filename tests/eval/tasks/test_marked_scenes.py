@@ -209,7 +209,7 @@ def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
         yield KINDS[kind].make(MarkedSceneParameters(rng, levels, deal)), levels
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_guesser_without_the_mark_is_better_than_the_level_that_is_told(kind: str) -> None:
     right: dict[tuple[int, str, Any], list[tuple[bool, float]]] = defaultdict(list)

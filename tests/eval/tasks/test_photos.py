@@ -71,7 +71,7 @@ def from_reference(item: Item, point: Point) -> float:
 # ---------------------------------------------------------------- what every kind promises
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_depend_on_their_number_and_the_seed_alone(kind: Any) -> None:
     few, many, other = list(Photos(kind, n=3)), made(kind), Photos(kind, n=3, seed=1)
@@ -165,7 +165,7 @@ def test_light_falls_on_the_pieces_alone() -> None:
 # ---------------------------------------------------------------- correspondence
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.0, 0.1, 0.5, 0.65, 1.0])
 @pytest.mark.parametrize("source", ["photos", "stereo"])
 def test_candidates_are_apart_and_their_places_do_not_tell(strength: float, source: Any) -> None:
@@ -194,7 +194,7 @@ def test_unchanged_the_true_point_looks_the_same(source: Any, alike: float, righ
     assert np.mean(best) >= right
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_an_independent_matcher_finds_the_true_point() -> None:
     """SIFT and RANSAC know nothing of how the second view was made."""
     sift, landed = cv2.SIFT.create(), []

@@ -93,7 +93,7 @@ def val_table(blink_val: RunScores) -> Table:
     return make_table([blink_val])
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @table
 def test_the_val_column_of_blink(
     val_table: Table, model: str, macro: float, micro: float, stable: float | None
@@ -106,7 +106,7 @@ def test_the_val_column_of_blink(
     assert (row.n, row.n_tasks, row.failed) == (1901, 14, 0)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_overlap_of_errors(blink_val: RunScores) -> None:
     """App. C.2 on val: 1,210 mistakes of LLaVA-1.5-7B, 1,096 of 13B, 898 in common."""
     arms = defaultdict[str, list[PointScores]](list)
@@ -141,7 +141,7 @@ def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
     assert round(100 * (whole.delta or 0), 2) == -11.82
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_commands_give_the_same(shared_data: Path, tmp_path: Path) -> None:
     path = f"tasks.Art_Style.path={shared_data / 'blink_replies'}"
     words = ["run", str(CONFIGS / "blink_val.yaml"), path, "--out", str(tmp_path)]

@@ -84,7 +84,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) -> None:
     output = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     (race,) = json.loads(Path("runs/s/race.json").read_text())
@@ -109,7 +109,7 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert "few to tell" in said("discover", study, "--budget", 40, "name=b", code=2)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
     priced = "{use: pipelines.models.ChatAPI, model: tiny, url: %s, prices: {in: 2.5, out: 10}}"
     words = ["discover", study, "--budget", 100, "choose.styles=[default, radius 3]"]
@@ -129,7 +129,7 @@ def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
     assert "styles were not all tried" in told
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
     def end(out: str, *stops: int) -> tuple[str, int, int]:
         written = 0

@@ -75,7 +75,7 @@ def test_items_are_picked_in_every_group_along_their_difficulty() -> None:
     assert pick_items(items, groups, 120).tolist() == list(range(120))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_eight_recorded_models_lie_in_the_intervals_of_a_tenth(shared_data: Path) -> None:
     """The items and difficulties are told from the other seven, and the tenth is also drawn at
     random, by task or not: 19 of 20 intervals hold."""

@@ -122,7 +122,7 @@ def test_what_cannot_be_chosen_is_said(study: Path, steering: Any, change: str, 
         steered(study, steering, change)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) -> None:
     run, lacking = ("run", study, "--out", study.parent / "runs"), "numbers in 'angle'"
     for words in (("check", study), run):
@@ -133,7 +133,7 @@ def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) 
     assert "no thresholds" not in ran and "95 % interval" in ran
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_commands(study: Path) -> None:
     runs = study.parent / "runs"
     folder, out, won = runs / "s", ("--out", runs), "color: sees wins, confirmed on 27"

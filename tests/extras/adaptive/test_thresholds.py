@@ -198,7 +198,7 @@ def test_rising_fits_by_hand() -> None:
     assert _rising_fit(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
     """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
     such runs."""

@@ -76,7 +76,7 @@ def look(browser: Browser) -> list[str]:
     return list(browser.run("seen"))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_trial_is_timed_and_keyed(run: Path, tmp_path: Path, browser: Browser) -> None:
     out = run / "people"
     drawn = looktwice(
@@ -125,7 +125,7 @@ def test_pictures_stay_until_words_are_typed(tmp_path: Path, browser: Browser) -
     evaluate(letters, {"plain": Pipeline({"ask": Ask()})}, Scripted(lambda _: "X"), out=run)
     looktwice("annotate", run, "--exposure", "0ms", "--out", out)
     browser.open(out / "sheet.html", "!!document.querySelector('.stage > .mask')")
-    assert browser.run(WIDER) == [2, 2], "a picture and its mask, of two beside one another"
+    assert browser.run(WIDER) == [2, 2], "a picture and its mask, of two side by side"
     browser.press(" ")
     wait_for(browser, "Your answer")
     assert browser.run(SEEN) == "picture"

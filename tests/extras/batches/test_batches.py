@@ -111,7 +111,7 @@ def test_what_expired_is_asked_again_and_nothing_else(tmp_path: Path, dialect: s
         assert dialect != "openai" or server.stats["replies"] == 6
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_each_turn_takes_a_round_and_many_requests_are_several_batches(tmp_path: Path) -> None:
     turns = "stages.ask={use: prompting.turns.CaptionThenAnswer}"
     with chat_server() as server:
@@ -157,7 +157,7 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
         assert batches(server) == (1, 4)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_waits_goes_on_where_the_batch_is(tmp_path: Path) -> None:
     command = ("run", write_study(tmp_path, "http://h/v1"), "--out", tmp_path)
     main = (sys.executable, "-c", "from looktwice.eval.cli import main; main()")

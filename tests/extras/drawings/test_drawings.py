@@ -55,7 +55,7 @@ def asked(pixels: Pixels, question: str) -> State:
     return State(Sample("1", question, images=(Picture(pixels),)))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_generated_drawings_are_read(name: str) -> None:
     """What is run_stage is right; only outlines that cross one another may stay unanswered."""
@@ -66,7 +66,7 @@ def test_generated_drawings_are_read(name: str) -> None:
     assert any(said for said, _ in found)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_official_samples_are_read(shared_data: Path) -> None:
     """All whose file belongs to its row. The sample letters 1.png are row 0's, a T where the key of
     row 1 says D."""

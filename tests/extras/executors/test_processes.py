@@ -170,7 +170,7 @@ class Hanging(Processes):
             process.send(bytes(4 << 20))  # which it does not read
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Processes, Killing])
 def test_records_are_as_without_processes(
     kind: type[Processes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -211,7 +211,7 @@ def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sentences.count("a process that asks has ended (exit status -9)") == 2
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(None, "--delay", "0.05") as server:
         stopping = Stopping()
@@ -222,7 +222,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert server.stats["requests"] == ASKED
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.extras.executors.processes.PATIENCE", 0.5)
     monkeypatch.setenv(SETTING, "2")
@@ -232,7 +232,7 @@ def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert summary.stopped and 1 <= summary.written < 400
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prices = {"in": 1000.0, "out": 0.0}
     with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
@@ -242,12 +242,12 @@ def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     place = server.url.removeprefix("http://")
     times = "1 time" if refused == 1 else f"{refused} times"
     assert f"the server at {place} asked to wait {times} (429); all were asked again" in sentences
-    spent, dearest, *_ = (tmp_path / "asked" / SPENT).read_text().split("\n")
+    spent, max_cost, *_ = (tmp_path / "asked" / SPENT).read_text().split("\n")
     assert float(spent) == pytest.approx(ASKED * 0.1)
-    assert [*json.loads(dearest).values()] == pytest.approx([0.1])  # a later budget needs it
+    assert [*json.loads(max_cost).values()] == pytest.approx([0.1])  # a later budget needs it
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_dead_server_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, task = "http://127.0.0.1:9/v1", Noise(4000)
     summary, rows, _ = run(tmp_path, url, 2, monkeypatch, task)
@@ -257,7 +257,7 @@ def test_a_dead_server_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert {row["sample"] for row in rows} <= {"n3", "n4"}  # of which nothing can be asked
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     rows = [
@@ -310,7 +310,7 @@ class Keyed(Noise):
             yield replace(item, answer=Letter.A)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_samples_of_an_unknown_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Letter, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Letter", Letter, raising=False)

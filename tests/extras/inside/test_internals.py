@@ -34,7 +34,7 @@ def torch() -> Any:
     return pytest.importorskip("torch")
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any) -> None:
     model = LocalVLM(str(tiny(family, tmp_path / family)))

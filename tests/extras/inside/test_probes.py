@@ -201,7 +201,7 @@ def test_of_offered_choices_a_probe_says_one() -> None:
         assert share == pytest.approx(0.5, abs=0.08)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.usefixtures("states_once")
 def test_the_questions_are_those_of_the_models_answers(run: Path) -> None:
     scored = score_run(RunFolder(run))
@@ -252,7 +252,7 @@ def test_the_request_is_the_last_that_the_arms_own_model_answered(tmp_path: Path
     assert [(entry.sample, entry.right) for entry in asked] == [("s0", 1.0), ("s1", 0.0)]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -279,7 +279,7 @@ def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path)
     assert arm.loss == Loss("decoder 2, last token", "the words of the answer")
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.usefixtures("states_once")
 def test_the_command_writes_a_page(run: Path, tmp_path: Path) -> None:
     assert "of 59 held-out questions" in run_probe(0, run)

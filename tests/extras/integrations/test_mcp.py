@@ -110,7 +110,7 @@ def test_a_client_that_starts_the_server_anew_goes_on_from_the_files(folder: Pat
     assert "12.0 pixels" in words(third)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path) -> None:
 
     async def ask(name: str, arguments: dict[str, Any]) -> CallToolResult:

@@ -51,7 +51,7 @@ ARMS: dict[str, dict[str, Sequence[str]] | None] = {
 }
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_certify_tells_what_zoom_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path.resolve()
     monkeypatch.chdir(folder)

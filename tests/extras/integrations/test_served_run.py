@@ -46,7 +46,7 @@ def told(*words: str) -> str:
     return result.output
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     plan = load_plan(find_config("tool_contribution"))

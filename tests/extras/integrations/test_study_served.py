@@ -112,7 +112,7 @@ ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": 
 URL, WORDS = QUESTIONS[0]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_answers_are_those_of_the_stages_and_replay_bit_for_bit(tmp_path: Path) -> None:
     zoom: dict[str, Stage] = {
         "choices": ReadChoices(),

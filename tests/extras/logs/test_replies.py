@@ -42,7 +42,7 @@ def row(idx: str, reply: str, label: str | None = None, answer: str = "(A)") -> 
     return {"idx": idx, "answer": answer, "reply": reply, "official_label": label}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", GOLDEN)
 def test_the_published_figures_of_blink(shared_data: Path, folder: str) -> None:
     files = sorted((shared_data / folder).glob("*.jsonl.gz"))
@@ -54,7 +54,7 @@ def test_the_published_figures_of_blink(shared_data: Path, folder: str) -> None:
     assert (total, next(iter(sums))) == ("total", "files") and sums["files"] == str(len(golden))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path) -> None:
     file = shared_data / "blink_replies" / "llava_v1.5_7b.jsonl.gz"
     listing = tmp_path / "differ.txt"
@@ -238,10 +238,10 @@ def some_replies(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return out
 
 
-DEAR = [pytest.param(ending, marks=pytest.mark.dear) for ending in (".tsv", ".xlsx")]
+SLOW = [pytest.param(ending, marks=pytest.mark.slow) for ending in (".tsv", ".xlsx")]
 
 
-@pytest.mark.parametrize("ending", [".jsonl", *DEAR])
+@pytest.mark.parametrize("ending", [".jsonl", *SLOW])
 def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, ending: str) -> None:
     if ending == ".xlsx":
         pytest.importorskip("openpyxl")

@@ -294,14 +294,14 @@ def test_candidates_lie_where_the_homography_says_and_their_places_do_not_tell(
     assert nearest == 6
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_sift_solves_what_was_made(tmp_path: Path, sources: Sources) -> None:
     save(Correspondence(sources[hpatches], n=8), "Visual_Correspondence", tmp_path)
     task = Folder(tmp_path / "Visual_Correspondence")
     assert answered(MatchedPoint(Once(SIFT()), transfer="homography"), task) > 0.8
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_graffiti_wall(shared_data: Path) -> None:
     pair = {"first": "graf1.png", "second": "graf3.png", "homography": "H1to3p.xml"}
     task = Correspondence(shared_data / "pairs", n=10, pairs=(pair,))
@@ -349,7 +349,7 @@ def test_the_nearer_point_is_nearer_and_its_place_does_not_tell(sources: Sources
     assert Counter(item.answer for item in items) == {"A": 12, "B": 12}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_aloe(shared_data: Path) -> None:
     """An independent measurement agrees: disparity by block matching of the two views."""
     pair = {"image": "aloeL.jpg", "map": "aloeGT.png"}

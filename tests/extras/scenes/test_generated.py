@@ -84,7 +84,7 @@ def share(right: Sequence[bool]) -> float:
 # ---------------------------------------------------------------- what every subtask promises
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_items_do_not_depend_on_how_many_there_are(name: str) -> None:
     first, *rest = (item.sample.sha for item in made(name, 2))
@@ -93,7 +93,7 @@ def test_items_do_not_depend_on_how_many_there_are(name: str) -> None:
     assert len({first, *rest, reseeded.sample.sha}) == 3
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_another_process_makes_the_same_samples() -> None:
     code = (
         "from looktwice.extras.scenes.generated import KINDS, GeneratedDoYouSeeMe as G\n"
@@ -106,7 +106,7 @@ def test_another_process_makes_the_same_samples() -> None:
     assert done.stdout.splitlines() == here
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_what_stages_see_holds_no_truth(name: str) -> None:
     n = 4 if name in SEVEN else 2
@@ -124,7 +124,7 @@ def test_what_stages_see_holds_no_truth(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in SEVEN else pytest.param(name, marks=pytest.mark.dear) for name in KINDS],
+    [name if name in SEVEN else pytest.param(name, marks=pytest.mark.slow) for name in KINDS],
 )
 def test_marks_are_asked_for_and_lie_in_the_picture(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=1, marks=True)
@@ -223,7 +223,7 @@ def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]
         list(GeneratedDoYouSeeMe(name, n=1, controls=controls))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @table
 def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> None:
     for item in made(name, 3, **controls):
@@ -268,7 +268,7 @@ CORNERS = {
 }
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "large", "share"), [(SHAPES, 1, 0.035), (COLORED, 0.6, 0.02)])
 def test_the_kinds_of_shapes_are_seen_in_their_corners(
     name: str, large: float, share: float
@@ -332,7 +332,7 @@ def test_letters_are_the_standard_ones() -> None:
     assert len(set(DOTS.values())) == 26
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("spacing", [0.04, 0.08, 0.1])
 def test_letters_are_read_from_their_dots(spacing: float) -> None:
     """Pieces of ink on the ground, put on the grid of 7 x 5 whose pitch is a seventh of 320 px."""
@@ -368,7 +368,7 @@ def grid_in(
     return found
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 def test_spatial_answers_are_counted_in_the_pixels(official: bool) -> None:
     for item in made("visual_spatial", 12, official):
@@ -387,7 +387,7 @@ def same_as_target(frames: Sequence[Any]) -> list[float]:
     return [float(np.abs(frame - frames[0]).sum()) for frame in frames[1:]]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 @pytest.mark.parametrize(("name", "controls"), [("form_constancy", {}), (GROUND, {"density": 0})])
 def test_the_right_pattern_is_the_target_pixel_by_pixel(
@@ -399,7 +399,7 @@ def test_the_right_pattern_is_the_target_pixel_by_pixel(
         assert name == GROUND or sorted(away)[1] > (1 if official else 15)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 def test_under_the_noise_lie_the_same_elements(official: bool) -> None:
     for item in made("figure_ground", 9, official):
@@ -410,7 +410,7 @@ def test_under_the_noise_lie_the_same_elements(official: bool) -> None:
             assert (others[int(item.answer or 0) - 1][target > 0.99] > 0.99).all()
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", CLOSED := ["capsule", "star", "hexagon", "circle", "pentagon", "rectangle", "triangle"]
 )
@@ -463,7 +463,7 @@ SHORTCUTS: list[tuple[str, Callable[[Item], int]]] = [
 ]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "guess"), SHORTCUTS, ids=[name for name, _ in SHORTCUTS])
 def test_who_does_not_look_at_the_target_is_right_by_chance_alone(
     name: str, guess: Callable[[Item], int]
@@ -486,7 +486,7 @@ def test_only_the_official_options_lose_their_circles(official: bool) -> None:
     assert share(alone) == 1 if official else share(alone) < 0.4
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 def test_noise_lies_on_the_target_too_unless_official(official: bool) -> None:
     for item in made("figure_ground", 9, official):
@@ -593,7 +593,7 @@ def test_an_entry_is_written_with_its_pictures(script: Any, tmp_path: Path) -> N
     assert task in text and "Respond with the letters only" in text
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_published_samples_stand_beside_ours(
     script: Any, shared_data: Path, tmp_path: Path
 ) -> None:

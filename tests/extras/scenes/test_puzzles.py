@@ -83,7 +83,7 @@ def test_options_that_two_rules_allow_are_both_told() -> None:
     assert solve(pictures, [1, 4, 10, 6]) == [2]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_panels_say_what_was_drawn_at_every_size() -> None:
     for item in items()[1::2]:
         wanted = [*item.truth["pictures"][:8], 0, *item.truth["options"]]
@@ -183,7 +183,7 @@ class Planted(WithoutModel):
         return stage(state, model)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_models_that_only_see_only_reason_and_only_guess_are_told_apart(tmp_path: Path) -> None:
     able = {
         "sees": {"perception"},

@@ -202,7 +202,7 @@ def view_of(scene: Scene) -> View:
 COARSE = 0.06  # a share of few pixels differs so much between sizes, at most
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_identities_show_as_much_of_each_solid_as_is_promised() -> None:
     least, hidden = list[float](), list[float]()
     for official, shares in ((False, least), (True, hidden)):
@@ -348,7 +348,7 @@ SPECIALISTS: dict[str, tuple[int, Callable[[Truth], Stage]]] = {
     "kind",
     [
         "relation",
-        *(pytest.param(kind, marks=pytest.mark.dear) for kind in SPECIALISTS if kind != "relation"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in SPECIALISTS if kind != "relation"),
     ],
 )
 def test_a_specialist_that_is_given_the_truth_is_always_right(kind: str) -> None:
@@ -364,14 +364,14 @@ CUES: dict[str, tuple[Stage, float]] = {
 }
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CUES)
 def test_a_cue_of_the_picture_is_worth_chance(kind: str) -> None:
     cue, chance = CUES[kind]
     assert right(cue, asked(kind, SPECIALISTS[kind][0])[0]) == pytest.approx(chance)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_as_many_wrong_points_as_were_dealt_are_nearer_to_where_the_reference_was() -> None:
     items, _ = asked("correspondence", 8)
     ranks = []

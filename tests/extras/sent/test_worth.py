@@ -86,7 +86,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["keys", None])
 def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, labels: str | None) -> None:
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
@@ -135,7 +135,7 @@ def test_other_requests_are_asked_anew(
         assert (worth.questions, model.asked) == (4, {None, heat})
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_command_asks_a_model(folders: Path, tmp_path: Path) -> None:
     sides = [str(folders / name) for name in ("one", "two")]
     asked = ["--ask", "pipelines.models.Pocket", "--labels", str(folders / "keys")]

@@ -89,7 +89,7 @@ def report(folder: Path) -> Result:
     return looktwice("analyse", folder, "audit")
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> None:
     (run,) = ask_all(tmp_path, 6, TextReader()).scores
     audited, clean = audits(run), run.folder.path / "clean.yaml"

@@ -152,7 +152,7 @@ def test_draws_count_as_single_ones_written_out() -> None:
     assert fragility.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_sixteen_identical_styles_do_not_differ() -> None:
     """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8
     % do."""

@@ -20,7 +20,7 @@ TASTED = (
 )
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("draws", [6, 10, 20])
 def test_tastes_are_no_leaks(draws: int) -> None:
     """24 blind models: a bound that 1 % of false finds passes with near certainty."""
@@ -28,7 +28,7 @@ def test_tastes_are_no_leaks(draws: int) -> None:
     assert any_find <= 1 / 24 and false <= 0.02
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_planted_leaks_are_found_as_often_as_is_told() -> None:
     """At the shipped number of draws, beside a model that guesses anew and one with mild tastes for
     words."""

@@ -1,4 +1,4 @@
-"""What the studio renders and asks beneath its page: whom it may ask, what it refuses, what it
+"""What the studio renders and asks beneath its page: which models it may ask, what it refuses and
 keeps."""
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene
     assert "contours" not in studio.browser.run("document.getElementById('yaml').value")
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_one_history_takes_back_each_step(studio: OpenStudio, scene: Path) -> None:
     plain = studio.drop(scene)
     marked = studio.drag((100, 80))
@@ -186,7 +186,7 @@ def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, s
     assert studio.browser.text("[data-fault=yaml]").startswith("pasted.yaml")
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_it_asks_once_and_rows_become_a_study(
     studio: OpenStudio, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +240,7 @@ def test_it_asks_once_and_rows_become_a_study(
     assert not studio.browser.run("page.$('each').hidden")
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_rows_say_what_their_stages_are_and_grow(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((100, 80))
@@ -378,7 +378,7 @@ def test_a_mark_is_placed_and_moved_by_the_keyboard_alone(studio: OpenStudio, sc
     assert studio.draft["marks"] == []
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_sixty_moves_in_three_seconds_end_with_the_last(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((142, 105))

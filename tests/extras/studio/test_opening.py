@@ -92,7 +92,7 @@ def test_what_is_not_there_is_told(run: RunFolder, tmp_path: Path) -> None:
         open_draft(desk, [], ["small"])
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_card_of_the_report_opens_in_the_studio(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "desk").mkdir()

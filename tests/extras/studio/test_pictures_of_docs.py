@@ -21,7 +21,7 @@ def test_the_page_of_the_docs_names_each_picture() -> None:
     assert {*named} == {picture.name for picture in (DOCS / "studio").iterdir()}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()

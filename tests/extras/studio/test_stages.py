@@ -24,7 +24,7 @@ gallery = importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
 PLUGIN = load_plugin(str(DOCS / "edge_strength.py"))
 ENTRIES = [entry for group in gallery.groups() for entry in group.entries]
 CATALOG = Catalog().to_dict()
-DEAR = {
+SLOW = {
     "QuestionAttention",
     *(f"rendered-{name}" for name in ("motion", "correspondence", "depth", "relation", "counting")),
 }
@@ -42,12 +42,12 @@ def render(desk: Desk, sample: Any, slots: tuple[Slot, ...], **more: Any) -> dic
     return desk.render(Draft(**{**vars(draft), "stages": slots}))
 
 
-def dear(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.dear] if name.rpartition(".")[2] in DEAR else []
+def slow(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if name.rpartition(".")[2] in SLOW else []
 
 
 @pytest.mark.parametrize(
-    "entry", [pytest.param(entry, id=entry.name, marks=dear(entry.name)) for entry in ENTRIES]
+    "entry", [pytest.param(entry, id=entry.name, marks=slow(entry.name)) for entry in ENTRIES]
 )
 def test_it_renders_the_picture_of_the_gallery(desk: Desk, entry: Any) -> None:
     slots = tuple(Slot(f"s{number}", node) for number, node in enumerate(entry.nodes))
@@ -70,7 +70,7 @@ IN_GALLERY = {node["use"] for entry in ENTRIES for node in entry.nodes}
 
 
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=dear(path)) for path in STAGES if path not in IN_GALLERY]
+    "path", [pytest.param(path, marks=slow(path)) for path in STAGES if path not in IN_GALLERY]
 )
 def test_what_has_no_picture_renders_or_is_named_with_the_reason(desk: Desk, path: str) -> None:
     item = next(iter(MarkedScenes(kind="shape")))

@@ -151,7 +151,7 @@ CALLED = (
 )
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "coordinates", "form"),
     [

@@ -100,7 +100,7 @@ def test_what_is_no_mark_is_not_read(name: str, shapes: list[list[Any]], codec: 
     assert read(draw(name, shapes, codec)).sample.marks == ()
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PHOTOGRAPHS)
 def test_photographs_as_they_are_have_no_marks(name: str) -> None:
     for codec in ("png", "jpeg"):

@@ -67,7 +67,7 @@ def real(shared_data: Path) -> Callable[[int], list[State]]:
     return lambda step: [read(number) for number in range(0, len(samples), step)]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_photographs_with_markers() -> None:
     wrong, total, invented = [], 0, 0
     for seed in range(16):  # two thousand are `make bench`
@@ -83,15 +83,15 @@ def test_photographs_with_markers() -> None:
     assert not invented
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_photographs_without_markers_have_none() -> None:
     burnt = [made(seed, marked=False) for seed in range(8)]
     found = {b.how: recovered(state_of(b.pixels)).sample.marks for b in burnt}
     assert not {how: marks for how, marks in found.items() if marks}
 
 
-@pytest.mark.dear
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
 def test_real_images_have_their_two_markers_in_the_released_style(
     real: Callable[[int], list[State]], step: int
 ) -> None:
@@ -110,7 +110,7 @@ def test_real_images_have_their_two_markers_in_the_released_style(
     assert whole >= len(states) - 1
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_real_images_without_circles_have_no_marks(shared_data: Path) -> None:
     if not (shared_data / "blink" / "Spatial_Relation").is_dir():
         pytest.skip(f"no BLINK Spatial_Relation under {shared_data}")
@@ -121,7 +121,7 @@ def test_real_images_without_circles_have_no_marks(shared_data: Path) -> None:
         ]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_given_marks_stay_where_none_is_in_the_pixels_if_asked(coffee: Pixels) -> None:
     given = (Point("A", 60, 50), Point("B", 90, 70))
     plain, burnt = coffee, as_released(coffee, [TWO[0]], RED)
@@ -203,7 +203,7 @@ def as_jpeg(pixels: Pixels, quality: int) -> Pixels:
     return np.asarray(Image.open(data))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_red_and_green_boxes_are_read_with_their_labels() -> None:
     names = ("coffee", "astronaut", "chelsea", "motorcycle", "rocket")
     right = 0
@@ -290,7 +290,7 @@ def test_erasing_asks_for_recovering_first(coffee: Pixels) -> None:
         EraseMarks()(state_of(coffee), NoModel())
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_real_items_are_erased_and_marked_anew(real: Callable[[int], list[State]]) -> None:
     stage = Circles(radius=9, thickness=2, color="white", label=Label(font_size=14))
     for read in real(16):

@@ -242,7 +242,7 @@ def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None
     assert [v.size for v in both] == [(180, 110), (64, 64)]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", [Box("E", 60, 30, 110, 70), Box("E", 172, 104, 190, 120)])
 def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) -> None:
     """Pooled to 5 x 3 cells; also for a region that lies across the view's edge."""

@@ -198,7 +198,7 @@ def test_ink_and_distinct_colours() -> None:
     )
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_work_of_thousands_of_labels_grows_as_they_do() -> None:
     """The nearest free place of each was looked for once for every mark."""
     rng = np.random.default_rng(0)

@@ -53,7 +53,7 @@ def test_blink_released_measures_as_the_released_images(letter: str, size: tuple
     assert (is_color(above, BLACK) | is_color(above, WHITE) | is_color(above, GREY)).all()
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_blink_released_has_the_letters_of_the_real_images(shared_data: Path) -> None:
     """On every second image: label and ring stand as the preset puts them, bar flips at borders."""
     import pyarrow.parquet as pq

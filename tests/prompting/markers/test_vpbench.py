@@ -26,7 +26,7 @@ METHODS = DATA / "methods"
 BLOCKS = [("opencv4", True), ("opencv5", True), ("opencv4", False)]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.skipif(not METHODS.exists(), reason="the reference's vectors are not here")
 @pytest.mark.parametrize(
     ("style", "letters", "labels"),

@@ -175,7 +175,7 @@ def accuracy(*stages: Stage) -> float:
     return right / ITEMS
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_reader_gains_by_planted_depth_and_loses_as_much_by_false_depth() -> None:
     words, pixels = DepthWords(depth=Red()), DepthOverlay(depth=Red(), layout="extra")
     ask = Ask()

@@ -102,7 +102,7 @@ class Questions:
         return iter(self.items)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> None:
     ask = Ask(confidence="choices")
     (run,) = evaluate(Questions(), {"ask": ask}, model, out=tmp_path / "run").scores
@@ -119,7 +119,7 @@ def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> N
     assert risk.area < risk.random
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(("below", "more"), [(0.0, 0), (0.8, 3 * EACH), (1.0, 5 * EACH)])
 def test_when_asks_again_only_where_confidence_is_low(
     below: float, more: int, model: ChatAPI, tmp_path: Path
@@ -188,7 +188,7 @@ def test_votes_go_over_styles_in_turn() -> None:
     assert isinstance(heard.calls[0][0][-1], Message)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_small_model_knows_where_it_is_unsure(tmp_path: Path) -> None:
     task = MarkedScenes("shape", 80, controls={"size": [40, 12], "things": 3})
     mark, ask = Circles(radius=28, color="red"), Ask(confidence="choices")

@@ -124,7 +124,7 @@ def count_calls(records: dict[str, list[Record]], names: Iterable[str]) -> dict[
     return {name: sum(len(record.calls) for record in records[name]) for name in names}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES, ids=[study[0] for study in STUDIES])
 def test_each_study_runs_with_a_script(study: Study, scripted: Any) -> None:
     _, found = scripted(study)
@@ -177,7 +177,7 @@ def test_zooming_on_faces_uses_face_recognition_unless_told_otherwise(
     assert [type(zoom.detector).__name__ for zoom in zooms] == [detector] * 3
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_users_own_words_are_one_override_and_their_hash_is_kept(tmp_path: Path) -> None:
     said = {
         "CoT-normal.stages.think": "Denk nach.\r\n",

@@ -120,7 +120,7 @@ def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
 
 
 @pytest.mark.parametrize(("model", "name", "settings", "counted"), PROCESSORS)
-@pytest.mark.dear
+@pytest.mark.slow
 def test_pixels_and_tokens_are_those_of_transformers(
     model: str, name: str, settings: dict[str, Any], counted: Any
 ) -> None:

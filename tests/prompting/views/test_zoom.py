@@ -318,7 +318,7 @@ def before(view: View, change: str) -> View:
     return transforms.resize(view, 300, 200) if change == "resize" else view
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     crop=crops,

@@ -151,7 +151,7 @@ def llava(tmp_path_factory: pytest.TempPathFactory) -> Any:
     close_networks()
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [(28, 140), (168, 56), (84, 84)])
 @pytest.mark.parametrize("tiled", [False, True])
 def test_a_planted_network_is_seen_to_look_at_ink(

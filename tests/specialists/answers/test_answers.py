@@ -168,7 +168,7 @@ def sideways(data: Path) -> list[tuple[list[Pixels], str]]:
     return questions
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["sift", "xfeat"])
 def test_left_and_right_on_two_real_stereo_pairs(shared_data: Path, network: str) -> None:
     matcher: Matcher = SIFT()

@@ -37,7 +37,7 @@ def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
     return iou(tuple(one.tolist()), two)  # type: ignore[arg-type]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool) -> None:
@@ -51,7 +51,7 @@ def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool)
     assert boxes.labels.tolist() == ["face"]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_face_is_invented(name: str) -> None:
     assert len(FaceCascade()(photograph(name))) == 0
@@ -85,7 +85,7 @@ def small_faces(count: int) -> list[Pixels]:
     return found
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @needs_dlib
 def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     pixels, faces = photograph("astronaut")[:320, 100:420].copy(), FaceRecognition(threshold=0.5)

@@ -66,7 +66,7 @@ def _bilinear(image: NDArray[np.float64], rows: int, columns: int) -> NDArray[np
     return image
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str]) -> None:
     """Processor, network and post-processing used bare, image by image."""
@@ -100,7 +100,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         np.testing.assert_allclose(boxes.xyxy, xyxy[order], rtol=0, atol=apart)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(
     name: str, built: Callable[[str], str]
@@ -117,7 +117,7 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(
     assert set(together[2].labels) <= {"people", "sports balls"}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_near(name: str, dtype: Any, built: Callable[[str], str]) -> None:

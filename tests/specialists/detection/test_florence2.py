@@ -51,7 +51,7 @@ def upright(boxes: Any) -> Any:
     return (boxes[:, 2:] > boxes[:, :2]).all(1), boxes
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_all_things_are_those_of_transformers(folder: str, dtype: Any) -> None:
     detector = Florence2(folder, longest=LONGEST, device="cpu", dtype=dtype)
@@ -66,7 +66,7 @@ def test_all_things_are_those_of_transformers(folder: str, dtype: Any) -> None:
     assert number > 3
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_each_word_is_looked_for_by_itself_and_phrases_together(folder: str) -> None:
     image = IMAGES[3]
     found = Florence2(folder, longest=LONGEST, device="cpu")(image, ["Cat", "red box."])
@@ -85,7 +85,7 @@ def test_each_word_is_looked_for_by_itself_and_phrases_together(folder: str) -> 
         phrases(image, [" "])
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_lines_of_text_are_the_bounds_of_their_corners(folder: str, tmp_path: Path) -> None:
     reader = Florence2(folder, task="text", longest=LONGEST, device="cpu")
     number = 0
@@ -105,7 +105,7 @@ def test_lines_of_text_are_the_bounds_of_their_corners(folder: str, tmp_path: Pa
     assert len(list(tmp_path.rglob("*.npz"))) == 1  # an image is read once, whatever is looked for
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["things", "phrases", "text"])
 def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(folder: str, task: Any) -> None:
     detector = Florence2(folder, task=task, longest=LONGEST, device="cpu")

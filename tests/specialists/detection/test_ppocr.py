@@ -52,7 +52,7 @@ def found(_kept: None) -> Boxes:
 class TestReal:
     pytestmark = real
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     def test_signs_are_read_in_reading_order(self, found: Boxes) -> None:
         assert found.labels.tolist() == list(SIGNS)
         assert (found.scores > 0.9).all()
@@ -68,7 +68,7 @@ class TestReal:
         chosen = PPOCR()(written(SIGNS), words)
         assert chosen.labels.tolist() == labels and chosen.xyxy.shape == (len(labels), 4)
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     def test_a_photographed_page_is_read_as_upstream_reads_it(self) -> None:
         """Text and boxes of rapidocr 3.10 itself, one line at a time, over onnxruntime."""
         page = photograph("page")
@@ -86,7 +86,7 @@ class TestReal:
         assert [label.replace(" ", "") for label in boxes.labels] == [text.replace(" ", "")]
         assert boxes.scores[0] > 0.9
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     @pytest.mark.parametrize("shape", [(1, 1), (3, 90), (90, 3), (64, 64), (2100, 40)])
     def test_an_empty_picture_holds_no_text(self, shape: tuple[int, int]) -> None:
         assert len(PPOCR()(np.full((*shape, 3), 128, np.uint8))) == 0
@@ -96,7 +96,7 @@ class TestReal:
         assert large.labels.tolist() == list(SIGNS)
         np.testing.assert_allclose(large.xyxy / 2, found.xyxy, atol=3)
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     def test_threads_read_the_same(self, found: Boxes) -> None:
         pictures = [written(SIGNS), written({"Stop": (20, 20)}, (160, 90))]
         with ThreadPoolExecutor(2) as pool:
@@ -104,7 +104,7 @@ class TestReal:
         np.testing.assert_array_equal(first.xyxy, found.xyxy)
         assert second.labels.tolist() == ["Stop"]
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     def test_a_file_of_another_network_is_refused(self, tmp_path: Path) -> None:
         other = FILES["det"].path(None).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
         empty = tmp_path / "empty.onnx"

@@ -75,7 +75,7 @@ def theirs(folder: Path, image: Pixels) -> Any:
     return torch.nn.functional.pad(small / 127.5 - 1, (0, max(0, 320 - columns)))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -98,7 +98,7 @@ def test_a_map_of_text_is_that_of_transformers(
         np.testing.assert_allclose(lines, expected, atol=1e-4)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("width", [3200, 400])
 def test_letters_are_those_of_transformers(

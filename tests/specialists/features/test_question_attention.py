@@ -60,7 +60,7 @@ def by_hand(family: str, values: Any) -> Any:
     raise AssertionError(family)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("layer", [None, 0, -1])
 def test_a_map_is_what_transformers_own_attentions_say(
@@ -97,7 +97,7 @@ def test_a_map_is_what_transformers_own_attentions_say(
 MIXES = r"vision_tower\..*\.(out_proj|fc2)\.|visual\.blocks\..*\.(out_proj|proj|down_proj|fc2)\."
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     "size", [(60, 80), (100, 30), (56, 56), (31, 67), (84, 196), (100, 190), (190, 100), (20, 100)]
@@ -168,7 +168,7 @@ def test_words_are_what_the_same_prompt_lacks_without_them(
     assert words_among(list(map(ord, prompt)), list(map(ord, without))) == words
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("corner", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_path: Path) -> None:
     """Of four image tokens the dark one gets e^3 times what another token gets."""

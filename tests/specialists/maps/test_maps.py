@@ -44,7 +44,7 @@ def intrinsics(folder: Path, names: list[str], space: str) -> Path:
     return folder
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "place"), [("srgb", 0), ("linear", 0), ("srgb", 1)])
 def test_the_albedo_is_that_of_the_pipeline_in_linear_light(
     tmp_path: Path, space: str, place: int
@@ -77,7 +77,7 @@ def test_sgbm_measures_a_shift(mode: Any, disparity: int) -> None:
     assert depth.larger_is_nearer
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_real_stereo_pair() -> None:
     """Against the true disparity of Middlebury's motorcycle (in skimage inf is unknown)."""
     from skimage import data

@@ -72,7 +72,7 @@ def matcher_of(name: str, built: Callable[..., str], longest: int | None = None)
     return KeypointMatcher(built(name), **cpu)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"]
 )
@@ -201,7 +201,7 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
     assert len(rim) > 20 and (matches[:, None] == rim).all(2).any(0).mean() > 0.5
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("name", ["efficient_loftr", "loftr", "light_glue", "super_glue", "disk"])
 def test_points_are_pixel_centers_whatever_the_network_counts_from(
@@ -243,7 +243,7 @@ def test_xfeat_in_half_precision_is_off_by_little_but_is_off(dtype: str) -> None
     assert np.median(apart[0]) < np.median(apart[1]) + 0.3
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loftr", "disk", "aliked", "efficient_loftr", "light_glue"])
 def test_a_lower_precision_is_obeyed_and_leaves_coordinates_whole(
     name: str, built: Callable[..., str]

@@ -41,7 +41,7 @@ SIZES = [(60, 90), (90, 60), (70, 70), (33, 120), (60, 90)]
 IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["depth_anything", "depth_anything_metric", "glpn"])
 def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(
     name: str, built: Callable[[str], str]
@@ -58,7 +58,7 @@ def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(
     assert not np.allclose(together[0].values, together[3].values)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "corners"), [("depth_anything", True), ("depth_anything_1", False)]
 )
@@ -379,7 +379,7 @@ def test_a_file_that_lacks_tensors_or_has_others_is_refused(
         ask(name, other)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_tensor_that_no_result_depends_on_may_be_missing_or_there(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -397,7 +397,7 @@ def test_a_tensor_that_no_result_depends_on_may_be_missing_or_there(
         np.testing.assert_array_equal(found, ask("depth_anything", whole).values)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_networks_that_are_first_asked_at_the_same_time_all_open(
     built: Callable[[str], str],
 ) -> None:
@@ -412,7 +412,7 @@ def test_networks_that_are_first_asked_at_the_same_time_all_open(
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 # by torch itself
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:

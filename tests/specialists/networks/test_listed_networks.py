@@ -107,7 +107,7 @@ def test_every_listed_network_is_run() -> None:
     assert listed_names() == sorted(LISTED)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LISTED)
 def test_a_listed_network_runs_or_says_what_it_needs(
     name: str, built: Callable[[str], str], tmp_path: Path
@@ -122,7 +122,7 @@ def test_a_listed_network_runs_or_says_what_it_needs(
         assert len(run(folder)) > 0
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines of the page, with tiny networks in the folders that they name."""
     page = PAGE.partition("**A detector of fixed classes**")[2]
@@ -176,7 +176,7 @@ def test_backbones_give_what_transformers_gives(name: str, built: Callable[[str]
     assert wide.values.shape == (4, 6, 32) and high.values.shape == (6, 4, 32)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_detectors_by_words_give_what_transformers_gives(

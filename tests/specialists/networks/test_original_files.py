@@ -30,7 +30,7 @@ torch = optional("torch")
 transformers = optional("transformers")
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPENED)
 def test_an_original_file_gives_what_its_authors_code_gives(kind: str, tmp_path: Path) -> None:
     with torch.inference_mode():
@@ -57,7 +57,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return write_kinds(tmp_path_factory.mktemp("kinds"))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("specialist", TAKES)
 def test_a_file_of_another_network_is_called_what_it_is(
     specialist: str, files: dict[str, Path]
@@ -118,7 +118,7 @@ def test_depth_anything_is_told_by_its_file_s_name(tmp_path: Path) -> None:
     assert (config.depth_estimation_type, config.max_depth) == ("metric", 80)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["depth_anything_v2", "dinov2", "grounding_dino", "sam_hq", "sam2", "efficient_loftr"]
 )
@@ -184,7 +184,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (place / "dlib" / name).symlink_to(find_package_file(package, package, "models", name))
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_five_original_files_answer_on_pixels(downloads: None) -> None:
     """By the page's own YAML and Python, as they stand there."""
     code, text = (on_page(language) for language in ("python", "yaml"))

@@ -51,7 +51,7 @@ def test_images_are_seen_as_by_transformers() -> None:
         np.testing.assert_allclose(see_square(image, 56), seen, atol=1e-6 if whole else 1 / 127.4)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_masks_are_those_of_transformers(model: str) -> None:
     """Network and post-processing used bare as its documentation shows, a word at a time."""
     network = transformers.Sam3Model.from_pretrained(model).eval()
@@ -131,7 +131,7 @@ def stretched(image: Pixels, side: int) -> Any:
     return (small - mean.view(3, 1, 1)) / std.view(3, 1, 1)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
 def test_other_kinds_of_sam_give_what_transformers_gives(
     name: str, built: Callable[[str], str]

@@ -24,7 +24,7 @@ UPSTREAM = {"coffee": (114242, (76, 18, 480, 391)), "rocket": (6219, (306, 129, 
 class TestReal:
     pytestmark = real
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", UPSTREAM)
     def test_the_mask_is_upstreams(self, name: str) -> None:
         found = U2Net()(photograph(name))
@@ -33,7 +33,7 @@ class TestReal:
         boxes = MaskBoxes(U2Net())(photograph(name), ["anything"])
         assert boxes.xyxy.tolist() == [list(box)] and boxes.labels.tolist() == ["salient"]
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     def test_things_that_lie_apart_are_masks_of_their_own(self) -> None:
         pixels = np.full((240, 400, 3), 225, np.uint8)
         truth = np.zeros((240, 400), np.uint8)
@@ -46,7 +46,7 @@ class TestReal:
             both, either = mask & (truth == number), mask | (truth == number)
             assert both.sum() / either.sum() > 0.85
 
-    @pytest.mark.dear
+    @pytest.mark.slow
     @pytest.mark.parametrize(("shape", "level"), [((1, 1), 0), ((2, 50), 128), ((64, 64), 128)])
     def test_one_colour_has_nothing_salient(self, shape: tuple[int, int], level: int) -> None:
         found = U2Net()(np.full((*shape, 3), level, np.uint8))
