@@ -8,7 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -40,13 +40,21 @@ class Served:
     run: Path
     door: Door
     told: list[str] = field(default_factory=list)
+    clients: list[Any] = field(default_factory=list)
 
     @property
     def client(self) -> Any:
-        """OpenAI's own client, which asks once."""
+        """OpenAI's own client, which asks once; `close` closes it."""
         import openai
 
-        return openai.OpenAI(base_url=self.url, api_key="a client's own", max_retries=0)
+        client = openai.OpenAI(base_url=self.url, api_key="a client's own", max_retries=0)
+        self.clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """Close every client."""
+        for client in self.clients:
+            client.close()
 
     @property
     def samples(self) -> dict[str, Sample]:
@@ -123,8 +131,11 @@ def serving(
         lens = Lens(arms, recorder, folder / ".cache", lines.append, looks, abstain)
         try:
             door = StudyDoor(workers, token, lens=lens)
-            with listening(door) as url:
-                yield Served(url, folder / "run", door, lines)
+            with (
+                listening(door) as url,
+                closing(Served(url, folder / "run", door, lines)) as served,
+            ):
+                yield served
         finally:
             lens.close()
 
@@ -135,8 +146,8 @@ def tapping(upstream: str, folder: Path, name: str = "tap") -> Iterator[Served]:
     lines = list[str]()
     with Recorder(folder / name, (), name) as recorder:
         tap = Tap(8, recorder=recorder, url=upstream, say=lines.append)
-        with listening(tap) as url:
-            yield Served(url, folder / name, tap, lines)
+        with listening(tap) as url, closing(Served(url, folder / name, tap, lines)) as served:
+            yield served
 
 
 class Answer(NamedTuple):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -45,8 +46,13 @@ def prompts() -> list[tuple[View, str]]:
     return [(state.views[0], state.prompt) for state in states]
 
 
-def test_openais_client_gets_the_same_answers(url: str) -> None:
-    client = openai.OpenAI(base_url=url, api_key="none")
+@pytest.fixture
+def client(url: str) -> Iterator[Any]:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def test_openais_client_gets_the_same_answers(client: Any) -> None:
     assert [model.id for model in client.models.list()] == ["pocket"]
     for view, words in prompts():
         image = {"type": "image_url", "image_url": {"url": view.picture.payload.data_url}}
@@ -74,8 +80,7 @@ def test_our_client_gets_the_same_answers_and_likelihoods(url: str) -> None:
         assert list(first.logprobs[0].items()) == list(second.logprobs[0].items())
 
 
-def test_what_cannot_be_answered_is_an_error_of_the_request(url: str) -> None:
-    client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+def test_what_cannot_be_answered_is_an_error_of_the_request(client: Any) -> None:
     image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
     for content, more, says in (
