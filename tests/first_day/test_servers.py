@@ -34,6 +34,7 @@ def test_nobody_there_stops_the_run_before_the_first_request(tmp_path: Path) -> 
         evaluate(Photos("jigsaw", n=2), {"plain": arm}, ChatAPI("m", CLOSED), out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
 SLOW = ("--delay", "0.2")
 
 
+@pytest.mark.slow
 def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
     with chat_server(None, *SLOW) as first, chat_server(None, *SLOW) as second:
         run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=12)

@@ -77,6 +77,7 @@ def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> N
         assert server.stats["requests"] == sum(len(one.calls) for one in records(tmp_path)) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delay", "pause"), [("20", 0.8), ("0.4", 0.01)])
 def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together_are_one(
     tmp_path: Path, delay: str, pause: float

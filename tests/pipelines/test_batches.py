@@ -95,6 +95,7 @@ def results_of(batcher: Batcher[int, int], items: Sequence[int]) -> list[int | s
     return results
 
 
+@pytest.mark.slow
 def test_many_threads_get_their_own_results_and_share_batches(batchers: Make) -> None:
     sizes, first = list[int](), threading.Event()
 
@@ -349,6 +350,7 @@ def test_without_a_store_nothing_is_hashed(weights: str, monkeypatch: pytest.Mon
     assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
 
 
+@pytest.mark.slow
 def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> None:
     class Slow(Bright):
         """Waits until others wait too, so that its batches are full."""

@@ -494,6 +494,7 @@ CHAINS: dict[str, Change] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("name", ["diagonal", "corner", "block and line", "block and spot"])
 def test_thin_parts_of_a_region_stay(name: str, chain: str) -> None:

@@ -58,6 +58,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_batch_replies_as_one_request(family: str, folder: Callable[[str], str]) -> None:
     model = LocalVLM(folder(family), max_tokens=8)

@@ -33,6 +33,7 @@ def test_millions_of_empty_lists_are_refused() -> None:
     assert count_calls(read) < 1000, "they are counted before anything is made of them"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leak", ["", "sk-fire-7Hq2mVx9Zt41Wb8Q"])
 def test_a_text_of_very_many_parts_is_put_together(
     leak: str, monkeypatch: pytest.MonkeyPatch

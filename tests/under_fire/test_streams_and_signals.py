@@ -71,6 +71,7 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
     assert said.startswith("stopped; what is written stays")
 
 
+@pytest.mark.slow
 @needs_extras
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]

@@ -217,6 +217,7 @@ def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
     assert replayed.done and "120 records" in [*describe_replay(replayed)][-1]
 
 
+@pytest.mark.slow
 def test_a_call_of_a_tool_is_no_wrong_answer_in_the_table_of_turns(run: Path) -> None:
     scored = score_run(RunFolder(run))
     for arm in (arms := read_turns(scored)):

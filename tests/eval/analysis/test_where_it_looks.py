@@ -75,6 +75,7 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.slow
 @needs_extras
 def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
     folder: Callable[[str], str], tmp_path: Path
@@ -146,6 +147,7 @@ def test_it_runs_on_files_in_official_layout(folder: Callable[[str], str], tmp_p
     assert len(found) == len(areas) >= 2 and sorted(found) == pytest.approx(sorted(areas), rel=0.15)
 
 
+@pytest.mark.slow
 def test_it_runs_on_real_pictures(
     folder: Callable[[str], str], shared_data: Path, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def go(browser: Browser, link: str) -> None:
     browser.run(f"location.hash = {link!r}; null")
 
 
+@pytest.mark.slow
 def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
     browser.open(page)
     fetched = [url for url in browser.requests if not url.startswith("data:image/")]
@@ -151,6 +152,7 @@ def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
     assert browser.complaints == []
 
 
+@pytest.mark.slow
 @table
 def test_a_link_sets_the_filters(browser: Browser, page: str, link: str, count: int) -> None:
     browser.open(f"{page}#{link}")
@@ -289,6 +291,7 @@ def written(made: MadeRun) -> str:
     return write_report([made.write().path], made.path).resolve().as_uri()
 
 
+@pytest.mark.slow
 def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> None:
     with resized(browser, 1440, 900):
         browser.open(study)
@@ -431,6 +434,7 @@ def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, s
     assert browser.text("#large-words") == "Both were told the same words."
 
 
+@pytest.mark.slow
 def test_keys_go_from_flip_to_flip_and_open_one(browser: Browser, study: str) -> None:
     browser.open(f"{study}#who=marked [mark.radius=9]&sample=shape/s0")
     for key, sample in (("]", "s2"), ("]", "s3"), ("[", "s2"), ("[", "s2")):
@@ -491,6 +495,7 @@ STARS = """[...document.querySelectorAll('.matrix tbody tr, #rivals tbody tr')]
 CELL = "document.querySelector('#found tr.%s .%s')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "how"), [(0, "Bonferroni"), (400, "Holm")])
 def test_every_star_is_after_correction(
     browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch, most: int, how: str

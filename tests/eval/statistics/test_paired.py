@@ -209,6 +209,7 @@ def test_the_weight_of_added_values(values: list[list[float]], low: float, high:
     assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.002)
 
 
+@pytest.mark.slow
 @table
 def test_differences_over_tasks(
     tasks: list[list[float]], pictures: int, shared: float, size: int

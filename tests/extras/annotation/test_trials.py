@@ -119,6 +119,7 @@ def test_a_trial_is_timed_and_keyed(run: Path, tmp_path: Path, browser: Browser)
     assert (model[:3], people[:4]) == ("0.0", "66.7")
 
 
+@pytest.mark.slow
 def test_pictures_stay_until_words_are_typed(tmp_path: Path, browser: Browser) -> None:
     letters = GeneratedDoYouSeeMe("letter_disambiguation", n=2)
     run, out = tmp_path / "run", tmp_path / "people"

@@ -67,6 +67,7 @@ def wait_for(it_is_so: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
 def test_a_study_is_asked_in_one_batch_with_the_answers_of_direct_requests(
     tmp_path: Path, dialect: str, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +147,7 @@ def test_two_runs_at_once_pay_for_a_batch_once(tmp_path: Path) -> None:
         assert server.stats["batched"] == 6
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
     tmp_path: Path,
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_where_the_batch_is(tmp_path
         assert batches(server) == (1, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
 def test_a_batch_whose_number_was_lost_is_found_again(tmp_path: Path, dialect: str) -> None:
     with chat_server(None, "--batch-seconds", "0.8") as server:

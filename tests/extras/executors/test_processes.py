@@ -197,6 +197,7 @@ def test_a_picture_takes_its_hash_along() -> None:
     assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 
+@pytest.mark.slow
 def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

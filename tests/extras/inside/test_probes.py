@@ -290,6 +290,7 @@ def test_the_command_writes_a_page(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "other.md").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("states_once")
 def test_a_run_that_was_killed_is_probed_as_far_as_it_goes(run: Path) -> None:
     lines = (run / "records.jsonl").read_bytes().splitlines(keepends=True)

@@ -46,6 +46,7 @@ def looped(create: Any, stream: bool) -> list[Json]:
     return turns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", SAID)
 def test_serve_gives_back_what_was_attached(name: str, stream: bool, tmp_path: Path) -> None:
@@ -61,6 +62,7 @@ def test_serve_gives_back_what_was_attached(name: str, stream: bool, tmp_path: P
     assert replay(served.run, cache=tmp_path / ".cache").same == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAID)
 def test_a_tap_records_what_goes_back(name: str, tmp_path: Path) -> None:
     with strict_server(SAID[name], FINAL) as upstream, tapping(upstream.url, tmp_path) as served:

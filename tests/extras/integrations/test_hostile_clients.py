@@ -102,6 +102,7 @@ LARGE_BODIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LARGE_BODIES)
 def test_large_bodies_are_let_go(
     form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +176,7 @@ def test_a_fault_of_our_own_is_logged_with_its_traceback(
     ]
 
 
+@pytest.mark.slow
 def test_many_that_only_connect_or_never_finish_hold_nobody_up(pocket: Served) -> None:
     host, port = pocket.url.split("/")[2].split(":")
     idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(200)]

@@ -172,6 +172,7 @@ def test_two_pictures_are_matched_by_path_and_number(folder: Path) -> None:
     assert not matched.is_error and pixels_of(matched)[0].shape[1] >= 2 * SIZE[0]
 
 
+@pytest.mark.slow
 @table
 def test_bad_arguments_are_named(folder: Path, arguments: dict[str, Any], said: str) -> None:
     secret = folder.parent / "secret.png"

@@ -52,6 +52,7 @@ def client(url: str) -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 def test_openais_client_gets_the_same_answers(client: Any) -> None:
     assert [model.id for model in client.models.list()] == ["pocket"]
     for view, words in prompts():

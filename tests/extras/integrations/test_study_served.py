@@ -261,6 +261,7 @@ def test_an_abstention_may_be_a_text_and_a_specialist_answers_by_itself(tmp_path
     assert texts == ["no answer", "2"]
 
 
+@pytest.mark.slow
 def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
     plan = plan_of({"idle": {"lamp": Nothing(), "halve": Halve(), "ask": Ask()}}, Watched())
     with serving(plan, tmp_path) as served:
@@ -271,6 +272,7 @@ def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
     assert "there was nothing to see" in sentence
 
 
+@pytest.mark.slow
 def test_heartbeats_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "HEARTBEAT", 0.05)
     with chat_server(None, "--delay", "0.3") as upstream:

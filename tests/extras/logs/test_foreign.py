@@ -122,6 +122,7 @@ def test_grades_of_inspect(tmp_path: Path, score: dict[str, Any], verdict: str) 
     assert f"coverage={100.0 * (verdict in ('right', 'wrong')):.2f}%" in line
 
 
+@pytest.mark.slow
 @table
 def test_logs_of_one_harness_are_compared_by_a_scorer_that_they_share(
     tmp_path: Path,

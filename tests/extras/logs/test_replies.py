@@ -241,6 +241,7 @@ def some_replies(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
 SLOW = [pytest.param(ending, marks=pytest.mark.slow) for ending in (".tsv", ".xlsx")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".jsonl", *SLOW])
 def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, ending: str) -> None:
     if ending == ".xlsx":

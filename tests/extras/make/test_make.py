@@ -663,6 +663,7 @@ DRAWN: Mapping[str, tuple[Task, str]] = {  # and whether they are closed questio
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawn_questions_are_the_same_when_saved(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

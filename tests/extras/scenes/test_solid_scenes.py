@@ -177,6 +177,7 @@ def test_published_rows_and_sidecars_follow_from_what_is_drawn_here(
         assert re.fullmatch(QUESTIONS_3D[kind.name], row["question"]), row["question"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 @pytest.mark.parametrize("name", FIVE)
 def test_keys_follow_from_the_sidecar(name: str, official: bool) -> None:

@@ -209,6 +209,7 @@ def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path
     assert json.dumps(rows[0])
 
 
+@pytest.mark.slow
 def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
     plan = plan_of({"m": {"ask": Forward()}}, Scripted("(A)"))
     with serving(plan, tmp_path) as upstream:

@@ -72,6 +72,7 @@ def run_study(studio: OpenStudio, folder: Path) -> RunFolder:
     return RunFolder(folder / "runs" / "study")
 
 
+@pytest.mark.slow
 def test_from_a_photograph_to_a_study(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
     (unmarked,) = studio.drop(scene)
     (marked,) = studio.drag((142, 105))
@@ -103,6 +104,7 @@ def test_from_a_photograph_to_a_study(studio: OpenStudio, scene: Path, tmp_path:
     assert all(url.startswith((own, "data:")) for url in studio.browser.requests)
 
 
+@pytest.mark.slow
 def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     first = studio.drag((100, 80))
@@ -156,6 +158,7 @@ def test_one_history_takes_back_each_step(studio: OpenStudio, scene: Path) -> No
     assert studio.browser.run("document.activeElement.ariaLabel") == "mark: later"
 
 
+@pytest.mark.slow
 def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     marked = studio.drag((100, 80))
@@ -282,6 +285,7 @@ def test_stages_are_sought_and_folded(studio: OpenStudio, scene: Path) -> None:
     assert studio.browser.run(swatch) == ""
 
 
+@pytest.mark.slow
 def test_what_is_pasted_fills_the_forms(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((100, 80))
@@ -326,6 +330,7 @@ def test_a_picture_dropped_on_a_card_is_the_next_one(studio: OpenStudio, scene: 
     assert len(studio.texts("#marks li")) == 2
 
 
+@pytest.mark.slow
 def test_pictures_lie_side_by_side(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30, 20)).save(small := tmp_path / "small.png")
     assert len(studio.drop(small, scene)) == 2
@@ -391,6 +396,7 @@ def test_sixty_moves_in_three_seconds_end_with_the_last(studio: OpenStudio, scen
     assert studio.draft["stages"][0]["node"]["radius"] == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1024, 1440])
 def test_no_width_scrolls_sideways(studio: OpenStudio, scene: Path, width: int) -> None:
     studio.drop(scene)

@@ -46,6 +46,7 @@ def slow(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if name.rpartition(".")[2] in SLOW else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "entry", [pytest.param(entry, id=entry.name, marks=slow(entry.name)) for entry in ENTRIES]
 )

@@ -75,6 +75,7 @@ def test_the_page_is_always_answered(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert kernel.reply["number"] == 2 and "ZeroDivisionError" in kernel.reply["faults"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_module_shows_what_the_kernel_sends(tmp_path: Path) -> None:
     (tmp_path / "desk").mkdir()

@@ -571,6 +571,7 @@ IN_TAGS = f"<tool_call>{json.dumps(ZOOMED)}</tool_call>"
 DETAILS = [{"type": "reasoning.encrypted", "data": "x", "index": 0}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "message"),
     [

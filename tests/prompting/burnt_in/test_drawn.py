@@ -77,6 +77,7 @@ def read(pixels: Pixels, choices: tuple[str, ...] = (), **settings: Any) -> Stat
     return RecoverMarks(**settings)(State.start(sample), NoModel())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shapes", "codec", "wanted"), CASES["found"])
 def test_drawn_shapes_are_read_as_marks(
     name: str, shapes: list[list[Any]], codec: str, wanted: list[list[Any]]
@@ -95,6 +96,7 @@ def test_drawn_shapes_are_read_as_marks(
     assert note.startswith("shapes without a label: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shapes", "codec"), CASES["none"])
 def test_what_is_no_mark_is_not_read(name: str, shapes: list[list[Any]], codec: str) -> None:
     assert read(draw(name, shapes, codec)).sample.marks == ()
@@ -109,6 +111,7 @@ def test_photographs_as_they_are_have_no_marks(name: str) -> None:
         assert state.notes == ("no marker was found, and the choices name no labels to look for",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "kind"), [(s, k) for s in (0.01, 0.05, 0.2) for k in "rbd"])
 def test_sizes_are_in_proportion_to_the_picture(share: float, kind: str) -> None:
     """Of the diagonal of a picture of 320 and of one of 1,280 pixels a side."""

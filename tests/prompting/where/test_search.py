@@ -136,6 +136,7 @@ TREE = TreeSearch(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> None:
     right, before, model = 0, 0, Counted()

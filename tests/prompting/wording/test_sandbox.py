@@ -43,6 +43,7 @@ def test_what_a_template_does_is_counted(text: str, least: int, most: int) -> No
         assert least <= WORK - work.left <= most
 
 
+@pytest.mark.slow
 def test_renderings_in_several_threads_are_counted_apart() -> None:
     """Each has the whole amount, and none ends another."""
     half = Template(

@@ -62,6 +62,7 @@ def test_pictures_too_small_for_a_face_hold_none(shape: tuple[int, int]) -> None
     assert len(FaceCascade()(np.zeros((*shape, 3), np.uint8), ("anything",))) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faces", [FaceCascade(scale=1.2, windows=1, longest=160), FaceRecognition()], ids=["cv", "dlib"]
 )

@@ -79,6 +79,7 @@ class TestReal:
         assert last == "markers = np.zeros like(coins)"
         assert len(lines) == 7
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("turns", [1, 3])
     @pytest.mark.parametrize("text", ["Platform", "EXIT 24", "no smoking", "2026"])
     def test_a_tall_line_is_read_upwards_and_downwards(self, text: str, turns: int) -> None:
@@ -91,6 +92,7 @@ class TestReal:
     def test_an_empty_picture_holds_no_text(self, shape: tuple[int, int]) -> None:
         assert len(PPOCR()(np.full((*shape, 3), 128, np.uint8))) == 0
 
+    @pytest.mark.slow
     def test_a_large_picture_is_searched_smaller_and_read_whole(self, found: Boxes) -> None:
         large = PPOCR(longest=640)(np.kron(written(SIGNS), np.ones((2, 2, 1), np.uint8)))
         assert large.labels.tolist() == list(SIGNS)
