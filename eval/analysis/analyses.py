@@ -23,7 +23,7 @@ from looktwice.eval.display.table import Table, once
 from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.extensions import Extension, list_extensions
 
@@ -191,19 +191,19 @@ def find_traits(scored: Table) -> set[str]:
 def _traits_of(run: RunScores) -> set[str]:
     traits = {f"key:{key}" for key, value in run.config.items() if value is not None}
     traits |= {"judges"} if run.judged.lines else set()
+    traits |= {MEASURED} if _is_measured(run) else set()
     for arm in run.points:
         traits |= {"draws"} if arm.point.draws > 1 else set()
         traits |= {"turns"} if any(entry.calls > 1 for entry in arm.all) else set()
-        traits |= {MEASURED} if _is_measured(arm) else set()
         for use in _classes(arm.point.spec):
             traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
     return traits
 
 
-def _is_measured(arm: PointScores) -> bool:
-    """Whether anything was measured that is not the same in every answer."""
-    first = dict[str, Any]()
-    measured = (pair for entry in arm.all for pair in entry.measured.items())
+def _is_measured(run: RunScores) -> bool:
+    """Whether anything was measured that is not the same in every answer of the run."""
+    first, answers = dict[str, Any](), (entry for arm in run.points for entry in arm.all)
+    measured = (pair for entry in answers for pair in entry.measured.items())
     return any(first.setdefault(name, value) != value for name, value in measured)
 
 

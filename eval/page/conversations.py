@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
-from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
+from looktwice.eval.records.records import (
+    Record,
+    RunError,
+    RunFolder,
+    SampleRow,
+    looks_of,
+    read_message,
+)
 from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.counted import count_alike
@@ -59,7 +66,7 @@ class Conversations:
     def _turns(self, record: Record, sources: Callable[[], Sources]) -> Iterator[PageTurn]:
         """The turns that no earlier call has sent; a reply that is sent back is shown already."""
         earlier, reply = list[str](), PageTurn("", ())
-        looks = _looks(record)
+        looks = looks_of(record)
         for number, call in enumerate(record.calls):
             sent = list(call["messages"])
             for sha in sent[count_alike(sent, earlier) :]:
@@ -127,15 +134,6 @@ def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any
     except (ValueError, TypeError, OverflowError):
         return ()
     return tuple(placed)
-
-
-def _looks(record: Record) -> Sequence[Look]:
-    """The looks of an agent."""
-    if not any(note.startswith("look {") for note in record.notes):
-        return ()
-    from looktwice.prompting.agent.looks import read_looks
-
-    return read_looks(record.notes)
 
 
 def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:

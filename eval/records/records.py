@@ -7,11 +7,11 @@ import glob
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 import yaml
 from pydantic import Field, with_config
@@ -33,6 +33,9 @@ from looktwice.pipelines.json_input import CLOSED, OPEN, Number, Whole, read_as
 from looktwice.pipelines.model import Message, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.view import View
+
+if TYPE_CHECKING:
+    from looktwice.prompting.agent.looks import Look
 
 Outcome = Literal["answered", "failed", "lost"]
 RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "run.yaml")
@@ -339,6 +342,16 @@ def read_message(blobs: Blobs, sha: str) -> Json:
             f"{blobs.folder}: the message {sha[:12]} is gone or damaged ({exc}); remove its file if"
             " it is there, and run the configuration again: what was answered comes from the cache"
         ) from exc
+
+
+def looks_of(record: Record) -> Sequence[Look]:
+    """The tool calls of an agent that a record notes, in order; what reads them is opened where
+    there are any."""
+    if not any(note.startswith("look {") for note in record.notes):
+        return ()
+    from looktwice.prompting.agent.looks import read_looks
+
+    return read_looks(record.notes)
 
 
 def refuse_links(run: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from looktwice.eval.records.records import Record
+from looktwice.eval.records.records import Record, looks_of
 from looktwice.eval.scoring.verdict import (
     Levels,
     Metric,
@@ -376,7 +376,7 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
         if final is None or final.verdict is Verdict.FAILED or scores.score is None:
             continue
         if row is not None and row.answer is not None:
-            cut, looked = list[ScoredRecord](), _calls_that_looked(record)
+            cut, looked = list[ScoredRecord](), {look.call for look in looks_of(record)}
             for part in _cut(record, scores.point.id in chains):
                 scored = scores.score(part, row)
                 is_call = scored.answer is None and len(part.calls) - 1 in looked
@@ -388,15 +388,6 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
         if name in turns and (arm := TurnsOfArm(scores, tuple(turns[name]))).last > 0:
             arms.append(arm)
     return arms
-
-
-def _calls_that_looked(record: Record) -> set[int]:
-    """The calls of an agent's record whose replies called tools."""
-    if not any(note.startswith("look {") for note in record.notes):
-        return set()
-    from looktwice.prompting.agent.looks import read_looks
-
-    return {look.call for look in read_looks(record.notes)}
 
 
 def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from looktwice.eval.records.records import PointRow
+from looktwice.eval.records.records import PointRow, looks_of
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.score import price_lines
 from looktwice.eval.scoring.verdict import (
@@ -66,13 +66,9 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
         looks = [entry.measured["looks"] for entry in scores.all if "looks" in entry.measured]
         if looks and not any(looks) and not scores.point.replies_of:
             idle[scores.point.id] = Counter()
-    if not idle:
-        return
-    from looktwice.prompting.agent.looks import read_looks
-
     labels, reasons = list[str](), Counter[str]()
-    for scores, record in run.records(holding=LOOKED):
-        for look in read_looks(record.notes) if scores.point.id in idle else ():
+    for scores, record in run.records(holding=LOOKED) if idle else ():
+        for look in looks_of(record) if scores.point.id in idle else ():
             idle[scores.point.id][look.reason if look.outcome == "refused" else ""] += 1
     for scores in run.points:
         refused = idle.get(scores.point.id)

@@ -137,3 +137,10 @@ def test_no_option_writes_over_the_records_of_a_run(words: str, tmp_path: Path) 
     result = call(*asked.split(), records)
     assert (result.exit_code, records.read_bytes()) == (2, before), result.output
     assert "another file" in result.output
+
+
+def test_a_run_with_nothing_to_ask_says_so() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with Display(console, 3, lambda: Spent(0, 0, None)) as display:
+        display.skip(3)
+        assert display.words().startswith("nothing new to ask | took ")

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from looktwice.eval import evaluate, write_report
+from looktwice.eval.analysis.analyses import find_traits
 from looktwice.eval.analysis.looking.measured import measurement_curves, risks, routes
 from looktwice.eval.analysis.looking.turns import TurnChange, stopping_rules
 from looktwice.eval.display.table import Table, make_table, score_table
@@ -25,7 +26,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import Ask, MultipleChoice
 from looktwice.prompting.turns import Reperceive, Vote
 from looktwice.prompting.wording import ChainOfThought
-from tests.made_run import analysed
+from tests.made_run import MadeRun, analysed
 from tests.questions_in_memory import Questions
 
 KEYS = ("A", "B") * 6
@@ -316,3 +317,18 @@ def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:
     own, shared = found
     assert own.value == shared.value > 0
     assert shared.high - shared.low > 1.3 * (own.high - own.low)
+
+
+@pytest.mark.parametrize(
+    ("measures", "wanted"),
+    [([{}], False), ([{"size": 0.5}], False), ([{"size": 0.5}, {"size": 0.25}], True)],
+)
+def test_a_number_that_is_the_same_in_every_answer_has_no_table(
+    measures: list[dict[str, float]], wanted: bool, made: MadeRun
+) -> None:
+    made.task("t", ["A", "B"])
+    for number, measured in enumerate(measures):
+        point = made.point(f"arm {number}", "t")
+        for sample in ("s0", "s1"):
+            made.record(point, sample, answer="A", measured=measured)
+    assert ("measured" in find_traits(score_table(made.write().path))) is wanted
