@@ -120,6 +120,12 @@ class StudyConfig(TypedDict, total=False):
         "A remark for whoever reads the file; nothing depends on it.",
         "note: pilot of the marker study",
     ]
+    plugins: Annotated[
+        list[str],
+        "Packages or .py files whose classes `use:` may name, as after `--plugin`; a path counts"
+        " from this file's folder. The first run asks before it loads them.",
+        "plugins: [my_stages.py]",
+    ]
     task: Annotated[
         Node | None,
         "The only task; its name in tables is its `name` or `kind`, or `task`.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast, get_type_hints
@@ -16,10 +16,11 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
+from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean, is_foreign, locate
 from looktwice.pipelines.config.keys import CLOSED, Contestant, Key, Needs, StudyConfig, keys_in
 from looktwice.pipelines.config.paths import URL, Scope, pass_fence, read_allowed
 from looktwice.pipelines.config.shipped import find_config, shipped
+from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.json_input import leaves
@@ -74,9 +75,12 @@ def read_config(
             and (URL.fullmatch(text) or Path(text).expanduser().exists())
         ]
     layer.faults.note(*_undone(settings, node.get("sweep")))
-    return Config(
-        node, Scope(folder, tuple(given), tuple(plugins), allowed, source=path), layer.faults
-    )
+    scope = Scope(folder, tuple(given), tuple(plugins), allowed, source=path)
+    if named := node.get("plugins"):
+        from looktwice.pipelines.config.plugin_code import load_study_plugins
+
+        scope = replace(scope, plugins=load_study_plugins(named, scope))
+    return Config(node, scope, layer.faults)
 
 
 def _read_overrides(overrides: Sequence[str], node: Node) -> list[tuple[str, Any]]:
@@ -172,8 +176,8 @@ class Overlay:
     """Lays one node over another; what cannot be laid is noted in `faults` with its place.
 
     Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is
-    added to stages must say `before:` or `after:` which slot it stands; on a slot that is there,
-    they move it. A contestant's stages are an overlay themselves, and find their places when they
+    added to stages stands where `before:` or `after:` puts it; without these, a stage that prepares
+    the question stands before the first that asks. On a slot that is there, they move it. A contestant's stages are an overlay themselves, and find their places when they
     are laid over the file's. `alone` is the end of the sentence on a slot without a place: what
     else may be typed.
     """
@@ -203,10 +207,13 @@ class Overlay:
             node = value if isinstance(value, Mapping) else {}
             anchors = {side: node[side] for side in ("before", "after") if node.get(side)}
             merged[slot] = self(base.get(slot), value, here) if is_there else value
+            is_new = base and not is_there and value is not None
+            if is_new and not anchors and (asking := _find_asking(base, node)):
+                anchors = {"before": asking}
             if anchors:
                 merged = self._placed(merged, slot, anchors, here)
-            elif base and not is_there and value is not None:
-                place_it = f"say `before:` or `after:` one of {', '.join(base)}"
+            elif is_new:
+                place_it = f"write `before:` or `after:` one of {', '.join(base)}"
                 self.faults.append(f"{here}: a new slot needs its place; {place_it}{self.alone}")
         return merged
 
@@ -222,6 +229,25 @@ class Overlay:
             order.insert(order.index(anchor) + (side == "after"), slot)
         stages[slot] = node
         return {name: stages[name] for name in order}
+
+
+def _find_asking(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Return the first slot whose stage calls the model, which is where a new stage goes that only
+    prepares the question; empty if there is no such slot, or if the new stage asks or answers."""
+    use = str(new.get("use", "")).removeprefix("looktwice.")
+    if not use or not (is_foreign(use) or (use.startswith("prompting.") and not _asks(new))):
+        return ""
+    return next((slot for slot, node in stages.items() if slot == "ask" or _asks(node)), "")
+
+
+def _asks(node: Any) -> bool:
+    """Return whether the class of a node is one of ours whose stages may call the model."""
+    if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
+        return False
+    try:
+        return asks_model(locate(use))
+    except ValueError:  # reported when it is built
+        return False
 
 
 def task_name(task: Any) -> str:

@@ -37,10 +37,11 @@ Ask = Callable[[str], bool]
 
 
 class Allowed(NamedTuple):
-    """Folders and hosts that may be reached."""
+    """Folders and hosts that may be reached, and plugins whose code may run."""
 
     folders: tuple[Path, ...] = ()
     hosts: frozenset[str] = frozenset()
+    plugins: tuple[str, ...] = ()
 
 
 @dataclass
@@ -69,6 +70,11 @@ class Session:
 
 
 _session = Session()
+
+
+def agrees(question: str) -> bool:
+    """Return whether the user answers yes to a question of the command that runs now."""
+    return _session.agrees(question)
 
 
 @contextmanager
@@ -117,24 +123,30 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Grant:
-    """What lies at `path` may reach these folders and hosts."""
+    """What lies at `path` may reach these folders and hosts, and run these plugins."""
 
     path: str
     folders: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
 
 
 def granted(path: Path | None) -> Allowed:
     """What the user let the source at `path` reach."""
     grant = _read(path) if path is not None else None
-    return Allowed(tuple(map(Path, grant.folders)), frozenset(grant.hosts)) if grant else Allowed()
+    if grant is None:
+        return Allowed()
+    return Allowed(tuple(map(Path, grant.folders)), frozenset(grant.hosts), grant.plugins)
 
 
-def remember(path: Path, folders: Iterable[Path], hosts: Iterable[str] = ()) -> None:
+def remember(
+    path: Path, folders: Iterable[Path] = (), hosts: Iterable[str] = (), plugins: Iterable[str] = ()
+) -> None:
     """From now on the source at `path` may reach these, too. Raises OSError."""
     before = granted(path)
     read = sorted({str(folder) for folder in (*before.folders, *folders)})
-    grant = Grant(str(path.resolve()), tuple(read), tuple(sorted({*before.hosts, *hosts})))
+    sent, run = {*before.hosts, *hosts}, {*before.plugins, *plugins}
+    grant = Grant(str(path.resolve()), tuple(read), tuple(sorted(sent)), tuple(sorted(run)))
     write_file(_place(path), json.dumps(asdict(grant), indent=1))
 
 
@@ -326,8 +338,12 @@ class Scope:
 
         They reach the run's folder, the working folder and what the user allows.
         """
-        here = (Path.cwd().resolve(),)
-        return cls(run, (), tuple(plugins), read_allowed(), "run", source=run, own=here)
+        here, names = (Path.cwd().resolve(),), tuple(plugins)
+        if granted(run).plugins:
+            from looktwice.pipelines.config.plugin_code import load_run_plugins
+
+            names = (*names, *load_run_plugins(run, names))
+        return cls(run, (), names, read_allowed(), "run", source=run, own=here)
 
     def path(self, text: str, place: str = "") -> Path:
         """A path of the configuration as a real one. Raises OutsideError, and ValueError where it

@@ -64,8 +64,13 @@ class Plan:
         real = source.resolve()
         near = [real.parent] if real.is_file() else [real, Path.cwd().resolve()]
         far = [path for path in self.reads if not any(map(path.is_relative_to, near))]
-        if far:
-            remember(source, far, self.hosts)
+        codes = list[str]()
+        if self.plugins:
+            from looktwice.pipelines.config.plugin_code import find_code
+
+            codes = [find_code(name) for name in self.plugins]
+        if far or codes:
+            remember(source, far, self.hosts if far else (), codes)
 
 
 @ask_once()

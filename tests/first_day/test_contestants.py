@@ -77,11 +77,22 @@ def test_a_contestant_that_changes_one_stage_keeps_the_others(folder: Path) -> N
 def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
     chance = "contestants: {chance: {stages: {answer: {use: specialists.answers.Chance}}}}"
     output = check(folder, chance)
-    fault = "contestants.chance.stages.answer: a new slot needs its place; say `before:`"
+    fault = "contestants.chance.stages.answer: a new slot needs its place; write `before:`"
     assert fault in output and "say `replace: true` beside `stages:`" in output
     check(folder, chance, "contestants.chance.replace=true", code=0)
     extend = check(folder, "contestants: {a: {extend: true, stages: {mark: null}}}")
     assert "contestants.a.extend: no such entry; a contestant's stages are laid over" in extend
+
+
+def test_a_new_stage_that_prepares_the_question_stands_before_the_stage_that_asks(
+    folder: Path,
+) -> None:
+    stages = "{small: {use: prompting.views.LongestSide, pixels: 99}, own: {use: silent_looks.Look}}"
+    (folder / "study.yaml").write_text(STUDY + f"contestants: {{a: {{stages: {stages}}}}}")
+    (arm,) = load_plan(folder / "study.yaml", plugins=["silent_looks.py"]).points
+    assert list(arm.stages) == ["say", "mark", "small", "own", "ask"]
+    again = "contestants: {a: {stages: {again: {use: prompting.turns.Reperceive}}}}"
+    assert "contestants.a.stages.again: a new slot needs its place" in check(folder, again)
 
 
 TOOL = "{use: prompting.agent.Zoom, crop: CROP}"

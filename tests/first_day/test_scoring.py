@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import inspect
 import sys
 from collections.abc import Iterator
@@ -151,13 +152,14 @@ def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_withou
     folder: Path,
 ) -> None:
     looktwice(*RUN)
+    shutil.copytree("runs/own", "runs/sent")  # a run of somebody else may load no code
     for command in ("score", "score --report", "export --to trajectories --out t.jsonl"):
         name, *options = command.split()
-        words = (name, "runs/own", *options)
-        without = looktwice(*words, code=2)
+        without = looktwice(name, "runs/sent", *options, code=2)
         assert "mine.LastLetter" in without
-        assert f"looktwice score runs/own --plugin {folder / 'mine.py'}`" in without
-        looktwice(*words, "--plugin", str(folder / "mine.py"))
+        assert f"looktwice score runs/sent --plugin {folder / 'mine.py'}`" in without
+        looktwice(name, "runs/sent", *options, "--plugin", str(folder / "mine.py"))
+        looktwice(name, "runs/own", *options)
 
 
 def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:

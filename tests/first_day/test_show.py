@@ -1,6 +1,7 @@
 """One question of a run: the answer, why it counts as it does, and where an agent looked."""
 
 import json
+import shutil
 import re
 from pathlib import Path
 
@@ -152,6 +153,8 @@ def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(
     study = STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing")
     (tmp_path / "own.yaml").write_text(study.replace("sweep: {stages.mark.radius: [5, 9]}", ""))
     said("run", "own.yaml", "--plugin", plugin)
-    for words in (("view", "runs/own", "--sample", "a/b"), ("replay", "runs/own")):
+    said("replay", "runs/own")
+    shutil.copytree("runs/own", "runs/sent")
+    for words in (("view", "runs/sent", "--sample", "a/b"), ("replay", "runs/sent")):
         assert f"add to the command: --plugin '{plugin}'" in said(*words, code=2)
         said(*words, "--plugin", plugin)

@@ -133,7 +133,7 @@ stages:
   ask: {use: prompting.turns.Ask}
 contestants:
   plain: {}
-  more: {stages: {extra: {use: prompting.wording.MarksAsText}}}
+  more: {stages: {extra: {use: specialists.answers.Chance}}}
 """
 
 

@@ -1,0 +1,88 @@
+"""Plugins that a study names under `plugins:`, and the question whether their code may run.
+
+A study that somebody sent may name code as well. So it runs once the user has named the plugin with
+`--plugin`, or has answered yes; both are remembered for the study and for the runs made from it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from looktwice.pipelines.config.classes import ConfigError, load_plugin
+from looktwice.pipelines.config.paths import Scope, agrees, granted, quoted, remember, shortest
+
+
+def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
+    """Load the plugins that a configuration names, and return the names of all plugin modules.
+
+    A path counts from the study's own folder; `scope.plugins` are loaded already, because the user
+    named them. Raises ConfigError where one cannot be loaded, or may not be.
+    """
+    if not isinstance(named, list) or not all(isinstance(text, str) for text in named):
+        return scope.plugins  # reported with the other entries of the wrong kind
+    codes = {text: _find_code(text, scope) for text in named}
+    if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
+        raise ConfigError([f"plugins: there is no file {code}" for code in gone])
+    by_user = [*scope.given, *map(find_code, scope.plugins)]
+    trusted = granted(scope.source).plugins
+    asked = [code for text, code in codes.items() if not {text, code} & {*by_user, *trusted}]
+    if asked and (scope.source is None or not agrees(_question(asked, scope))):
+        raise ConfigError([_refusal(code) for code in asked])
+    if scope.source is not None and not {*codes.values()} <= {*trusted}:
+        remember(scope.source, plugins=codes.values())
+    return (*scope.plugins, *_load_new(codes.values(), scope.plugins))
+
+
+def load_run_plugins(run: Path, loaded: Sequence[str]) -> tuple[str, ...]:
+    """Load the plugins that the user let the run use and that are still there; return the names of
+    their modules without those that are `loaded`. Raises ConfigError where one cannot be loaded."""
+    there = [code for code in granted(run).plugins if not _is_file(code) or Path(code).is_file()]
+    return _load_new(there, loaded)
+
+
+def find_code(name: str) -> str:
+    """Return the file of a loaded plugin, or the name of a package as it is."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    is_single = file and Path(file).name != "__init__.py"
+    return str(Path(file).resolve()) if file and is_single else name
+
+
+def _load_new(codes: Iterable[str], loaded: Sequence[str]) -> tuple[str, ...]:
+    names = {Path(code).stem if _is_file(code) else code: code for code in codes}
+    new = {name: code for name, code in names.items() if name not in loaded}
+    return tuple(
+        name if _is_file(code) and find_code(name) == code else load_plugin(code)
+        for name, code in new.items()
+    )
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".py")
+
+
+def _find_code(text: str, scope: Scope) -> str:
+    if not _is_file(text):
+        return text
+    folder = Path() if text in scope.given else scope.folder
+    return str((folder / Path(text).expanduser()).resolve())
+
+
+def _question(codes: Sequence[str], scope: Scope) -> str:
+    source = shortest(scope.source or scope.folder)
+    names = ", ".join(map(_shown, codes))
+    return f"{source} runs the Python code of {names}. Do you trust it? A yes is remembered"
+
+
+def _refusal(code: str) -> str:
+    option = f"--plugin {quoted(_shown(code))}"
+    return (
+        f"plugins: {_shown(code)} is Python code, which runs only after you allowed it; type"
+        f" {option} once, which is remembered for this study (in Python: plugins=[...])"
+    )
+
+
+def _shown(code: str) -> str:
+    return shortest(Path(code)) if _is_file(code) else code
