@@ -25,6 +25,7 @@ from looktwice.eval.commands.options import (
     refuse,
     say,
 )
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import exit_code
 
@@ -80,7 +81,9 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
 def _say_left_out(plan: Any) -> None:
     for why in dict.fromkeys(plan.left_out.values()):
         names = [name for name, reason in plan.left_out.items() if reason == why]
-        say(f"left out: {', '.join(names)} ({why})")
+        tasks = sum(name.startswith("tasks.") for name in names)
+        listed = counted(tasks, "task") if tasks else ", ".join(names)
+        say(f"left out: {listed} ({why})")
 
 
 Again = Annotated[

@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import AbsentPart, did_you_mean
 from looktwice.pipelines.sample import Item, say_item_fault
 
 Fields = Mapping[str, Any]
@@ -30,6 +30,10 @@ Fields = Mapping[str, Any]
 class TaskError(ValueError):
     """A task whose data cannot be used; the message names the file and row, what was found and what
     to do."""
+
+
+class AbsentTask(AbsentPart, TaskError):
+    """A task of a benchmark whose files are not there, while those of its other tasks may be."""
 
 
 @dataclass(frozen=True)

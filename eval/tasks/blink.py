@@ -11,7 +11,14 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from looktwice.eval.scoring.verdict import Scorer, Total
-from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among, suggest_name
+from looktwice.eval.tasks.base import (
+    AbsentTask,
+    RowErrors,
+    Subset,
+    TaskError,
+    suggest_among,
+    suggest_name,
+)
 from looktwice.eval.tasks.cells import Row
 from looktwice.eval.tasks.image_cells import broken_picture
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
@@ -106,16 +113,31 @@ class Blink(TableTask):
             raise TaskError(
                 f"there is no folder {folder}; `path` is the folder that holds BLINK's task folders"
             )
-        present = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-        if self.name not in present:
-            wrong = f"BLINK's {self.name} is not in it."
-            if self.name not in NAMES:
-                hint = suggest_name(self.name, {*NAMES, *present})
-                wrong = f"no task is named {self.name!r}{hint}"
+        present = self._present
+        if self.name not in (*present, *NAMES):
+            hint = suggest_name(self.name, {*NAMES, *present})
             raise TaskError(
-                f"{folder}: {wrong} It has {', '.join(present) or 'no folders'}; in a study of"
-                " several tasks, `tasks.NAME=null` drops it"
+                f"{folder}: no task is named {self.name!r}{hint} It has"
+                f" {', '.join(present) or 'no folders'}"
             )
+
+    @property
+    def _present(self) -> list[str]:
+        """The names of the folders in `path`."""
+        return sorted(entry.name for entry in Path(self.path or "").iterdir() if entry.is_dir())
+
+    def require_present(self) -> None:
+        """Raise AbsentTask where `path` has no folder of this task."""
+        if self.path is None or self.name in (present := self._present):
+            return
+        raise AbsentTask(
+            f"{self.path}: BLINK's {self.name} is not in it. It has"
+            f" {', '.join(present) or 'no folders'}; in a study of several tasks,"
+            " `tasks.NAME=null` drops it",
+            "BLINK",
+            [name for name in NAMES if name in present],
+            len(NAMES),
+        )
 
     @property
     def errata(self) -> tuple[str, ...]:
@@ -137,6 +159,7 @@ class Blink(TableTask):
     @cached_property
     def table(self) -> ParquetTable:
         """The table whose rows are the questions. Raises TaskError."""
+        self.require_present()
         folder = self._location[0] / self.name
         files = sorted(folder.glob(f"{self.split}-*-of-*.parquet"))
         if not files:

@@ -42,6 +42,15 @@ class ConfigError(ValueError):
         self.faults = tuple(faults)
 
 
+class AbsentPart(ValueError):
+    """A part of a suite, such as one task of a benchmark, whose files are not there; `found` are
+    the names of those that are, of `total`."""
+
+    def __init__(self, message: str, suite: str, found: Sequence[str], total: int) -> None:
+        super().__init__(message)
+        self.suite, self.found, self.total = suite, tuple(found), total
+
+
 class Faults(list[str]):
     """What is wrong with a configuration, each sentence once."""
 

@@ -177,9 +177,9 @@ class Overlay:
 
     Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is
     added to stages stands where `before:` or `after:` puts it; without these, a stage that prepares
-    the question stands before the first that asks. On a slot that is there, they move it. A contestant's stages are an overlay themselves, and find their places when they
-    are laid over the file's. `alone` is the end of the sentence on a slot without a place: what
-    else may be typed.
+    the question stands before the first that asks. On a slot that is there, they move it. A
+    contestant's stages are an overlay themselves, and find their places when they are laid over the
+    file's. `alone` is the end of the sentence on a slot without a place: what else may be typed.
     """
 
     faults: Faults = field(default_factory=Faults)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import ConfigError, Faults, load_plugin
+from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.load import Node, read_config
@@ -33,7 +33,8 @@ DEFAULT_READER = {"use": "eval.readers.Robust"}
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All arms of a configuration that are asked, and the contestants left out with the reason.
+    """All arms of a configuration that are asked, and in `left_out` the contestants, and the tasks
+    as `tasks.NAME`, that are not, with the reason.
 
     `readings` are the arms that only read the replies of one of these with another reader.
     `plugins` are the modules outside looktwice that its classes may come from, as `load_plugin`
@@ -91,6 +92,30 @@ def load_plan(
     return make_plan(config.node, config.scope, Path(path).stem, config.faults)
 
 
+def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], dict[str, str]]:
+    """Return the arms whose tasks have their files, and the reason for each task without, where
+    other tasks of its suite are there; where none is, that is a fault."""
+    absent: dict[str, AbsentPart] = {}
+    for name, task in {arm.task_name: arm.task for arm in arms}.items():
+        try:
+            getattr(task, "require_present", bool)()
+        except AbsentPart as exc:
+            absent[name] = exc
+    if not absent:
+        return list(arms), {}
+    there = [arm for arm in arms if arm.task_name not in absent]
+    suites = {type(arm.task) for arm in there}
+    missing, reasons = [arm for arm in arms if arm.task_name in absent], dict[str, str]()
+    for arm in missing:
+        lacks = absent[arm.task_name]
+        if type(arm.task) not in suites:
+            faults.note(f"tasks.{arm.task_name}: {lacks}")
+            continue
+        count = f"{len(lacks.found)} of {lacks.total} found"
+        reasons[f"tasks.{arm.task_name}"] = f"{lacks.suite}: {count}: {', '.join(lacks.found)}"
+    return there, reasons
+
+
 def with_id(arm: Arm) -> Arm:
     """The arm with its `id` and `task_id`. Raises TypeError where a setting cannot be written
     down."""
@@ -111,7 +136,8 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     nodes = list(expansion.arms())
     noted.note(*_name_faults(config.get("name"), name))
     binder = Binder(scope, faults=noted)
-    arms = [arm for node in nodes if (arm := _build_arm(node, binder))]
+    built = [arm for node in nodes if (arm := _build_arm(node, binder))]
+    arms, absent = _leave_out_absent(built, noted)
     changed = [arm for n, key in keys.items() for arm in key.add_arms(config[n], arms, noted)]
     unready = {arm.contestant: reason for arm in arms if (reason := _missing(arm))}
     arms += [arm for new in changed if (arm := _with_id(new, binder))]
@@ -126,7 +152,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     else:  # nobody can be asked: the plan can still be checked, and running it says what is missing
         unready = {}
     asked, readings = _separate_readings(arms)
-    left_out = expansion.left_out | unready
+    left_out = expansion.left_out | absent | unready
     return Plan(
         str(config.get("name") or name),
         asked,

@@ -87,7 +87,9 @@ def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
 def test_a_new_stage_that_prepares_the_question_stands_before_the_stage_that_asks(
     folder: Path,
 ) -> None:
-    stages = "{small: {use: prompting.views.LongestSide, pixels: 99}, own: {use: silent_looks.Look}}"
+    stages = (
+        "{small: {use: prompting.views.LongestSide, pixels: 99}, own: {use: silent_looks.Look}}"
+    )
     (folder / "study.yaml").write_text(STUDY + f"contestants: {{a: {{stages: {stages}}}}}")
     (arm,) = load_plan(folder / "study.yaml", plugins=["silent_looks.py"]).points
     assert list(arm.stages) == ["say", "mark", "small", "own", "ask"]

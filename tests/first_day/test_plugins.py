@@ -60,7 +60,9 @@ def test_a_terminal_asks_once_before_code_of_a_study_runs(
     study: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     monkeypatch.setattr(options, "is_terminal", lambda: True)
-    study.with_name("stage_of_study.py").write_text(OWN + "import pathlib\npathlib.Path('ran').touch()\n")
+    study.with_name("stage_of_study.py").write_text(
+        OWN + "import pathlib\npathlib.Path('ran').touch()\n"
+    )
     result = CliRunner().invoke(app, ["check", str(study)], input=f"{answer}\n")
     assert result.exit_code == code and result.output.count("[y/N]") == 1
     assert "studies/own.yaml runs the Python code of studies/stage_of_study.py" in result.output

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import shutil
 import inspect
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass

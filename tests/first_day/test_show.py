@@ -1,8 +1,8 @@
 """One question of a run: the answer, why it counts as it does, and where an agent looked."""
 
 import json
-import shutil
 import re
+import shutil
 from pathlib import Path
 
 import pytest

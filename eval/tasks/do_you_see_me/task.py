@@ -3,14 +3,14 @@ subtask, 2D and 3D."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from looktwice.eval.tasks.answer_cells import answer_key, choice_texts
-from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
+from looktwice.eval.tasks.base import AbsentTask, RowErrors, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.eval.tasks.do_you_see_me.subtasks import (
     ROLES,
@@ -99,18 +99,37 @@ class DoYouSeeMe(TableTask):
 
     @cached_property
     def _folder(self) -> str:
-        """The subtask's folder within the files; empty where `path` is that folder."""
-        half = f"{'3D' if self.kind == '2D' else '2D'}_DoYouSeeMe"
+        """The subtask's folder within the files; empty where `path` is that folder. Raises
+        AbsentTask."""
         names = self.subtask.folders
-        for entry in (entry for name in names for entry in self._files.ending(f"{name}/{FILE}")):
-            if half not in PurePosixPath(entry).parts:  # a zip may hold both dimensions
-                return entry.removesuffix(FILE)
+        if folder := self._find_folder(self.kind, names):
+            return folder
         if Path(self.path).name in names and self._files.has(FILE):
             return ""
-        raise TaskError(
+        parts = [(kind, name) for kind, subtasks in SUBTASKS.items() for name in subtasks]
+        found = [
+            f"{name} ({kind})"
+            for kind, name in parts
+            if self._find_folder(kind, SUBTASKS[kind][name].folders)
+        ]
+        raise AbsentTask(
             f"{self.path} has no {names[0]}/{FILE}; `path` is the folder that holds 2D_DoYouSeeMe"
-            " and 3D_DoYouSeeMe, one of these, or a zip of them"
+            " and 3D_DoYouSeeMe, one of these, or a zip of them",
+            "Do You See Me",
+            found,
+            len(parts),
         )
+
+    def _find_folder(self, kind: str, names: Sequence[str]) -> str:
+        other = f"{'3D' if kind == '2D' else '2D'}_DoYouSeeMe"
+        for entry in (entry for name in names for entry in self._files.ending(f"{name}/{FILE}")):
+            if other not in PurePosixPath(entry).parts:  # a zip may hold both dimensions
+                return entry.removesuffix(FILE)
+        return ""
+
+    def require_present(self) -> None:
+        """Raise AbsentTask where `path` has no folder of this subtask."""
+        self._folder  # noqa: B018  looks for it
 
     @cached_property
     def table(self) -> TextTable:

@@ -13,7 +13,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
-from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
+from looktwice.eval.tasks.base import AbsentTask, RowErrors, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.cells import Row, as_list, as_text
 from looktwice.eval.tasks.files import Files, FolderFiles, open_files, open_picture
 from looktwice.eval.tasks.image_cells import image_cells
@@ -176,12 +176,23 @@ class Vlm2Bench(TableTask):
     @cached_property
     def _file(self) -> str:
         tails, _ = SUBTASKS[self.name]
-        for name in (name for tail in tails for name in self._files.ending(tail)):
-            return name
-        raise TaskError(
+        if file := self._find_file(tails):
+            return file
+        raise AbsentTask(
             f"{self._files.root} has no {tails[0]}; `path` is the folder or zip that holds jsonl/"
-            " and data/, or VLM2Bench_img.tsv"
+            " and data/, or VLM2Bench_img.tsv",
+            "VLM2-Bench",
+            [name for name, (tails, _) in SUBTASKS.items() if self._find_file(tails)],
+            len(SUBTASKS),
         )
+
+    def _find_file(self, tails: Sequence[str]) -> str:
+        return next((name for tail in tails for name in self._files.ending(tail)), "")
+
+    def require_present(self) -> None:
+        """Raise AbsentTask where a local `path` has no file of this subtask."""
+        if not self.hub and not self._is_tsv:
+            self._file  # noqa: B018  looks for it
 
     @property
     def _prefix(self) -> str:

@@ -13,7 +13,9 @@ import pytest
 
 from looktwice.eval.tasks import Blink, Subset, TaskError
 from looktwice.eval.tasks.table_files import BATCH
+from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.picture import PictureError
+from tests.first_day.studies import said
 from tests.tables import table
 
 TEXT, IMAGE = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -170,11 +172,25 @@ def test_empty_sets_and_unknown_splits_or_folders(tmp_path: Path) -> None:
 
 
 @table
-def test_an_unknown_task(tmp_path: Path, name: str, said: str) -> None:
+def test_an_unknown_task(tmp_path: Path, name: str, fault: str) -> None:
     write(tmp_path, [row(1)])
     with pytest.raises(TaskError) as caught:
-        Blink(tmp_path, name)
-    assert said in str(caught.value)
+        len(Blink(tmp_path, name))
+    assert fault in str(caught.value)
+
+
+def test_a_study_leaves_out_the_tasks_whose_files_are_not_there(tmp_path: Path) -> None:
+    write(tmp_path, [row(1)])
+    task = f"{{use: eval.tasks.Blink, path: {tmp_path}, name: "
+    tasks = f"tasks: {{a: {task}Jigsaw}}, b: {task}IQ_Test}}, c: {task}Counting}}}}\n"
+    stages = "stages: {answer: {use: specialists.answers.Chance}}\n"
+    (study := tmp_path / "study.yaml").write_text(tasks + stages)
+    plan = load_plan(study)
+    assert [arm.task_name for arm in plan.points] == ["a"]
+    assert plan.left_out == dict.fromkeys(["tasks.b", "tasks.c"], "BLINK: 1 of 14 found: Jigsaw")
+    assert "left out: 2 tasks (BLINK: 1 of 14 found: Jigsaw)" in said("check", study)
+    with pytest.raises(ConfigError, match=r"^tasks\.b: .*IQ_Test is not in it"):
+        load_plan(study, ["tasks.a=null"])
 
 
 def test_facts_name_the_revision_and_the_errata(tmp_path: Path) -> None:
