@@ -305,8 +305,10 @@ def _printed(
 
 
 def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
-    """A share as a percentage, empty for None."""
-    return "" if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
+    """Format a share as a percentage, a difference with its `sign`; empty for None."""
+    if value is None:
+        return ""
+    return signed(value, digits) if sign else f"{100 * value:.{digits}f}"
 
 
 def points(value: float | None, digits: int = 1) -> str:
@@ -314,10 +316,13 @@ def points(value: float | None, digits: int = 1) -> str:
     return percent(value, digits, sign=True)
 
 
+MINUS = "\u2212"
+
+
 def signed(value: float, digits: int = 1) -> str:
     """A difference of shares in percentage points for a sentence; its minus sign is U+2212."""
     rounded = round(100 * value, digits) + 0.0  # without the sign of -0.0
-    return f"{rounded:+.{digits}f}".replace("-", "\u2212")
+    return f"{rounded:+.{digits}f}".replace("-", MINUS)
 
 
 def with_interval(value: float, low: float | None, high: float | None, sign: bool) -> str:

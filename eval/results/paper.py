@@ -22,7 +22,7 @@ from looktwice.eval.display.score_tables import (
     to_people,
 )
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import percent
+from looktwice.eval.display.text_tables import MINUS, percent
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.page.sweeps import curves
 from looktwice.eval.records.records import RunError
@@ -199,7 +199,7 @@ def latex_table(table: Table) -> str:
         if row.people is not None:
             blocks["people"].setdefault("people, as published", {})[task] = percent(row.people)
         if gap := to_people(row):
-            blocks["people"].setdefault(f"{name}, less people", {})[task] = f"${gap}$"
+            blocks["people"].setdefault(f"{name}, less people", {})[task] = f"${gap.replace(MINUS, '-')}$"
     counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
     lines = [["", *map(escape, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
     body = [*map(_latex_line, lines)]

@@ -200,10 +200,11 @@ class Contrast:
 @dataclass(frozen=True)
 class LogComparison:
     """Logs on the samples of the first, which is the baseline; `matchings` tell for each other log
-    what matched."""
+    what matched, and with `pairs` the others are compared with one another, too."""
 
     logs: tuple[Log, ...]
     matchings: tuple[Matching, ...]
+    pairs: bool = False
 
     def __repr__(self) -> str:
         names = ", ".join(log.name for log in self.logs)
@@ -240,12 +241,12 @@ class LogComparison:
 
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """Each log against the baseline, over all and by task, then the others with one another
-        over all."""
+        """Each log against the baseline, over all and by task; with `pairs` then the others with
+        one another over all."""
         contrasts, rivals = list[Contrast](), range(1, len(self.logs))
         for number in rivals:
             contrasts += self._against(number, 0)
-        for first, second in combinations(rivals, 2):
+        for first, second in combinations(rivals, 2) if self.pairs else ():
             contrasts += islice(self._against(second, first), 1)
         return tuple(correct(contrasts, lambda c: c.paired.p, lambda c: c.task == ALL))
 
@@ -342,9 +343,10 @@ class LogComparison:
 
 
 def compare_logs(
-    logs: Sequence[Log], baseline: str = "", only: Sequence[str] = ()
+    logs: Sequence[Log], baseline: str = "", only: Sequence[str] = (), pairs: bool = False
 ) -> LogComparison:
-    """Compare logs with the first, or with the one that is named; `only` those of these names.
+    """Compare logs with the first, or with the one that is named; `only` those of these names, and
+    with `pairs` each with every other.
 
     A log that shares no sample with it has no contrast, and is told. Logs of one harness are
     compared by a scorer that they share. Raises TaskError for fewer than two logs, for an unknown
@@ -366,7 +368,7 @@ def compare_logs(
     if others and len(refusals) == len(others):
         raise refusals[0]
     agreed = agree_on_scorers((base, *others), matchings)
-    compared = LogComparison(agreed, tuple(matchings))
+    compared = LogComparison(agreed, tuple(matchings), pairs)
     apart = compared.scored_apart
     matched = np.column_stack([units["sample"].notna() for units in compared.units])
     if (apart.any(axis=0) & (apart == matched).all(axis=0))[1:].all():

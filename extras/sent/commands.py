@@ -64,6 +64,9 @@ def compare(
     only: Annotated[
         list[str], Option(help="Compare only the contestant of this name with the baseline.")
     ] = NONE,
+    pairs: Annotated[
+        bool, Option("--pairs", help="Compare the others with one another as well.")
+    ] = False,
     sent: Annotated[
         bool,
         Option(
@@ -106,7 +109,7 @@ def compare(
     else:
         read = build_reader(reader, plugin)
         every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
-        compared = compare_logs(every, baseline, only)
+        compared = compare_logs(every, baseline, only, pairs)
         print_text_table(tell.console_table(compared.contrasts), "", blocks=1)
         for line in tell.summary_lines(compared):
             say(line)

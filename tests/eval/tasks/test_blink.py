@@ -140,12 +140,12 @@ WRONG_TYPE: dict[str, list[Any]] = {name: ["x"] for name in SCHEMA.names} | {"id
 
 def test_columns_and_their_types_are_checked(tmp_path: Path) -> None:
     (tmp_path / "Jigsaw").mkdir()
-    for columns, said in (
+    for columns, fault in (
         (NO_PICTURE, "question, sub_task, .*it has idx, query, image_1"),
         (WRONG_TYPE, "row 0: idx: no text"),
     ):
         pq.write_table(pa.table(columns), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=fault):
             len(Blink(tmp_path, "Jigsaw"))
 
 

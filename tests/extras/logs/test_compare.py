@@ -61,7 +61,7 @@ def test_only_those_that_are_named_are_compared_and_every_other_sample_says_why(
 def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None:
     tasks = {"task": ["x"] * 6 + ["y"] * 6}
     first, second = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
-    compared = compare_logs([first, second, make_log("three", [0] * 12)]).contrasts
+    compared = compare_logs([first, second, make_log("three", [0] * 12)], pairs=True).contrasts
     assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in compared] == [
         ("two", "one", ALL, -0.5, 12),
         ("two", "one", "x", 0, 6),
