@@ -11,10 +11,11 @@ from typing import Any
 
 from looktwice.eval.analysis.analyses import ReportTable, analyses_of
 from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
+from looktwice.eval.analysis.one_change import OneChange
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import escaped
-from looktwice.eval.page.data import PageChange, PageEvidence, PageFinding
+from looktwice.eval.page.data import PageChange, PageContestant, PageEvidence, PageFinding
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.pairs import ALL
 from looktwice.eval.page.render import page_file, page_pieces
@@ -114,6 +115,7 @@ def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterato
         grids += part.maps(scored)
     data = replace(
         data,
+        contestants=_short_labels(scored, page),
         notes=[*scored.notes, f"Read with: {report.readers}", *report.agreement],
         lines=lines,
         finding=[_rows_on_page(task, page) for task in finding.tasks if task.rows],
@@ -126,6 +128,21 @@ def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterato
     return page_pieces(
         data, served=served, tables=tables, method=report.method, left_out=report.left_out
     )
+
+
+def _short_labels(scored: Table, page: RunPage) -> list[PageContestant]:
+    """The page's contestants, named as in the finding: "radius 9" for "marked [mark.radius=9]"."""
+    labels = dict[tuple[int, str], str]()
+    for number, run in enumerate(page.runs):
+        for name, label in OneChange(scored, run).short_labels.items():
+            labels[number, page.label_in(number, name)] = page.label_in(number, label)
+    named = list[PageContestant]()
+    for key, contestant in page.contestants.items():
+        facts = dict(contestant.facts)
+        if (label := labels.get(key, key[1])) != key[1]:
+            facts["in tables"] = key[1]
+        named.append(replace(contestant, label=label, facts=facts))
+    return named
 
 
 def _evidence(finding: Finding, page: RunPage) -> PageEvidence | None:

@@ -200,6 +200,37 @@ class OneChange:
                 elif len(changes) == 1:
                     yield arm, changes[0] if is_base else f"{name}, {changes[0]}"
 
+    @cached_property
+    def short_labels(self) -> Mapping[str, str]:
+        """The short label of each arm by its label in tables: of the baseline's contestant what
+        its sweep changes, such as "radius 9", of another its name before that. Labels that would
+        be the same for two arms stay as they are."""
+        short, by_task = dict[str, str](), defaultdict[str, list[PointScores]](list)
+        for arm in self.run.points:
+            if not arm.older:
+                by_task[arm.point.task_id].append(arm)
+        for arms in by_task.values():
+            base = self.base_of(arms)
+            for name in dict.fromkeys(arm.point.contestant for arm in arms):
+                mine = [arm for arm in arms if arm.point.contestant == name]
+                is_base = name == base.point.contestant
+                first = base if is_base else self._first_at(base, mine)
+                for arm in mine:
+                    changes = ", ".join(self.changes(arm, first))
+                    label = changes if is_base and changes else f"{name}, {changes}"
+                    short.setdefault(arm.contestant, label if changes else name)
+        counts = Counter(short.values())
+        return {name: label for name, label in short.items() if counts[label] == 1}
+
+    def _first_at(self, base: PointScores, arms: Sequence[PointScores]) -> PointScores:
+        """The arm of another contestant at the baseline's settings, as far as both have one."""
+        given = contestant_changes(base.point)
+        for arm in arms:
+            own = contestant_changes(arm.point).items()
+            if all(given.get(place, value) == value for place, value in own):
+                return arm
+        return arms[0]
+
     def changes(self, arm: PointScores, base: PointScores) -> list[str]:
         """What makes an arm of the baseline, a text for each change that the study names."""
         own, given = contestant_changes(arm.point), contestant_changes(base.point)

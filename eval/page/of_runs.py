@@ -135,9 +135,10 @@ class RunPage:
 
     def number_of_contestant(self, run: int, label: str) -> int:
         """The number of a run's contestant by its label in tables."""
-        return list(self.contestants).index((run, self._label(run, label)))
+        return list(self.contestants).index((run, self.label_in(run, label)))
 
-    def _label(self, run: int, label: str) -> str:
+    def label_in(self, run: int, label: str) -> str:
+        """Return a label of a run's contestant with the run's name, if there are several runs."""
         return f"{label} ({self.runs[run].name})" if len(self.runs) > 1 else label
 
     def number_of(self, scores: PointScores, sample: str) -> int:
@@ -164,7 +165,7 @@ class RunPage:
     def _add(self, run: int, scores: PointScores) -> None:
         """One arm: its contestant, task, samples and answers, each known by what it has in common
         with other arms."""
-        folder, name = self.runs[run].name, self._label(run, scores.contestant)
+        folder, name = self.runs[run].name, self.label_in(run, scores.contestant)
         present = self.contestants.get((run, name)) or PageContestant(
             name, folder, facts=_made_of(scores)
         )

@@ -35,7 +35,10 @@ COLUMNS: tuple[Column[Line], ...] = (
 def test_a_column_says_where_its_value_stands_and_how_it_is_written() -> None:
     grid = table(COLUMNS, [Line("a", Estimate(0.5, -0.25, 1, 4, 4), 4), Line("b", None)])
     assert grid.header == ("task", "change", "units", "n", "twice") and grid.text_columns == 1
-    assert grid.rows == [("a", "+50.0\n−25.0 to +100.0", "4", "4", "8"), ("b", "", "", "", "0")]
+    assert grid.rows == [
+        ("a", "+50.0\n\u221225.0 to +100.0", "4", "4", "8"),
+        ("b", "", "", "", "0"),
+    ]
     both = grid.without("change", "units").above(TextTable(("n", "task"), [("7", "c")], 0))
     assert both.rows == [("a", "4", "8"), ("b", "", "0"), ("c", "7", "")]
 

@@ -408,7 +408,7 @@ def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: str) -> None:
 
 
 def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: str) -> None:
-    browser.open(f"{study}#sheet=1&flip=lost&who=marked [mark.radius=9]")
+    browser.open(f"{study}#sheet=1&flip=lost&who=radius 9")
     browser.wait("document.querySelectorAll('#contacts img').length >= 18")
     assert browser.run("document.querySelectorAll('#contacts tbody tr').length") == 24
     browser.click("#contacts td:nth-child(3) button")
@@ -428,7 +428,7 @@ def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, s
     browser.wait("document.querySelector('#large').open")
     runs = "[...document.querySelectorAll('.diff > *')].map((run) => [run.tagName, run.innerText])"
     assert browser.run(runs) == [["SPAN", "Which "], ["DEL", "one?"], ["INS", "one, seen twice?"]]
-    browser.open(f"{study}#who=marked [mark.radius=9]&sample=shape/s0")
+    browser.open(f"{study}#who=radius 9&sample=shape/s0")
     browser.press("b")
     browser.wait("document.querySelector('#large').open")
     assert browser.text("#large-words") == "Both were told the same words."
@@ -436,7 +436,7 @@ def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, s
 
 @pytest.mark.slow
 def test_keys_go_from_flip_to_flip_and_open_one(browser: Browser, study: str) -> None:
-    browser.open(f"{study}#who=marked [mark.radius=9]&sample=shape/s0")
+    browser.open(f"{study}#who=radius 9&sample=shape/s0")
     for key, sample in (("]", "s2"), ("]", "s3"), ("[", "s2"), ("[", "s2")):
         browser.press(key)
         browser.wait(f"document.querySelector('#sample h3').innerText === 'shape / {sample}'")
