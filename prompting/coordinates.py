@@ -49,7 +49,8 @@ class ShownImage:
 
     @classmethod
     def through(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
-        """A view as the stage `fit` resizes it. Raises ValueError if it does more than resize."""
+        """Return a view as the stage `fit` resizes it. Raises ValueError if it does more than
+        resize."""
         if fit is None:
             return cls(view, view)
         views = fit(state_of_view(state, view), NO_MODEL).views
@@ -63,7 +64,7 @@ class ShownImage:
         return cls(view, map_to_sources(view, views[0]), views[0].parts[0].affine)
 
     def place(self, numbers: Sequence[float], frame: Frame, name: str) -> tuple[float, ...]:
-        """A point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of
+        """Return a point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of
         `view`.
 
         Points are pixel centres; boxes are edges, and are clipped to the image. Raises ToolError
@@ -104,7 +105,7 @@ class ShownImage:
         return bounds(full)
 
     def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
-        """A sentence if `place` cuts this box to the image, else an empty text."""
+        """Return a sentence if `place` cuts this box to the image, else an empty text."""
         width, height = self.sent.size
         left, top, right, bottom = (*self._in_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
@@ -117,7 +118,7 @@ class ShownImage:
         )
 
     def _in_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
-        """The numbers in pixels of the image as it was sent."""
+        """Return the numbers in pixels of the image as it was sent."""
         width, height = self.sent.size
         across, down = {
             "pixels": (1.0, 1.0),
@@ -147,14 +148,14 @@ def _area(box: Sequence[float]) -> float:
 
 
 def state_of_view(state: State, view: View, *marks: Mark) -> State:
-    """A state whose sample has this view as its only image, and these marks in the view's
+    """Return a state whose sample has this view as its only image, and these marks in the view's
     pixels."""
     sample = replace(state.sample, images=(view.picture,), choices=(), marks=marks)
     return State.start(sample, state.seed, state.draw)
 
 
 def map_to_sources(view: View, new: View) -> View:
-    """The view `new`, which was made of `view` as if that were a source image, mapped to the
+    """Return the view `new`, which was made of `view` as if that were a source image, mapped to the
     sample's own images."""
     parts = [
         replace(
@@ -169,8 +170,8 @@ def map_to_sources(view: View, new: View) -> View:
 
 
 def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
-    """The region of a source image that each view from index `first` shows: (image, left, top,
-    right, bottom).
+    """Return the region of a source image that each view from index `first` shows: (image, left,
+    top, right, bottom).
 
     Empty for a view that shows no source image, or the same region as an earlier view. For a view
     of several images it is the region of the one that fills most of it.

@@ -42,8 +42,8 @@ def collect(
 
 
 def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
-    """The numbers of the source images that views show, from 0; of `images` alone where these are
-    given.
+    """Return the numbers of the source images that views show, from 0; of `images` alone where
+    these are given.
 
     Raises ValueError for a number that the sample does not have.
     """
@@ -73,8 +73,8 @@ def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> St
 def with_views(
     state: State, views: Sequence[View], words: str = "", lacking: Iterable[str] = ()
 ) -> State:
-    """The state with these views, and a note for each reason in `lacking` why an image was kept as
-    it is.
+    """Return the state with these views, and a note for each reason in `lacking` why an image was
+    kept as it is.
 
     If any view is new, `words` become the last line of the prompt.
     """
@@ -93,8 +93,8 @@ def show_evidence(
     show: Callable[[View, dict[int, Found]], Iterable[View]],
     words: str,
 ) -> State:
-    """The state with the views that `show` makes of each one and of what `look` finds (`collect`);
-    `missing` decides about images in which it finds nothing."""
+    """Return the state with the views that `show` makes of each one and of what `look` finds
+    (`collect`); `missing` decides about images in which it finds nothing."""
     results, lacking = collect(state, images, look)
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking.values())

@@ -51,8 +51,8 @@ def settle_sha(stage: Any, content: Sequence[Any]) -> None:
 
 
 def sample_of(row: Mapping[str, Any], path: Path, name: str) -> Sample:
-    """The question of a line, with its `image` or `images`, which lie below the file's folder.
-    Raises ValueError, PictureError."""
+    """Return the question of a line, with its `image` or `images`, which lie below the file's
+    folder. Raises ValueError, PictureError."""
     names = row.get("images") or ([row["image"]] if row.get("image") else [])
     meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
     marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())

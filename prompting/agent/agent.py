@@ -127,7 +127,7 @@ class Agent:
             raise ValueError("options.tools must stay unset, the agent sets it")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the conversation, every image shown as a view, and a note for each
+        """Return the state with the conversation, every image shown as a view, and a note for each
         look."""
         looked = self._look(self._open(state, model))
         if not self.afresh:
@@ -298,7 +298,7 @@ class Agent:
         return tuple(parts) or ("done",)
 
     def _ask_for_answer(self, episode: Episode, bound: str) -> State:
-        """The last turn at a bound: the model gets no tools, and its reply is the answer."""
+        """Return the last turn at a bound: the model gets no tools, and its reply is the answer."""
         episode.add_user_text(text_of(self.final))
         reply = self._ask(episode, None)
         calls, _ = self.protocol.read_calls(reply, 1)
@@ -318,7 +318,7 @@ class Agent:
         return self._finish(episode, bound).abstain(why)
 
     def _finish(self, episode: Episode, by: str) -> State:
-        """The end of the conversation; an answer that a tool gave is read by `reader`."""
+        """Return the end of the conversation; an answer that a tool gave is read by `reader`."""
         views = tuple(image.sent for image in episode.shown)
         notes = (*episode.notes, *(look.note for look in episode.looks), episode.end(by).note)
         state = episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)

@@ -40,7 +40,7 @@ def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationErro
 
 
 def _argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
-    """The name of each argument in the schema, by every name under which it may be given."""
+    """Return the name of each argument in the schema, by every name under which it may be given."""
     names = dict[str, str]()
     for field, info in arguments.model_fields.items():
         alias = info.validation_alias

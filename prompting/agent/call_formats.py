@@ -41,21 +41,21 @@ class CallFormat:
         return ""
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """The tools that are passed to the server; None if calls are made in the text."""
+        """Return the tools that are passed to the server; None if calls are made in the text."""
         return None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The first `most` calls of a reply, outside its <think> parts, and how many it has. A
-        malformed one has no name, only arguments."""
+        """Return the first `most` calls of a reply, outside its <think> parts, and how many it has.
+        A malformed one has no name, only arguments."""
         matches = list(self.pattern.finditer(strip_thoughts(reply.text)))
         return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:most])], len(matches)
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call at a match of the pattern, with this id."""
+        """Return the call at a match of the pattern, with this id."""
         raise NotImplementedError
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The reply as a turn of the conversation: the text up to the last answered call, if
+        """Return the reply as a turn of the conversation: the text up to the last answered call, if
         unanswered calls follow."""
         text = strip_thoughts(reply.text)
         ends = [match.end() for match in islice(self.pattern.finditer(text), len(calls) + 1)]
@@ -64,12 +64,12 @@ class CallFormat:
         return Message("assistant", (kept,), attached=reply.attached)
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """The turns that hold the results of the calls: one of the user."""
+        """Return the turns that hold the results of the calls: one of the user."""
         parts = (part for answer in answers for part in self.wrapped(*answer))
         return (Message("user", tuple(parts)),)
 
     def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
-        """The result of one call, as the user's turn holds it."""
+        """Return the result of one call, as the user's turn holds it."""
         raise NotImplementedError
 
     def find_fault(self, reply: Reply) -> str:
@@ -93,12 +93,12 @@ class NativeCalls(CallFormat):
     images_as: Literal["user", "tool"] = "user"
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """The tools."""
+        """Return the tools."""
         return tuple(tools) or None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The calls as the server parsed them, or those that it left in the text, with ids that are
-        unique within the reply."""
+        """Return the calls as the server parsed them, or those that it left in the text, with ids
+        that are unique within the reply."""
         if not reply.tool_calls:
             calls = [found.call for found in read_text_calls(strip_thoughts(reply.text))]
             return calls[:most], len(calls)
@@ -109,14 +109,15 @@ class NativeCalls(CallFormat):
         return kept, len(reply.tool_calls) + reply.calls_left_out
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The text of the reply and its calls."""
+        """Return the text of the reply and its calls."""
         turn = replace(reply.as_message(), tool_calls=tuple(calls))
         if reply.tool_calls:
             return turn
         return replace(turn, parts=(strip_text_calls(strip_thoughts(reply.text)),))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """A tool turn for each call and, with `images_as` "user", one user turn with the images."""
+        """Return a tool turn for each call and, with `images_as` "user", one user turn with the
+        images."""
         if self.images_as == "tool":
             return tuple(Message("tool", parts, call_id=call.id) for call, parts in answers)
         turns: list[Message] = []
@@ -158,7 +159,7 @@ class TaggedCalls(Worded, CallFormat):
         return re.compile(rf"<{tag}>(.*?)(?:</{tag}>|(?=<{tag}>)|\Z)", re.S)
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """The tools, and how to call them."""
+        """Return the tools, and how to call them."""
         if self.how is not None:
             return text_of(self.how)
         call = "the arguments as JSON" if self.tool else '{"name": "NAME", "arguments": {...}}'
@@ -171,7 +172,7 @@ class TaggedCalls(Worded, CallFormat):
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call between two tags; without a name if that is not an object with name and
+        """Return the call between two tags; without a name if that is not an object with name and
         arguments."""
         text = match[1].strip()
         if self.tool:
@@ -187,7 +188,7 @@ class TaggedCalls(Worded, CallFormat):
         return ToolCall(name, data["name"], written)
 
     def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
-        """The result in tags, with what is said behind each."""
+        """Return the result in tags, with what is said behind each."""
         tags = (f"<{self.results}>", f"</{self.results}>") if self.results else ("", "")
         return tuple(filter(None, (tags[0], *parts, text_of(self.then), tags[1])))
 
@@ -203,7 +204,7 @@ class PlainCalls(CallFormat):
     pattern = _CALL  # of the class: it has no settings
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """The tools, and how to call them."""
+        """Return the tools, and how to call them."""
         return (
             "The tools, one a line, with their parameters as JSON"
             f" schemas:\n{_list_tools(tools)}\nEvery reply must end in one of two forms. To call a"
@@ -213,11 +214,11 @@ class PlainCalls(CallFormat):
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call of a line."""
+        """Return the call of a line."""
         return ToolCall(name, match[1], match[2].strip() or "{}")
 
     def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
-        """The result after the name of its tool."""
+        """Return the result after the name of its tool."""
         return (f"RESULT of {call.name}:", *parts)
 
     def find_fault(self, reply: Reply) -> str:
@@ -228,8 +229,8 @@ class PlainCalls(CallFormat):
 
 
 def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
-    """The arguments of a call, parsed as JSON. Raises ToolError unless they are one object with
-    finite numbers."""
+    """Return the arguments of a call, parsed as JSON. Raises ToolError unless they are one object
+    with finite numbers."""
     given = repr(call.arguments[:120])
     if not call.name:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')

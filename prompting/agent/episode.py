@@ -24,8 +24,8 @@ IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
 def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
-    """The state with how many looks were run, which share of an image they showed, and the call
-    that ended each turn.
+    """Return the state with how many looks were run, which share of an image they showed, and the
+    call that ended each turn.
 
     `last` is the call of the final answer.
     """
@@ -107,7 +107,7 @@ class Episode:
         )
 
     def reached_bound(self, bounds: Bounds) -> str:
-        """The name of the bound that is reached; empty while there is none."""
+        """Return the name of the bound that is reached; empty while there is none."""
         used = self.end("")
         for name in ("steps", "images", "megapixels", "tokens", "seconds"):
             if getattr(used, name) >= getattr(bounds, name):
@@ -115,7 +115,8 @@ class Episode:
         return self.full
 
     def bound_for(self, sent: View, bounds: Bounds) -> str:
-        """The name of the bound that does not allow this image too; empty if it may be shown."""
+        """Return the name of the bound that does not allow this image too; empty if it may be
+        shown."""
         added = [image.sent for image in self.shown[self.first :]]
         if len(added) >= bounds.images:
             return "images"
@@ -133,8 +134,8 @@ class Episode:
         self.malformed = 0 if valid else self.malformed + 1
 
     def new_look(self, tool: str, arguments: Any) -> Look:
-        """The next look, before it is known what becomes of it; of long arguments the beginning of
-        their text."""
+        """Return the next look, before it is known what becomes of it; of long arguments the
+        beginning of their text."""
         text = arguments if isinstance(arguments, str) else canonical(arguments)
         if len(text) > LONGEST:
             arguments = text[:LONGEST] + "..."
@@ -178,8 +179,8 @@ class Episode:
         self.turns = tuple(whole)
 
     def image_parts(self, number: int, frame: str, label: str) -> Parts:
-        """An image after a line with its label and, if coordinates are in pixels, its size; without
-        a line where there is no label, or none for the sample's own images."""
+        """Return an image after a line with its label and, if coordinates are in pixels, its size;
+        without a line where there is no label, or none for the sample's own images."""
         sent, brought = self.shown[number - 1].sent, number - self.first
         if not label or ("{k}" in label and brought < 1):
             return (sent,)

@@ -103,10 +103,10 @@ class EpisodeEnd(_Note):
 
 
 def read_looks(notes: Iterable[str]) -> list[Look]:
-    """The looks among the notes of a record or state, in order."""
+    """Return the looks among the notes of a record or state, in order."""
     return Look.read(notes)
 
 
 def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
-    """The last EpisodeEnd among the notes of a record or state."""
+    """Return the last EpisodeEnd among the notes of a record or state."""
     return next(reversed(EpisodeEnd.read(notes)), None)

@@ -52,7 +52,7 @@ class _StageTool:
         raise NotImplementedError
 
     def __call__(self, state: State, arguments: Any) -> ToolResult:
-        """The result of the stage. Raises ToolError, and what the stage raises."""
+        """Return the result of the stage. Raises ToolError, and what the stage raises."""
         return run_stage(self.stage_for(arguments), state, state.views[arguments.image - 1])
 
 
@@ -142,8 +142,8 @@ class ShowMatches:
     arguments = PairArguments
 
     def __call__(self, state: State, arguments: PairArguments) -> ToolResult:
-        """The two images, with lines between matching points. Raises ToolError, and ValueError if
-        nothing matches."""
+        """Return the two images, with lines between matching points. Raises ToolError, and
+        ValueError if nothing matches."""
         views = state.views[arguments.first - 1], state.views[arguments.second - 1]
         shown = [{part.source for part in view.parts} for view in views]
         if any(len(sources) != 1 for sources in shown) or shown[0] == shown[1]:

@@ -130,7 +130,7 @@ class AgentTool(Protocol):
 
 
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
-    """The tool as it is described to the model, its parameters as a JSON schema."""
+    """Return the tool as it is described to the model, its parameters as a JSON schema."""
     schema = _simplify_schema(tool.arguments.model_json_schema(), UNITS[frame])
     schema.pop("description", None)
     return Tool(name, tool.description.replace("{unit}", UNITS[frame]), schema)
@@ -207,8 +207,8 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
 
 def _run(stage: Stage, before: State) -> tuple[State, str]:
-    """The state after a stage, and its text: its notes, its reason for abstaining, and the lines
-    that it added to the prompt."""
+    """Return the state after a stage, and its text: its notes, its reason for abstaining, and the
+    lines that it added to the prompt."""
     after = stage(before, NO_MODEL)
     lines = [note for note in after.notes if note not in before.notes]
     lines += [after.reason] if after.ended else []
@@ -216,7 +216,7 @@ def _run(stage: Stage, before: State) -> tuple[State, str]:
 
 
 def _simplify_schema(value: Any, unit: str) -> Any:
-    """A schema without titles, with the unit filled in, and with arrays in the form that all
+    """Return a schema without titles, with the unit filled in, and with arrays in the form that all
     servers accept."""
     if isinstance(value, dict):
         kept = {key: v for key, v in value.items() if not (key == "title" and isinstance(v, str))}
@@ -247,7 +247,7 @@ class BlackImages:
     """
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
-        """The result with black images."""
+        """Return the result with black images."""
         black = tuple(view.with_pixels(np.zeros_like(view.pixels)) for view in result.views)
         return replace(result, views=black)
 
@@ -262,7 +262,7 @@ class NoResult:
     text: str = "done"
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
-        """The result without words and images."""
+        """Return the result without words and images."""
         return result if result.undo or result.answer is not None else ToolResult(self.text)
 
 
@@ -280,7 +280,7 @@ class DescribedImages(Worded):
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
-        """The result with descriptions. Raises ModelError."""
+        """Return the result with descriptions. Raises ModelError."""
         if not result.views:
             return result
         words = [result.text] if result.text else []

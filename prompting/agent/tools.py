@@ -110,7 +110,7 @@ class Zoom:
     arguments: ClassVar[type[BoxArguments]] = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop. Raises ToolError."""
+        """Return the crop. Raises ToolError."""
         view, box = state.views[arguments.image - 1], Box(ASKED, *arguments.box)
         if self.elsewhere:
             seed = self.seed + len(state.views)
@@ -132,7 +132,7 @@ class Magnify:
     arguments = MagnifyArguments
 
     def __call__(self, state: State, arguments: MagnifyArguments) -> ToolResult:
-        """The crop. Raises ToolError."""
+        """Return the crop. Raises ToolError."""
         view = state.views[arguments.image - 1]
         half = np.array(view.size) / arguments.factor / 2
         middle = np.clip(np.array(arguments.point) + 0.5, half, view.size - half)
@@ -151,7 +151,8 @@ class DrawBox:
     arguments = DrawBoxArguments
 
     def __call__(self, state: State, arguments: DrawBoxArguments) -> ToolResult:
-        """The image with the box. Raises ToolError, and ValueError if the label does not fit."""
+        """Return the image with the box. Raises ToolError, and ValueError if the label does not
+        fit."""
         box = Box(arguments.label, *arguments.box)
         return run_stage_on_image(self.marker, state, state.views[arguments.image - 1], box)
 
@@ -168,7 +169,8 @@ class DrawPoint:
     arguments = DrawPointArguments
 
     def __call__(self, state: State, arguments: DrawPointArguments) -> ToolResult:
-        """The image with the mark. Raises ToolError, and ValueError if the label does not fit."""
+        """Return the image with the mark. Raises ToolError, and ValueError if the label does not
+        fit."""
         point = Point(arguments.label, *arguments.point)
         return run_stage_on_image(self.marker, state, state.views[arguments.image - 1], point)
 
@@ -183,7 +185,7 @@ class ShowGrid:
     arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """The image with the grid. Raises ValueError if it does not fit."""
+        """Return the image with the grid. Raises ValueError if it does not fit."""
         return run_stage_on_image(self.grid, state, state.views[arguments.image - 1])
 
 
@@ -196,7 +198,8 @@ class Rotate:
     arguments = RotateArguments
 
     def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
-        """The rotated image. Raises ToolError for full turns, and for what would be too large."""
+        """Return the rotated image. Raises ToolError for full turns, and for what would be too
+        large."""
         view, degrees = state.views[arguments.image - 1], arguments.degrees
         turned = f"turned by {degrees:g} degrees"
         if degrees % 360 == 0:
@@ -222,7 +225,7 @@ class Contrast:
     arguments = ContrastArguments
 
     def __call__(self, state: State, arguments: ContrastArguments) -> ToolResult:
-        """The image with more contrast; hue and saturation are unchanged."""
+        """Return the image with more contrast; hue and saturation are unchanged."""
         view = state.views[arguments.image - 1]
         lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
         clahe = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES))
@@ -267,7 +270,7 @@ class Undo:
     arguments = Arguments
 
     def __call__(self, state: State, arguments: Arguments) -> ToolResult:
-        """A request to the agent, which does it."""
+        """Return a request to the agent, which does it."""
         return ToolResult(undo=True)
 
 
@@ -280,7 +283,7 @@ class Answer:
     arguments = AnswerArguments
 
     def __call__(self, state: State, arguments: AnswerArguments) -> ToolResult:
-        """The answer."""
+        """Return the answer."""
         return ToolResult(answer=arguments.text)
 
 
@@ -303,8 +306,8 @@ class OracleZoom:
     arguments = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop, without a note that says where it is. Raises ValueError if no image shows the
-        region."""
+        """Return the crop, without a note that says where it is. Raises ValueError if no image
+        shows the region."""
         oracle = OracleCrop(self.label, self.hint, self.crop)
         asked = state.views[arguments.image - 1]
         places = oracle.in_views(state.replace(views=(asked, *state.views)))

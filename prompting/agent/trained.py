@@ -138,7 +138,7 @@ class Edit:
     arguments = EditArguments
 
     def __call__(self, state: State, arguments: EditArguments) -> ToolResult:
-        """The image behind all steps. Raises ToolError."""
+        """Return the image behind all steps. Raises ToolError."""
         view = before = state.views[arguments.image - 1]
         if arguments.box:
             box = Box(ASKED, *arguments.box)
@@ -171,7 +171,7 @@ class CodeCalls(TaggedCalls):
     tool: str = "edit"
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call that the code stands for."""
+        """Return the call that the code stands for."""
         code = match[1].strip().removeprefix("```python").removesuffix("```")
         try:
             arguments = read_code(code)
@@ -196,8 +196,8 @@ TRANSPOSED = {
 
 
 def read_code(code: str) -> dict[str, Any]:
-    """The arguments of `Edit` for which Python code stands. Raises SyntaxError, and ValueError for
-    what is no operation of its vocabulary."""
+    """Return the arguments of `Edit` for which Python code stands. Raises SyntaxError, and
+    ValueError for what is no operation of its vocabulary."""
     numbers, steps, box, enhancer = dict[str, Any](), list[str](), None, ""
     nodes = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign | ast.Call))
     for node in sorted(nodes, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0)):
@@ -222,7 +222,7 @@ def read_code(code: str) -> dict[str, Any]:
 
 
 def _bound(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The names to which an assignment gives constants, and these."""
+    """Return the names to which an assignment gives constants, and these."""
     target = node.targets[0]
     with suppress(ValueError, TypeError):
         value = _value(node.value, numbers)
@@ -233,7 +233,8 @@ def _bound(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:
-    """A constant, or a list of them. Raises ValueError for what would have to be computed."""
+    """Return a constant, or a list of them. Raises ValueError for what would have to be computed.
+    """
     if isinstance(node, ast.Tuple | ast.List):
         return [_value(inner, numbers) for inner in node.elts]
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tuple", "list", "int", "float"):

@@ -64,7 +64,7 @@ class Drawn:
     score: float
 
     def mark(self, label: str, image: int) -> Mark:
-        """A box as a box, another shape as a point: its centre, or an arrow's tip."""
+        """Return a box as a box, another shape as a point: its centre, or an arrow's tip."""
         fit = self.fit
         if isinstance(fit, BoxFit):
             half = fit.stroke / 2
@@ -92,7 +92,7 @@ LOOKS: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrow
 
 
 def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
-    """The drawn shapes of some kinds and colours in RGB pixels HxWx3, from top to bottom.
+    """Return the drawn shapes of some kinds and colours in RGB pixels HxWx3, from top to bottom.
 
     Each connected region of a colour is compared with the ideal shape that fits it best, and must
     be of exactly that colour everywhere. White, black and grey are looked for in rings and boxes
@@ -113,7 +113,7 @@ def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> 
 
 
 def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
-    """The connected regions of at least this closeness whose size a mark may have."""
+    """Yield the connected regions of at least this closeness whose size a mark may have."""
     mask = (near >= level).astype(np.uint8)
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     if count < 2:
@@ -143,7 +143,7 @@ def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Pa
 
 
 def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
-    """The shape of a kind that a region is, if it is one."""
+    """Yield the shape of a kind that a region is, if it is one."""
     wanted = np.asarray(rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < FAR
     if is_grey and kind in ("dots", "arrows"):
@@ -163,7 +163,7 @@ def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Dr
 
 
 def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> bool:
-    """Whether the core of a shape has the colour everywhere."""
+    """Return whether the core of a shape has the colour everywhere."""
     covered = fit.coverage(patch.near.shape)
     core = covered >= min(0.95, 0.9 * float(covered.max()))
     if core.sum() < 4:
@@ -175,8 +175,8 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
 
 
 def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
-    """Whether a shape stands in a line of others of its colour, as the O of a word does, or a full
-    stop."""
+    """Return whether a shape stands in a line of others of its colour, as the O of a word does, or
+    a full stop."""
     left, top, right, bottom = drawn.area
     high, line = bottom - top, set[int]()
     highest, reach = (12 * high, 1.0) if drawn.kind == "dots" else (1.6 * high, 2.5)
@@ -191,7 +191,7 @@ def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool
 
 
 def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
-    """The best of those that lie over one another; a ring around a dot is no double."""
+    """Return the best of those that lie over one another; a ring around a dot is no double."""
     kept: list[Drawn] = []
     for drawn in sorted(found, key=lambda drawn: -drawn.score):
         if not any(_overlap(drawn.area, other.area) > 0.5 for other in kept):
@@ -200,7 +200,7 @@ def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
 
 
 def _overlap(first: PixelRect, second: PixelRect) -> float:
-    """The common area as a share of the larger one."""
+    """Return the common area as a share of the larger one."""
     common = common_rect(first, second)
     sizes = [(right - left) * (bottom - top) for left, top, right, bottom in (first, second)]
     if common is None:

@@ -41,7 +41,7 @@ class EraseMarks(Ranged, WithoutModel):
     ranges = ("margin >= 0",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with clean images and views."""
+        """Return the state with clean images and views."""
         sample = state.sample
         if "burnt_in" not in sample.meta:
             raise ValueError(
@@ -71,7 +71,7 @@ class EraseMarks(Ranged, WithoutModel):
         return state.replace(sample=replace(sample, images=images), views=tuple(views))
 
     def _inpaint(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
-        """The pixels, the hidden ones made up from their surroundings and all others as they
+        """Return the pixels, the hidden ones made up from their surroundings and all others as they
         were."""
         split = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.uint8)
         stroke, both = (mask.astype(np.uint8) for mask in (hidden, hidden | tinted))
@@ -123,7 +123,7 @@ def marker_regions(
 
 
 def _arrow_region(marker: Mapping[str, Any], shape: tuple[int, ...], margin: float) -> Region:
-    """The pixels of an arrow and `margin` more around them, HxW."""
+    """Return the pixels of an arrow and `margin` more around them, HxW."""
     canvas = np.zeros(shape[:2], np.uint8)
     corners = np.rint(np.asarray(marker["outline"])).astype(np.int32)
     cv2.fillPoly(canvas, [corners], 1)

@@ -89,7 +89,7 @@ class MarksFrom(WithoutModel):
         return pictures
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state whose sample has these marks too."""
+        """Return the state whose sample has these marks too."""
         sample, notes, lacking = state.sample, list[str](), list[str]()
         marks, name = list(sample.marks), Path(self.path).name
         for number, image in enumerate(sample.images):

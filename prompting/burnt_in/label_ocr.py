@@ -57,7 +57,8 @@ class Glyph:
 
 
 def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
-    """Every place (luma HxW) that reads as one of `words`, capitals all; the likeliest first."""
+    """Return every place (luma HxW) that reads as one of `words`, capitals all; the likeliest
+    first."""
     letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
@@ -78,12 +79,12 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
 
 
 def shift(area: PixelRect, x: int, y: int) -> PixelRect:
-    """An area moved by whole pixels."""
+    """Return an area moved by whole pixels."""
     return area[0] + x, area[1] + y, area[2] + x, area[3] + y
 
 
 def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
-    """The black rectangle around glyphs, or None where black does not surround them.
+    """Return the black rectangle around glyphs, or None where black does not surround them.
 
     A plate on a dark ground has no edge of its own: it is taken to reach half a capital's height at
     most.
@@ -122,8 +123,8 @@ def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
 
 
 def _count_black_lines(lines: Gray) -> int:
-    """How many lines beside the glyphs are black, the nearest first; that one may hold a glyph's
-    blurred edge."""
+    """Return how many lines beside the glyphs are black, the nearest first; that one may hold a
+    glyph's blurred edge."""
     if not lines.size:
         return 0
     dark = np.percentile(lines, 90, axis=1) < CUTS[0]
@@ -133,8 +134,8 @@ def _count_black_lines(lines: Gray) -> int:
 
 
 def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
-    """The connected shapes brighter than `least`, on black, that could be capitals, and what they
-    look like."""
+    """Return the connected shapes brighter than `least`, on black, that could be capitals, and what
+    they look like."""
     bright = (gray > least).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T
@@ -155,7 +156,7 @@ def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
 
 
 def _normalize(patch: Gray) -> NDArray[np.float32]:
-    """A glyph stretched to the canvas, with mean 0 and length 1."""
+    """Return a glyph stretched to the canvas, with mean 0 and length 1."""
     canvas = cv2.resize(patch, (CANVAS, CANVAS)).astype(np.float32).ravel()
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
@@ -182,8 +183,8 @@ def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def _render_letter(letter: str) -> Iterator[Gray]:
-    """The letter, large, white on black: Pillow's own font plain and bold, and as thin and thick
-    strokes, as drawing libraries without TrueType have them."""
+    """Yield the letter, large, white on black: Pillow's own font plain and bold, and as thin and
+    thick strokes, as drawing libraries without TrueType have them."""
     font = ImageFont.load_default(96)
     for weight in (0, 4):
         image = Image.new("L", (220, 220))

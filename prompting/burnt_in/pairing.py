@@ -95,8 +95,8 @@ class Pair:
 def find_markers(
     scene: MarkerScene, words: Sequence[str], style: Ring | None = None
 ) -> list[Marker]:
-    """At most one marker for each word, all in one style; those whose label cannot be read are left
-    out.
+    """Return at most one marker for each word, all in one style; those whose label cannot be read
+    are left out.
 
     One marker alone, where several words may be there, must be plainer than several in one style,
     unless it has the `style` of a ring in another picture.
@@ -129,7 +129,7 @@ def find_markers(
 
 
 def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
-    """The scene with nothing of any colour on these glyphs, so that no letter is taken for a
+    """Return the scene with nothing of any colour on these glyphs, so that no letter is taken for a
     ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
     for values in near.values():
@@ -139,7 +139,7 @@ def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
 
 
 def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
-    """The rings around a label that it may belong to."""
+    """Yield the rings around a label that it may belong to."""
     reach = int(2 * scene.radii[1] + GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
@@ -153,8 +153,8 @@ def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
 
 
 def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
-    """How little a label's place suits a ring, 0 above or below or beside it; None where it cannot
-    belong to it."""
+    """Return how little a label's place suits a ring, 0 above or below or beside it; None where it
+    cannot belong to it."""
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
@@ -167,7 +167,7 @@ def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> floa
 
 
 def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
-    """The best pair for each word such that all rings are alike."""
+    """Return the best pair for each word such that all rings are alike."""
     best, most = list[Pair](), 0.0
     ranked = sorted(pairs, key=lambda pair: -pair.value)
     for first in ranked[:12]:
@@ -188,8 +188,8 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
 
 
 def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
-    """Whether a pair is another marker than those that were picked already: another word, another
-    ring, and no letter of one is the ring of the other."""
+    """Return whether a pair is another marker than those that were picked already: another word,
+    another ring, and no letter of one is the ring of the other."""
     return not any(
         pair.label.text == taken.label.text
         or overlaps(pair.label.area, taken.label.area)
@@ -200,14 +200,14 @@ def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
 
 
 def _clash(first: Pair, second: Pair) -> bool:
-    """Whether the ring of a pair is the ring or a letter of another."""
+    """Return whether the ring of a pair is the ring or a letter of another."""
     (left, top, right, bottom), ring = second.label.area, first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
     return letter or ring_distance(ring, second.ring) <= ring.radius / 2
 
 
 def same_style(first: Ring, second: Ring) -> bool:
-    """Whether two rings, found with coarse steps of radius, may be of one style."""
+    """Return whether two rings, found with coarse steps of radius, may be of one style."""
     return first.color == second.color and abs(first.radius - second.radius) <= 1.6
 
 
@@ -216,7 +216,7 @@ def ring_distance(first: Ring, second: Ring) -> float:
 
 
 def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence[Pair]) -> Pair:
-    """The best ring where those of the known markers lie relative to their labels, however
+    """Return the best ring where those of the known markers lie relative to their labels, however
     faint."""
     (x, y), options = label.center, list[Ring]()
     for pair in pairs:
@@ -297,8 +297,8 @@ def find_clipped_markers(
 def _assign_words(
     gray: Gray, words: Sequence[str], rings: Sequence[Ring], layout: LabelLayout, last: bool
 ) -> list[Marker]:
-    """The rings with the letters that suit them best together; `last` where the only one left needs
-    no proof."""
+    """Return the rings with the letters that suit them best together; `last` where the only one
+    left needs no proof."""
     # half a second, for which nobody else should wait
     from scipy.optimize import linear_sum_assignment
 

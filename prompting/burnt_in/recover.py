@@ -70,7 +70,7 @@ class Line:
 
 
 def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
-    """The most complete rectangle in a map of closeness HxW, if there is any."""
+    """Return the most complete rectangle in a map of closeness HxW, if there is any."""
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
@@ -80,7 +80,7 @@ def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
 
 
 def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
-    """The level lines of a mask, from top to bottom, the longest if there are many."""
+    """Return the level lines of a mask, from top to bottom, the longest if there are many."""
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((1, 5), np.uint8))
     runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, SHORTEST), np.uint8))
     count = runs.sum(1, dtype=int)
@@ -100,7 +100,7 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
 def _rectangle(
     level: tuple[Line, Line], upright: tuple[Line, Line], color: str
 ) -> FoundRectangle | None:
-    """The rectangle of four lines, or None where a side is not there or runs on."""
+    """Return the rectangle of four lines, or None where a side is not there or runs on."""
     (y0, y1), (x0, x1) = ([line.middle for line in pair] for pair in (level, upright))
     if min(x1 - x0, y1 - y0) < SHORTEST:
         return None
@@ -193,8 +193,8 @@ class RecoverMarks(WithoutModel):
                 )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the marks that were read. Raises ValueError where `on_missing` says so,
-        PictureError."""
+        """Return the state with the marks that were read. Raises ValueError where `on_missing` says
+        so, PictureError."""
         sample = state.sample
         words = self.letters if self.letters is not None else label_words(sample)
         markers: list[Recovered] = []
@@ -227,7 +227,7 @@ class RecoverMarks(WithoutModel):
         return state.abstain(reason) if self.on_missing == "abstain" else state.with_notes(reason)
 
     def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
-        """The point of each word that was found, and its look."""
+        """Yield the point of each word that was found, and its look."""
         scenes = [MarkerScene.of(image.pixels, self.colors, self.radii) for image in sample.images]
         best: dict[str, tuple[int, Marker]] = {}
 
@@ -259,8 +259,8 @@ class RecoverMarks(WithoutModel):
             yield point, {"kind": "ring", **point.to_dict(), **look, **more}
 
     def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
-        """The rectangles of each image, one of each colour, with the labels read beside them or
-        left for them, and their looks."""
+        """Yield the rectangles of each image, one of each colour, with the labels read beside them
+        or left for them, and their looks."""
         for number, image in enumerate(sample.images):
             scene = MarkerScene.of(image.pixels, self.box_colors, self.radii)
             outlines = [
@@ -279,7 +279,7 @@ class RecoverMarks(WithoutModel):
                 yield box, {"kind": "box", **box.to_dict(), **look, "plate": plate}
 
     def _drawn(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
-        """The shapes of all images that were drawn in one plain colour, and their looks."""
+        """Yield the shapes of all images that were drawn in one plain colour, and their looks."""
         found = list[tuple[int, Drawn, ReadLabel | None]]()
         for number, image in enumerate(sample.images):
             shapes = find_drawn(image.pixels, self.plain_colors, self.unlabelled)
@@ -309,8 +309,8 @@ class RecoverMarks(WithoutModel):
 
 
 def label_words(sample: Sample) -> tuple[str, ...]:
-    """The labels that a question's words speak of, in their order: those of its choices, REF, or a
-    clause's.
+    """Return the labels that a question's words speak of, in their order: those of its choices,
+    REF, or a clause's.
 
     Choices such as "A is closer" and "Point A" name them; "labeled by A and B" in the prompt does
     so too.
@@ -323,7 +323,7 @@ def label_words(sample: Sample) -> tuple[str, ...]:
 
 
 def _lies_in(area: PixelRect, plate: PixelRect) -> bool:
-    """Whether the middle of an area lies in a plate that is not much smaller."""
+    """Return whether the middle of an area lies in a plate that is not much smaller."""
     x, y = (area[0] + area[2]) / 2, (area[1] + area[3]) / 2
     inside = plate[0] <= x <= plate[2] and plate[1] <= y <= plate[3]
     return inside and area[2] - area[0] <= 1.5 * (plate[2] - plate[0])

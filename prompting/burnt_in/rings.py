@@ -48,7 +48,7 @@ class Ring:
 
 
 def cut(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
-    """The part of an image, which can be written to, in an area grown by some pixels."""
+    """Return the part of an image, which can be written to, in an area grown by some pixels."""
     left, top = max(0, area[0] - by), max(0, area[1] - by)
     return image[top : max(0, area[3] + by), left : max(0, area[2] + by)]
 
@@ -76,8 +76,8 @@ def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
 def find_rings(
     near: Map, color: str, radii: Sequence[float], stroke: float, most: int, least: float
 ) -> list[Ring]:
-    """The `most` best rings in a map of closeness that correlate by `least`, no two about the same
-    place.
+    """Return the `most` best rings in a map of closeness that correlate by `least`, no two about
+    the same place.
 
     A ring may leave the map; what is outside does not count. One radius of `radii` for each, all of
     one stroke.
@@ -97,7 +97,7 @@ def find_rings(
 
 
 def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
-    """The ring moved, resized and thickened in steps down to a quarter pixel as long as it
+    """Return the ring moved, resized and thickened in steps down to a quarter pixel as long as it
     correlates better."""
     best = replace(ring, score=ring_score(near, ring))
     for step in (1.0, 0.5, 0.25):
@@ -146,8 +146,8 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
 
 
 def ring_score(near: Map, ring: Ring) -> float:
-    """The correlation of a ring with its neighbourhood in the map; 0 where most of it is outside or
-    all is flat."""
+    """Return the correlation of a ring with its neighbourhood in the map; 0 where most of it is
+    outside or all is flat."""
     reach = ring.outer + AROUND
     left, top = max(0, int(ring.x - reach)), max(0, int(ring.y - reach))
     patch = near[top : int(ring.y + reach) + 2, left : int(ring.x + reach) + 2]
@@ -160,15 +160,15 @@ def ring_score(near: Map, ring: Ring) -> float:
 
 
 def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDArray[np.bool_]]:
-    """How much of each pixel at this distance from the centre the stroke covers, and whether it
-    belongs to the template."""
+    """Return how much of each pixel at this distance from the centre the stroke covers, and whether
+    it belongs to the template."""
     away = np.abs(distance - radius)
     covered = np.clip(stroke / 2 + 0.5 - away, 0, 1).astype(np.float32)
     return covered, np.asarray(away <= stroke / 2 + AROUND)
 
 
 def _score_map(near: Map, radius: float, stroke: float) -> Map:
-    """The scores of a ring around each pixel, HxW."""
+    """Return the scores of a ring around each pixel, HxW."""
     stroke = min(stroke, THICK * radius)
     covered, band = _template(radius, stroke)
     total, share, square = _inside(radius, stroke, near.shape)
@@ -182,7 +182,7 @@ def _score_map(near: Map, radius: float, stroke: float) -> Map:
 
 @lru_cache(maxsize=64)
 def _template(radius: float, stroke: float) -> tuple[Map, Map]:
-    """The stroke of a ring, and all that it is told from."""
+    """Return the stroke of a ring, and all that it is told from."""
     reach = int(radius + stroke / 2 + AROUND) + 1
     ys, xs = np.ogrid[-reach : reach + 1, -reach : reach + 1]
     covered, band = _ring_weights(np.hypot(xs, ys), radius, stroke)
@@ -202,5 +202,5 @@ def _inside(radius: float, stroke: float, size: tuple[int, ...]) -> tuple[Map, M
 
 
 def _sums(values: Map, kernel: Map) -> Map:
-    """The sum of a map under a kernel around each pixel; nothing lies outside."""
+    """Return the sum of a map under a kernel around each pixel; nothing lies outside."""
     return np.asarray(cv2.filter2D(values, -1, kernel, borderType=cv2.BORDER_CONSTANT), np.float32)

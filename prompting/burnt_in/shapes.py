@@ -52,19 +52,20 @@ class Fit(ABC):
     @classmethod
     @abstractmethod
     def propose(cls, patch: Patch) -> Iterator[Self]:
-        """The shapes that the region may be."""
+        """Yield the shapes that the region may be."""
 
     @abstractmethod
     def coverage(self, shape: tuple[int, ...]) -> Map:
-        """How much of each pixel the shape covers, HxW."""
+        """Return how much of each pixel the shape covers, HxW."""
 
     @property
     @abstractmethod
     def is_sound(self) -> bool:
-        """Whether the numbers make a shape of this kind, with a hole where there must be one."""
+        """Return whether the numbers make a shape of this kind, with a hole where there must be
+        one."""
 
     def score(self, patch: Patch) -> float:
-        """The correlation of the shape with the closeness around it."""
+        """Return the correlation of the shape with the closeness around it."""
         covered = self.coverage(patch.near.shape)
         reach = np.ones((2 * AROUND + 1, 2 * AROUND + 1), np.uint8)
         band = cv2.dilate((covered > 0.05).astype(np.uint8), reach).astype(bool)
@@ -74,7 +75,7 @@ class Fit(ABC):
         return float(np.corrcoef(seen, drawn)[0, 1])
 
     def refine(self, patch: Patch) -> tuple[Self, float]:
-        """The shape changed in steps as long as it correlates better, and its score."""
+        """Return the shape changed in steps as long as it correlates better, and its score."""
         best, most = self, self.score(patch)
         for step in self.steps:
             for _ in range(ROUNDS):
@@ -234,7 +235,8 @@ class ArrowFit(Fit):
 
     @classmethod
     def _along(cls, xs: NDArray[np.float64], ys: NDArray[np.float64], axis: XY) -> Iterator[Self]:
-        """The arrow that points along an axis, if the width grows from the tip and then stays."""
+        """Yield the arrow that points along an axis, if the width grows from the tip and then
+        stays."""
         (ax, ay), cx, cy = axis, float(xs.mean()), float(ys.mean())
         along, aside = (xs - cx) * ax + (ys - cy) * ay, (ys - cy) * ax - (xs - cx) * ay
         tip = float(along.max())
@@ -275,7 +277,7 @@ class ArrowFit(Fit):
         return (self.x - self.tail_x) / length, (self.y - self.tail_y) / length
 
     def _barbs(self, half: float) -> tuple[XY, XY]:
-        """The points `half` to either side of the axis, at the base of the head."""
+        """Return the points `half` to either side of the axis, at the base of the head."""
         ax, ay = self._axis
         x, y = self.x - ax * self.head, self.y - ay * self.head
         return (x - ay * half, y + ax * half), (x + ay * half, y - ax * half)
@@ -306,14 +308,14 @@ def _distance(shape: tuple[int, ...], x: float, y: float) -> NDArray[np.float64]
 
 
 def _span(length: int, start: float, stop: float) -> NDArray[np.float64]:
-    """How much of each pixel of a line lies between two edges."""
+    """Return how much of each pixel of a line lies between two edges."""
     pixels = np.arange(length)
     inside = np.minimum(pixels + 1, stop) - np.maximum(pixels, start)
     return np.asarray(np.clip(inside, 0, 1), np.float64)
 
 
 def _line(start: XY, end: XY, width: float) -> list[XY]:
-    """The corners of a straight line of a width."""
+    """Return the corners of a straight line of a width."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     half = width / 2 / max(float(np.hypot(dx, dy)), 1e-6)
     dx, dy = dx * half, dy * half

@@ -30,7 +30,8 @@ class _Permutation(WithoutModel):
     by: int = 1
 
     def numbers(self, state: State, count: int) -> list[int]:
-        """The numbers of things in the new order: the first is the one that comes first now."""
+        """Return the numbers of things in the new order: the first is the one that comes first now.
+        """
         if self.order == "reversed":
             return list(range(count))[::-1]
         if self.order == "rotated":
@@ -56,8 +57,8 @@ class PermuteChoices(_Permutation):
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its choices permuted. Raises ValueError, see the class, and where it comes
-        too late."""
+        """Return the state with its choices permuted. Raises ValueError, see the class, and where
+        it comes too late."""
         sample = state.sample
         _check_position(state)
         texts = [choice for choice in sample.choices if isinstance(choice, str)]
@@ -100,7 +101,7 @@ class PermuteLabels(_Permutation):
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its marks relabelled."""
+        """Return the state with its marks relabelled."""
         sample = state.sample
         _check_position(state)
         named = self._named(state)
@@ -113,8 +114,8 @@ class PermuteLabels(_Permutation):
         return _relettered(state, replace(sample, marks=marks), letters)
 
     def _named(self, state: State) -> dict[str, str]:
-        """The letter of the choice that names each label. Raises ValueError where a permutation
-        would not be sound."""
+        """Return the letter of the choice that names each label. Raises ValueError where a
+        permutation would not be sound."""
         sample = state.sample
         mark_labels = sorted({mark.label for mark in sample.marks if mark.label})
         named: dict[str, str] = {}
@@ -157,8 +158,8 @@ def _check_position(state: State) -> None:
 
 
 def _relettered(state: State, sample: Sample, letters: Mapping[str, str]) -> State:
-    """The state with its sample as asked now, and these letters through what an earlier stage
-    permuted."""
+    """Return the state with its sample as asked now, and these letters through what an earlier
+    stage permuted."""
     before = state.letters
     own = {shown: before.get(meant, meant) for shown, meant in letters.items()}
     return state.replace(sample=sample, letters=own)

@@ -36,7 +36,7 @@ class NoImage(WithoutModel):
     asks."""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state without views."""
+        """Return the state without views."""
         return state.replace(views=())
 
 
@@ -57,7 +57,7 @@ class BlankImage(WithoutModel):
             rgb(self.color)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views blank."""
+        """Return the state with its views blank."""
         views = []
         for view in state.views:
             pixels = view.pixels
@@ -86,8 +86,8 @@ class OtherImage(WithoutModel):
     lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with another sample's images. Raises ValueError where the task has none that
-        may stand in."""
+        """Return the state with another sample's images. Raises ValueError where the task has none
+        that may stand in."""
         if not state.views:
             return state
         chosen, pictures = self._other(state)
@@ -150,7 +150,7 @@ class ShufflePatches(WithoutModel):
             raise ValueError("rows and columns make at least two patches, found 1 x 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views shuffled. Raises ValueError where a patch would have no
+        """Return the state with its views shuffled. Raises ValueError where a patch would have no
         pixel."""
         rng, views = state.rng(f"ShufflePatches {self.seed}"), []
         for view in state.views:
@@ -174,8 +174,8 @@ MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
 
 
 def kept_share(step: int) -> float:
-    """How much of a picture is left after so many of VCD's 1,000 steps of noise, by its standard
-    deviation."""
+    """Return how much of a picture is left after so many of VCD's 1,000 steps of noise, by its
+    standard deviation."""
     betas = (0.005 - 1e-5) / (1 + np.exp(-np.linspace(-6, 6, 1000))) + 1e-5
     return float(np.sqrt(np.prod(1 - betas[: step + 1])))
 
@@ -196,7 +196,7 @@ class Noise(Ranged, WithoutModel):
     ranges = ("step >= 0", "step <= 999")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with noisy views."""
+        """Return the state with noisy views."""
         rng, kept = state.rng(f"Noise {self.seed}"), kept_share(self.step)
         views = []
         for view in state.views:
@@ -228,7 +228,8 @@ class RandomMarks(Ranged, WithoutModel):
     ranges = ("apart, margin >= 0", "apart < 1", "margin < 0.5")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its marks moved. Raises ValueError where there are none, or no room."""
+        """Return the state with its marks moved. Raises ValueError where there are none, or no
+        room."""
         sample = state.sample
         if not any(mark.label not in self.keep for mark in sample.marks):
             raise ValueError(
@@ -250,7 +251,7 @@ class RandomMarks(Ranged, WithoutModel):
     def _moved(
         self, mark: Mark, size: Size, others: Sequence[XY], rng: np.random.Generator
     ) -> Mark:
-        """The mark at the first place that is free."""
+        """Return the mark at the first place that is free."""
         (width, height), shorter, (x0, y0, x1, y1) = size, min(size), bounding_box(mark)
         rim = self.margin * shorter if not isinstance(mark, Box | Mask) else 0.0
         low, high = (rim - x0, rim - y0), (width - rim - x1, height - rim - y1)
@@ -293,8 +294,8 @@ class OracleCrop(Ranged, Given):
     ranges = ("tries >= 1", "tries <= 64")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with crops. Raises ValueError if the region is not given or no view shows
-        it."""
+        """Return the state with crops. Raises ValueError if the region is not given or no view
+        shows it."""
         places, crop = self.in_views(state), self.crop
         if self.elsewhere:
             rng = state.rng(f"RandomCrop {self.seed}")
@@ -305,8 +306,8 @@ class OracleCrop(Ranged, Given):
         return _crop_places(state, places, crop)
 
     def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
-        """A box of the size of the true crop, within one part of the view; the true one where there
-        is no other."""
+        """Return a box of the size of the true crop, within one part of the view; the true one
+        where there is no other."""
         (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
         size = right - left, bottom - top
         drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True)
@@ -319,7 +320,7 @@ class OracleCrop(Ranged, Given):
         return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
 
     def in_views(self, state: State) -> dict[int, Mark]:
-        """The region in the coordinates of each view that shows it, by the view's index."""
+        """Return the region in the coordinates of each view that shows it, by the view's index."""
         region = self.region(state)
         seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
         if not any(seen.values()):
@@ -342,7 +343,7 @@ class RandomCrop(Ranged, WithoutModel):
     ranges = ("share > 0", "share <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with crops."""
+        """Return the state with crops."""
         rng = state.rng(f"RandomCrop {self.seed}")
         places: dict[int, Mark] = {}
         for number, view in enumerate(state.views):

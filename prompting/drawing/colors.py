@@ -50,7 +50,8 @@ DISTINCT: tuple[RGB, ...] = (
 
 @lru_cache(maxsize=256)
 def rgb(color: str) -> RGB:
-    """The colour behind a CSS name or "#rrggbb". Raises ValueError with the nearest names."""
+    """Return the colour behind a CSS name or "#rrggbb". Raises ValueError with the nearest names.
+    """
     check_color(color)
     red, green, blue = ImageColor.getrgb(color.lower())[:3]
     return red, green, blue
@@ -71,8 +72,8 @@ def check_color(color: str, *words: str, name: str = "") -> None:
 def contrasting_color(
     pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID
 ) -> RGB:
-    """The colour of `palette` that stands out best from the pixels within `reach` of (x, y), in
-    pixel centres.
+    """Return the colour of `palette` that stands out best from the pixels within `reach` of (x, y),
+    in pixel centres.
 
     Best is the largest distance in CIELAB (CIE 1976) that nine tenths of these pixels keep; the
     first wins a tie. Outside the picture nothing counts; a point whose surroundings all lie outside
@@ -100,8 +101,8 @@ def readable_color(ground: RGB) -> RGB:
 
 
 def distinct_color(number: int) -> RGB:
-    """A colour for mark `number`, counted from 0; twelve that are told apart easily, then again
-    from the first."""
+    """Return a colour for mark `number`, counted from 0; twelve that are told apart easily, then
+    again from the first."""
     return DISTINCT[number % len(DISTINCT)]
 
 
@@ -112,7 +113,7 @@ def golden_hue(number: int) -> RGB:
 
 
 def hue_color(hue: float, saturation: float = 1.0) -> RGB:
-    """The brightest colour of a hue, a share of the circle from red."""
+    """Return the brightest colour of a hue, a share of the circle from red."""
     red, green, blue = colorsys.hsv_to_rgb(hue, saturation, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)
 
@@ -127,7 +128,7 @@ def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
 def resolve_color(
     color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0
 ) -> RGB:
-    """The colour of a setting at a place: the words of `LOCAL` look at the pixels around,
+    """Return the colour of a setting at a place: the words of `LOCAL` look at the pixels around,
     "distinct" at the number."""
     if color in LOCAL:
         return contrasting_color(pixels, x, y, reach, LOCAL[color])
@@ -135,7 +136,8 @@ def resolve_color(
 
 
 def region_color(color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0) -> RGB:
-    """The colour of a setting for a region (xyxy) and the pixels that lie up to `rim` around it."""
+    """Return the colour of a setting for a region (xyxy) and the pixels that lie up to `rim` around
+    it."""
     left, top, right, bottom = region
     reach = max(right - left, bottom - top) / 2 + rim
     middle = (left + right - 1) / 2, (top + bottom - 1) / 2

@@ -40,7 +40,7 @@ INSETS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
 
 
 def count_overlaps(area: PixelRect, others: Iterable[Rect]) -> int:
-    """How many of the others an area overlaps."""
+    """Return how many of the others an area overlaps."""
     return sum(overlaps(area, rect) for rect in others)
 
 
@@ -49,14 +49,15 @@ def choose_area(
     taken: Sequence[PixelRect],
     cost: Callable[[PixelRect], tuple[float, ...]],
 ) -> PixelRect | None:
-    """The first area of the least cost among those that cover nothing `taken`; None where there is
-    none."""
+    """Return the first area of the least cost among those that cover nothing `taken`; None where
+    there is none."""
     free = (area for area in areas if not count_overlaps(area, taken))
     return min(free, key=cost, default=None)
 
 
 def _area_beside(side: str, size: Size, before: Size, middle: Size, after: Size) -> PixelRect:
-    """The area of this size on a side, of the three places that its left and its top may have."""
+    """Return the area of this size on a side, of the three places that its left and its top may
+    have."""
     left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
     top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
     return left, top, left + size[0], top + size[1]
@@ -84,8 +85,8 @@ class Anchor:
 def place_labels(
     anchors: Sequence[Anchor], sizes: Sequence[Size], placement: Placement = "auto", gap: float = 3
 ) -> list[PixelRect | None]:
-    """An area of each (width, height) beside its anchor, one after the other; ends with None where
-    one has no room.
+    """Return an area of each (width, height) beside its anchor, one after the other; ends with None
+    where one has no room.
 
     Anchors beyond the last size get no label, but none may hide them.
 
@@ -125,8 +126,8 @@ Rects = NDArray[np.float64]
 
 
 def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> PixelRect | None:
-    """The nearest place of the frame that hides no point and no label, rather off the drawings, the
-    first `count` of `rects`, than on them."""
+    """Return the nearest place of the frame that hides no point and no label, rather off the
+    drawings, the first `count` of `rects`, than on them."""
     (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
     if width > high_x - low_x or height > high_y - low_y:
         return None
@@ -196,7 +197,7 @@ class Plate:
 def place_numbers(
     regions: Sequence[tuple[str, Region]], sizes: Mapping[str, Size], frames: Sequence[PixelRect]
 ) -> list[Plate]:
-    """A place for the number of each region, whose plate has the (width, height) in `sizes`.
+    """Return a place for the number of each region, whose plate has the (width, height) in `sizes`.
 
     Smaller regions come first, and a number keeps off the regions that are smaller than its own
     (Set-of-Mark, Yang et al. 2023, algorithm 1): it stands deepest inside what is left of its

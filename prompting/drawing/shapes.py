@@ -31,13 +31,13 @@ class Shape(Protocol):
     def __hash__(self) -> int: ...
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """The distance to its rim in pixels, negative inside; x and y broadcast to (height,
+        """Return the distance to its rim in pixels, negative inside; x and y broadcast to (height,
         width)."""
         ...
 
 
 def square(reach: float) -> Rect:
-    """The box around (0, 0) that goes `reach` pixels to each side."""
+    """Return the box around (0, 0) that goes `reach` pixels to each side."""
     return -reach, -reach, reach, reach
 
 
@@ -69,8 +69,8 @@ def paint_shape(
 def _blend_patch(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
-    """The patch's left and top, and what to multiply its pixels by and to add, in 1/256; both
-    HxWx3."""
+    """Return the patch's left and top, and what to multiply its pixels by and to add, in 1/256;
+    both HxWx3."""
     x0, y0, x1, y1 = shape.box
     left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
     right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
@@ -114,8 +114,8 @@ def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float
 
 
 def coverage(distance: Floats) -> Floats:
-    """How much of a pixel lies inside a rim that passes its centre at this distance, negative
-    inside: 0..1."""
+    """Return how much of a pixel lies inside a rim that passes its centre at this distance,
+    negative inside: 0..1."""
     return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
 
 
@@ -144,8 +144,8 @@ def paint_coverage(
 def _crop_patch(
     pixels: Pixels, frame: PixelRect, left: int, top: int, shape: tuple[int, ...]
 ) -> tuple[Pixels, tuple[slice, slice]]:
-    """The pixels under a patch of this shape, and the part of the patch that lies in the frame and
-    the picture."""
+    """Return the pixels under a patch of this shape, and the part of the patch that lies in the
+    frame and the picture."""
     x0, y0 = max(0, frame[0], left), max(0, frame[1], top)
     x1 = max(x0, min(pixels.shape[1], frame[2], left + shape[1]))
     y1 = max(y0, min(pixels.shape[0], frame[3], top + shape[0]))
@@ -153,16 +153,16 @@ def _crop_patch(
 
 
 def region_edges(place: Mark) -> Rect:
-    """The smallest upright box around a place, in edge coordinates; of a point the point itself,
-    without area."""
+    """Return the smallest upright box around a place, in edge coordinates; of a point the point
+    itself, without area."""
     if isinstance(place, Point):
         return place.x + 0.5, place.y + 0.5, place.x + 0.5, place.y + 0.5
     return bounding_box(place)
 
 
 def rim_distance(place: Mark, area: PixelRect) -> Floats:
-    """The distance of each pixel's centre in `area` from the rim of a place, in pixels, negative
-    inside: HxW.
+    """Return the distance of each pixel's centre in `area` from the rim of a place, in pixels,
+    negative inside: HxW.
 
     Of a box it is the larger of the two distances across and down, so that its corners stay square.
     """
@@ -193,7 +193,7 @@ def _distance_to_zero(mask: NDArray[np.uint8]) -> Floats:
 
 
 def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
-    """The whole pixels of the frame that a box grown on all sides touches."""
+    """Return the whole pixels of the frame that a box grown on all sides touches."""
     x0, y0, x1, y1 = box
     left, top = max(frame[0], math.floor(x0 - grow)), max(frame[1], math.floor(y0 - grow))
     return (
@@ -215,7 +215,7 @@ class Region:
 
     @classmethod
     def of(cls, pixels: NDArray[np.bool_], left: int = 0, top: int = 0) -> Region | None:
-        """The region cut to the smallest box around it; None where no pixel is set."""
+        """Return the region cut to the smallest box around it; None where no pixel is set."""
         x0, y0, x1, y1 = mask_bounds(pixels)
         return cls(left + x0, top + y0, pixels[y0:y1, x0:x1]) if x1 else None
 
@@ -259,7 +259,7 @@ class Region:
         return self.left + int(x) - anchor[0], self.top + int(y) - anchor[1]
 
     def without(self, cover: Region) -> Region | None:
-        """The part of it that the other does not cover; None where nothing is left."""
+        """Return the part of it that the other does not cover; None where nothing is left."""
         both = common_rect(self.box, cover.box)
         if both is None:
             return self
@@ -292,8 +292,8 @@ class Region:
 
 
 def _covered(low: float, high: float, side: int) -> tuple[int, int]:
-    """The first pixel whose centre lies between two edges, and the one behind the last; where there
-    is none, the pixel of their middle."""
+    """Return the first pixel whose centre lies between two edges, and the one behind the last;
+    where there is none, the pixel of their middle."""
     first, end = math.ceil(low - 0.5), math.ceil(high - 0.5)
     if end <= first and low < side and high > 0:
         first = min(max(0, math.floor((low + high) / 2)), side - 1)
@@ -302,7 +302,8 @@ def _covered(low: float, high: float, side: int) -> tuple[int, int]:
 
 
 def raster(place: Box | Mask, size: Size) -> Region | None:
-    """A mark in a view of this size (width, height) as its region; None where it lies outside.
+    """Return a mark in a view of this size (width, height) as its region; None where it lies
+    outside.
 
     A box has the pixels whose centres it covers; one that is too thin for that, those on which its
     middle falls.
@@ -319,8 +320,8 @@ def raster(place: Box | Mask, size: Size) -> Region | None:
 
 
 def inner_center(place: Mark) -> XY:
-    """The middle of the largest circle that a mask holds; of a point or a box its own middle. In
-    pixel centres."""
+    """Return the middle of the largest circle that a mask holds; of a point or a box its own
+    middle. In pixel centres."""
     region = Region.of(place.pixels) if isinstance(place, Mask) else None
     if region is None:
         return place.center

@@ -51,8 +51,8 @@ follow that face.
 
 @lru_cache(maxsize=2048)
 def render_text(text: str, size: float, font: Font = "sans") -> Coverage:
-    """How much of each pixel the text covers, 0..255: HxW, tight around the ink, read-only; `size`
-    is the em in pixels.
+    """Return how much of each pixel the text covers, 0..255: HxW, tight around the ink, read-only;
+    `size` is the em in pixels.
 
     "blink" is not smoothed, exists at size 15 alone and has the letters A to F and R; its box is a
     pixel wider on each side, and two pixels higher, than the ink. Raises ValueError for a letter
@@ -225,8 +225,8 @@ SIGNS = dict(
 
 
 def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
-    """The left and right edge of a sign of OpenCV 4's face, (1, 2), then the points (n, 2) of each
-    of its strokes, from its middle.
+    """Return the left and right edge of a sign of OpenCV 4's face, (1, 2), then the points (n, 2)
+    of each of its strokes, from its middle.
 
     Raises ValueError for a sign other than A to Z and 0 to 9.
     """
@@ -266,8 +266,8 @@ def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, 
 def _draw_line(
     pixels: Pixels, first: NDArray[np.int64], last: NDArray[np.int64], color: RGB
 ) -> None:
-    """A line a pixel wide between two points (x, y) in fractions of a pixel: one for each step
-    along its longer side.
+    """Return a line a pixel wide between two points (x, y) in fractions of a pixel: one for each
+    step along its longer side.
 
     OpenCV 5 takes other pixels for lines that begin inside a pixel, so this walks as OpenCV 4 did.
     """

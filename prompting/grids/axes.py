@@ -124,7 +124,7 @@ class Axes(GridStage):
         return (affine.a, affine.c), (affine.e, affine.f)
 
     def _ticks(self, part: Part, size: float) -> tuple[list[Tick], list[Tick]]:
-        """The ticks of both axes, at one step, in pixel centres of the view."""
+        """Return the ticks of both axes, at one step, in pixel centres of the view."""
         x0, y0, x1, y1 = bounds(part.clip)
         across, down = self._scale(part)
         largest = max(abs((edge - 0.5 - across[1]) / across[0]) for edge in (x0, x1))
@@ -175,8 +175,8 @@ class Axes(GridStage):
 
 
 def _ticks_between(scale: tuple[float, float], low: float, high: float, step: float) -> list[Tick]:
-    """The multiples of a step that lie between two edges of the view, with their pixel centres
-    there."""
+    """Return the multiples of a step that lie between two edges of the view, with their pixel
+    centres there."""
     first, last = sorted((edge - 0.5 - scale[1]) / scale[0] for edge in (low, high))
     numbers = range(math.ceil(first / step), math.floor(last / step) + 1)
     return [(f"{n * step:g}", scale[0] * n * step + scale[1]) for n in numbers]
@@ -257,7 +257,7 @@ class GridWords(Wording):
     text: Text = ""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with these lines below it; as it is where no view has the grid."""
+        """Return the prompt with these lines below it; as it is where no view has the grid."""
         grid = self.grid
         count = len(grid.gridded_views(state.views)) if grid is not None else 0
         if grid is None or not count:

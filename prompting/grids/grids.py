@@ -27,7 +27,8 @@ _COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 
 
 def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
-    """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
+    """Return every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each
+    once."""
     named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES.findall(reply))
     return tuple(dict.fromkeys(named))
 
@@ -82,7 +83,8 @@ class GridStage(Ranged, WithoutModel):
         check_color(self.color, "contrast", name="color")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Every view with its grid. Raises ValueError, with the sample, where it does not fit."""
+        """Return every view with its grid. Raises ValueError, with the sample, where it does not
+        fit."""
         views: list[View] = []
         for number, view in enumerate(state.views, 1):
             try:
@@ -93,7 +95,8 @@ class GridStage(Ranged, WithoutModel):
         return state.replace(views=tuple(views))
 
     def numbered(self, count: int) -> bool:
-        """Whether names begin with the number of the image where `count` images have the grid."""
+        """Return whether names begin with the number of the image where `count` images have the
+        grid."""
         return False
 
     def draw(self, view: View, number: int | None = None) -> View:
@@ -109,11 +112,12 @@ class GridStage(Ranged, WithoutModel):
         raise NotImplementedError
 
     def em(self, view: View) -> float:
-        """The size of letters in a view: the one that is set, else a fortieth of the width."""
+        """Return the size of letters in a view: the one that is set, else a fortieth of the width.
+        """
         return max(SMALLEST, view.size[0] // 40) if self.font_size is None else self.font_size
 
     def ink(self, ground: Pixels) -> RGB:
-        """The colour of what is drawn over these pixels."""
+        """Return the colour of what is drawn over these pixels."""
         return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
 
     def stroke(
@@ -175,7 +179,7 @@ class DotGrid(GridStage):
     ranges = ("rows, columns >= 1", "radius, threshold >= 0", "threshold <= 766")
 
     def numbered(self, count: int) -> bool:
-        """Whether coordinates begin with the number of the image."""
+        """Return whether coordinates begin with the number of the image."""
         return count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
 
     def draw(self, view: View, number: int | None = None) -> View:
@@ -214,12 +218,12 @@ class DotGrid(GridStage):
         return view.with_pixels(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
-        """The pixel (x, y) of a dot in a view of this size (width, height)."""
+        """Return the pixel (x, y) of a dot in a view of this size (width, height)."""
         return int(size[0] * column / (self.columns + 1)), int(size[1] * row / (self.rows + 1))
 
     def around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
-        """The box of so many spacings to each side of a dot, cut at the view's rim: Scaffold's
-        active perception."""
+        """Return the box of so many spacings to each side of a dot, cut at the view's rim:
+        Scaffold's active perception."""
         x, y = self.dot(size, row, column)
         across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
@@ -227,12 +231,12 @@ class DotGrid(GridStage):
         return Box(f"({row},{column})", left, top, right, bottom)
 
     def has(self, named: Sequence[int]) -> bool:
-        """Whether there is a dot of these coordinates in some image."""
+        """Return whether there is a dot of these coordinates in some image."""
         return min(named) >= 1 and named[-2] <= self.rows and named[-1] <= self.columns
 
     def named(self, views: Sequence[View], reply: str) -> Iterator[tuple[View, tuple[int, ...]]]:
-        """The coordinates that a reply names, each with its view; without an image's number the
-        first. What lies beyond the grid is left out."""
+        """Yield the coordinates that a reply names, each with its view; without an image's number
+        the first. What lies beyond the grid is left out."""
         shown = self.gridded_views(views)
         for named in read_coordinates(reply):
             number = named[0] if len(named) == 3 else 1
@@ -240,8 +244,8 @@ class DotGrid(GridStage):
                 yield shown[number - 1], named
 
     def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
-        """The coordinates that a reply names, as points of the source images, labelled as they were
-        written.
+        """Return the coordinates that a reply names, as points of the source images, labelled as
+        they were written.
 
         `views` are all views as this stage gave them; they may have been resized since. Coordinates
         without an image's number mean the first. What lies beyond the grid or on no source image is
@@ -331,7 +335,7 @@ class RuledGrid(GridStage):
         return view.with_pixels(pixels)
 
     def name(self, row: int, column: int) -> str:
-        """The name of a cell; row and column count from 0 here."""
+        """Return the name of a cell; row and column count from 0 here."""
         if self.names == "number":
             return str(row * self.columns + column + 1)
         if self.names == "row-column":
@@ -339,15 +343,15 @@ class RuledGrid(GridStage):
         return f"{column_letters(column)}{row + 1}"
 
     def cell(self, size: Size, row: int, column: int) -> Box:
-        """A cell of a view of this size (width, height), labelled with its name; row and column
-        count from 0."""
+        """Return a cell of a view of this size (width, height), labelled with its name; row and
+        column count from 0."""
         x0, x1 = (_edge(size[0], edge, self.columns) for edge in (column, column + 1))
         y0, y1 = (_edge(size[1], edge, self.rows) for edge in (row, row + 1))
         return Box(self.name(row, column), x0, y0, x1, y1)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
-        """The cells that a reply names, as boxes of the source image, labelled with their names, in
-        order.
+        """Return the cells that a reply names, as boxes of the source image, labelled with their
+        names, in order.
 
         `views` are all views as this stage gave them; `number` says which of those with lines is
         meant, from 1. A name counts where it stands alone ("B2", not "B23"). Cells that show no

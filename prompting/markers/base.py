@@ -96,7 +96,7 @@ class Label:
             )
 
     def label_text(self, label: str, number: int) -> str:
-        """The text for mark `number`, counted from 0 in the sample's order."""
+        """Return the text for mark `number`, counted from 0 in the sample's order."""
         letter = ascii_uppercase[number % 26] * (number // 26 + 1)
         parts = {"{label}": label, "{number}": str(number + 1), "{letter}": letter}
         return re.sub(r"{\w+}", lambda match: parts[match[0]], self.text).strip()
@@ -172,7 +172,7 @@ def _draw_label(
 
 
 def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
-    """The colour of a setting; "contrast" is black or white against the pixels around."""
+    """Return the colour of a setting; "contrast" is black or white against the pixels around."""
     return region_color(color.replace("contrast", "black-or-white"), pixels, area)
 
 
@@ -193,7 +193,7 @@ class Halo:
         check_ranges(self, "width >= 0", "width < 10000", prefix="halo.")
 
     def against(self, color: RGB) -> RGB:
-        """The rim's colour around a drawing of this colour."""
+        """Return the rim's colour around a drawing of this colour."""
         return readable_color(color) if self.color == "contrast" else rgb(self.color)
 
 
@@ -287,11 +287,11 @@ class Marking(Ranged, WithoutModel):
         return view.with_pixels(pixels)
 
     def selects(self, mark: Mark) -> bool:
-        """Whether this marker draws a mark."""
+        """Return whether this marker draws a mark."""
         return self.accepts(mark) and (not self.only or mark.label in self.only)
 
     def scale(self, size: Size) -> float:
-        """How many pixels of a view of (width, height) one unit of length is."""
+        """Return how many pixels of a view of (width, height) one unit of length is."""
         width, height = size
         if self.reference_height is not None:
             return height / self.reference_height
@@ -301,7 +301,7 @@ class Marking(Ranged, WithoutModel):
         return sides.get(self.relative_to, math.hypot(width, height)) / 1000
 
     def accepts(self, mark: Mark) -> bool:
-        """Whether this kind of mark is drawn."""
+        """Return whether this kind of mark is drawn."""
         raise NotImplementedError
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
@@ -314,11 +314,11 @@ class Marking(Ranged, WithoutModel):
         return self.label or UNLABELLED
 
     def label_text(self, spot: Spot) -> str:
-        """The text of a spot's label."""
+        """Return the text of a spot's label."""
         return self.lettering.label_text(spot.place.label, spot.number)
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
-        """The texts that are written beside those of a sample's marks that it draws."""
+        """Return the texts that are written beside those of a sample's marks that it draws."""
         label = self.lettering
         chosen = [(n, mark.label) for n, mark in enumerate(marks) if self.selects(mark)]
         return [label.label_text(own, n) for n, own in chosen if label.placement != "none"]
@@ -345,8 +345,8 @@ class ColoredMarking(Marking):
 
 
 def part_rect_of(view: View, place: Mark) -> PixelRect:
-    """The part of the view that shows a place: no drawing or label may reach into the image beside
-    it."""
+    """Return the part of the view that shows a place: no drawing or label may reach into the image
+    beside it."""
     parts = view.parts
     if len(parts) > 1:
         x, y = place.center

@@ -52,7 +52,8 @@ class ChosenMark(Ranged, WithoutModel):
     ranges = ("overlap > 0", "overlap <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or why there is none. Raises ValueError without numbers."""
+        """Return the state with its answer, or why there is none. Raises ValueError without
+        numbers."""
         sample = state.sample
         # the regions that have a number (or capital letters) for a label
         marks: dict[str, Box | Mask] = {}
@@ -90,7 +91,7 @@ class ChosenMark(Ranged, WithoutModel):
 
 
 def read_choice(reply: str, labels: Sequence[str]) -> str | None:
-    """The one label that a reply gives as its answer, or None.
+    """Return the one label that a reply gives as its answer, or None.
 
     In this order: a reply that is a label and nothing more; the last declaration ("the answer is
     7", "Answer: region 7"); the only label that is called a region, mark, object ...; the only
@@ -136,8 +137,8 @@ def _only_label(spoken: str, alone: str) -> str | None:
 
 
 def _match(mark: Mark, region: Box | Mask) -> float:
-    """How well a mark of the sample is this region: whether a point lies in it, else intersection
-    over union."""
+    """Return how well a mark of the sample is this region: whether a point lies in it, else
+    intersection over union."""
     if isinstance(mark, Point):
         x, y = mark.center
         if isinstance(region, Box):

@@ -70,12 +70,13 @@ class _Map(WithoutModel):
         check_ranges(self, "alpha, low, margin >= 0", "alpha <= 1", "high <= 100", "low < high")
 
     def values(self, sample: Sample, number: int) -> Floats:
-        """The map of one source picture, at its size, larger is brighter. Raises NoEvidence."""
+        """Return the map of one source picture, at its size, larger is brighter. Raises NoEvidence.
+        """
         raise NotImplementedError
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their maps; a view that shows no mapped picture is returned unchanged,
-        with its own bytes.
+        """Return the views with their maps; a view that shows no mapped picture is returned
+        unchanged, with its own bytes.
 
         Raises ValueError that names the sample where there is no map and `missing` is "fail".
         """
@@ -89,8 +90,8 @@ class _Map(WithoutModel):
         )
 
     def shares(self, sample: Sample, number: int) -> Floats:
-        """The map of one picture between its percentiles `low` and `high`, as shares 0..1. Raises
-        NoEvidence."""
+        """Return the map of one picture between its percentiles `low` and `high`, as shares 0..1.
+        Raises NoEvidence."""
         values = np.array(self.values(sample, number), np.float64)
         width, height = sample.images[number].size
         if values.shape != (height, width):
@@ -152,7 +153,7 @@ class ScalarOverlay(_Map):
     scalar: ScalarMap
 
     def values(self, sample: Sample, number: int) -> Floats:
-        """The numbers of one source picture. Raises NoEvidence."""
+        """Return the numbers of one source picture. Raises NoEvidence."""
         return look_once(self.scalar, sample.images[number].pixels)
 
 
@@ -183,8 +184,8 @@ class SegmentTint(WithoutModel):
         check_ranges(self, "alpha, contour >= 0", "alpha <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their segments; a view that shows none is returned unchanged, with its own
-        bytes."""
+        """Return the views with their segments; a view that shows none is returned unchanged, with
+        its own bytes."""
         return show_evidence(
             state,
             self.images,
@@ -220,7 +221,7 @@ class SegmentTint(WithoutModel):
 
 @cache
 def _color_table(name: str) -> Pixels:
-    """The 256 RGB colours of a map."""
+    """Return the 256 RGB colours of a map."""
     ramp = np.arange(256, dtype=np.uint8).reshape(256, 1)
     if name == "gray":
         return np.repeat(ramp, 3, axis=1)
@@ -264,8 +265,8 @@ class MatchOverlay(WithoutModel):
         check_ranges(self, "most, min_matches, thickness >= 1", "radius > 0", "margin >= 0")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with the lines; other views are returned unchanged. Raises ValueError that
-        names the sample."""
+        """Return the views with the lines; other views are returned unchanged. Raises ValueError
+        that names the sample."""
         sample, count = state.sample, len(state.sample.images)
         if not all(0 <= number < count for number in self.images):
             raise ValueError(
@@ -284,7 +285,8 @@ class MatchOverlay(WithoutModel):
         )
 
     def find_matches(self, sample: Sample) -> Matches:
-        """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""
+        """Return the matches to show, most certain last so that they lie on top. Raises NoEvidence.
+        """
         first, second = (sample.images[number] for number in self.images)
         matches = look_once(self.matcher, first.pixels, second.pixels)
         matches = matches[matches.confidence >= self.min_confidence]
@@ -315,8 +317,8 @@ class MatchOverlay(WithoutModel):
 
 
 def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> list[View] | None:
-    """The views with one that shows both source pictures; None where a picture is not shown at
-    all."""
+    """Return the views with one that shows both source pictures; None where a picture is not shown
+    at all."""
     sources = [{part.source for part in view.parts} for view in views]
     if any(shown.issuperset(images) for shown in sources):
         return list(views)
@@ -332,8 +334,8 @@ def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> l
 
 
 def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matches:
-    """At most `most` of the matches: the most certain of each cell of the first picture, then the
-    next of each.
+    """Return at most `most` of the matches: the most certain of each cell of the first picture,
+    then the next of each.
 
     There are about as many square cells as matches are wanted; `size` is the first picture's
     (width, height).

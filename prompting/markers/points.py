@@ -64,11 +64,12 @@ class PointMarking(ColoredMarking):
 
     @property
     def open(self) -> bool:
-        """Whether the pixel under the point stays visible, so that no label may lie on it."""
+        """Return whether the pixel under the point stays visible, so that no label may lie on it.
+        """
         return True
 
     def accepts(self, mark: Mark) -> bool:
-        """Whether this kind of mark is drawn."""
+        """Return whether this kind of mark is drawn."""
         return isinstance(mark, KINDS[self.marks])
 
     def shape(self, scale: float, spot: Spot) -> Shape:
@@ -174,13 +175,13 @@ class Circles(PointMarking):
         return self.radius - self.thickness / 2
 
     def shape(self, scale: float, spot: Spot) -> Ring:
-        """A ring of at least a pixel's stroke, around at least a pixel."""
+        """Return a ring of at least a pixel's stroke, around at least a pixel."""
         thickness = max(1.0, self.thickness * scale)
         radius = max(self.radius * scale, thickness / 2 + self.halo.width * scale + 1)
         return Ring(radius, thickness, self.gap * scale)
 
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
-        """The filling, up to the middle of the stroke."""
+        """Return the filling, up to the middle of the stroke."""
         if self.fill is not None:
             filling = color if self.fill == "mark" else rgb(self.fill)
             disc = Disc(self.shape(scale, spot).radius)
@@ -214,11 +215,12 @@ class Dots(PointMarking):
 
     @property
     def open(self) -> bool:
-        """Whether the pixel under the point stays visible: a label inside takes its place."""
+        """Return whether the pixel under the point stays visible: a label inside takes its place.
+        """
         return self.lettering.placement != "inside"
 
     def shape(self, scale: float, spot: Spot) -> Disc:
-        """A disc at least a pixel wide."""
+        """Return a disc at least a pixel wide."""
         return Disc(max(0.5, self.radius * scale))
 
 
@@ -267,7 +269,7 @@ class Crosshairs(PointMarking):
         return self.gap
 
     def shape(self, scale: float, spot: Spot) -> Cross:
-        """A cross of bars at least a pixel thick, around at least a pixel."""
+        """Return a cross of bars at least a pixel thick, around at least a pixel."""
         gap = max(self.gap * scale, self.halo.width * scale + 1)
         return Cross(max(self.radius * scale, gap + 1), max(1.0, self.thickness * scale), gap)
 
@@ -355,8 +357,8 @@ class Arrows(PointMarking):
         return self.gap
 
     def shape(self, scale: float, spot: Spot) -> Arrow:
-        """An arrow that fits into the spot's frame if one of four directions does, else in the
-        direction asked for."""
+        """Return an arrow that fits into the spot's frame if one of four directions does, else in
+        the direction asked for."""
         gap = max(self.gap * scale, self.halo.width * scale + 1)
         thickness = max(1.0, self.thickness * scale)
         lengths = self.length * scale, thickness, max(self.head * scale, thickness), gap
@@ -369,8 +371,8 @@ class Arrows(PointMarking):
         return turned[0]
 
     def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
-        """The label belongs to the arrow's tail; it may hide neither the point nor, if it can, the
-        arrow."""
+        """Return the label belongs to the arrow's tail; it may hide neither the point nor, if it
+        can, the arrow."""
         whole = super().anchors(spot, shape, color, grow)[0]
         if not isinstance(shape, Arrow):
             return [whole]
@@ -433,7 +435,7 @@ class Polygons(PointMarking):
         return self.radius * NEAREST[self.shape_name] - self.thickness / 2
 
     def shape(self, scale: float, spot: Spot) -> Outline:
-        """An outline of at least a pixel's stroke, around at least a pixel."""
+        """Return an outline of at least a pixel's stroke, around at least a pixel."""
         thickness = max(1.0, self.thickness * scale)
         least = (thickness / 2 + self.halo.width * scale + 1) / NEAREST[self.shape_name]
         return Outline(self.shape_name, max(self.radius * scale, least), thickness)

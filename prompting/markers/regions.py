@@ -50,11 +50,11 @@ class RegionMarking(ColoredMarking):
         return anchors
 
     def region(self, place: Mark) -> Mark:
-        """The region that is drawn for a place."""
+        """Return the region that is drawn for a place."""
         return place
 
     def reach(self, scale: float) -> float:
-        """How many pixels the drawing goes beyond the region."""
+        """Return how many pixels the drawing goes beyond the region."""
         return 0
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
@@ -85,7 +85,7 @@ class Contours(RegionMarking):
         return max(1.0, self.thickness * scale) / 2 + self.halo.width * scale
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
-        """The filling, the halo, the line."""
+        """Return the filling, the halo, the line."""
         if self.fill is not None:
             _fill(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
         if self.halo.width:
@@ -98,7 +98,7 @@ class Rectangles(Contours):
     """An upright box around every box and every mask. Settings as `Contours`."""
 
     def region(self, place: Mark) -> Mark:
-        """The smallest upright box around the place."""
+        """Return the smallest upright box around the place."""
         return Box(place.label, *region_edges(place), place.image)
 
 
@@ -122,7 +122,7 @@ class Tint(RegionMarking):
         return max(1.0, self.thickness * scale) / 2 if self.thickness else 0
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
-        """The tint, then the rim."""
+        """Return the tint, then the rim."""
         _fill(pixels, spot, color, self.alpha)
         if reach := self.reach(scale):
             _fill(pixels, spot, color, 1, reach)
@@ -180,7 +180,7 @@ class Spotlight(Marking):
             )
 
     def accepts(self, mark: Mark) -> bool:
-        """Every kind of mark."""
+        """Return every kind of mark."""
         return True
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:

@@ -87,8 +87,8 @@ def from_boxes(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
 
 
 def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
-    """The sample's own boxes and masks on one of its pictures. Raises ValueError for a mask of
-    another size."""
+    """Yield the sample's own boxes and masks on one of its pictures. Raises ValueError for a mask
+    of another size."""
     size = sample.images[image].size
     for mark in sample.on(image):
         if isinstance(mark, Mask):
@@ -102,8 +102,8 @@ def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
 
 
 def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
-    """The candidates with each pixel in one mask alone, that of the smaller, the larger or the
-    higher score.
+    """Return the candidates with each pixel in one mask alone, that of the smaller, the larger or
+    the higher score.
 
     What has no pixel left is dropped. Boxes are left whole; "keep" leaves all as it is.
     """
@@ -125,7 +125,8 @@ def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[
 
 
 def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
-    """The candidates in the order of their numbers; rows are a tenth of the picture's `height`."""
+    """Return the candidates in the order of their numbers; rows are a tenth of the picture's
+    `height`."""
     if order == "area":
         return sorted(candidates, key=ORDERS["larger"])
     if order == "score":
@@ -215,7 +216,7 @@ class SetOfMark(WithoutModel):
         )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with numbered regions, and the sample with them as marks."""
+        """Return the views with numbered regions, and the sample with them as marks."""
         regions_of, lacking = collect(
             state, self.images, lambda number: self.regions(state.sample, number)
         )
@@ -248,8 +249,8 @@ class SetOfMark(WithoutModel):
         return with_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
-        """The regions of one source picture, in its pixels, in the order of their numbers. Raises
-        NoEvidence."""
+        """Return the regions of one source picture, in its pixels, in the order of their numbers.
+        Raises NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
         fitting = (c for c in self._candidates(sample, number) if low <= c.area <= high)
@@ -296,7 +297,7 @@ class SetOfMark(WithoutModel):
         return view.with_pixels(pixels)
 
     def _seen(self, view: View, marks: Sequence[Box | Mask]) -> list[tuple[str, Region]]:
-        """The regions that a view shows, with their numbers."""
+        """Return the regions that a view shows, with their numbers."""
         regions: list[tuple[str, Region]] = []
         for mark in marks:
             for place in view.to_view(mark):

@@ -248,7 +248,7 @@ class VPBenchStyle(WithoutModel):
         return not self.only or mark.label in self.only
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
-        """The texts that are written beside those of a sample's marks that it draws."""
+        """Return the texts that are written beside those of a sample's marks that it draws."""
         points = [mark for mark in marks if isinstance(mark, Point)]
         looks = zip(points, self.looks([mark.label for mark in points]), strict=True)
         return [look.text for mark, look in looks if self.labels and self._chooses(mark)]
@@ -302,7 +302,7 @@ class VPBenchPrompt(Wording):
     text: Text = ""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with this prompt in place of the question."""
+        """Return the state with this prompt in place of the question."""
         sample = state.sample
         points = [mark for mark in sample.marks if isinstance(mark, Point)]
         if not sample.choices or not points:

@@ -61,7 +61,7 @@ class RegionWords(Ranged, AsksAsWhere):
         return evidence
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these lines below the prompt; its views are as before."""
+        """Return the state with these lines below the prompt; its views are as before."""
         places = self.where.places(state, model)
         state = state.with_notes(*places.notes)
         marks = [*chain.from_iterable(m[: self.most] for m in places.regions.values())]
@@ -183,7 +183,7 @@ class SimilarityWords(Wording):
     lead: Text = "How similar the images are, the most similar first, as a vision model sees it:"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with a line for each pair below the prompt."""
+        """Return the state with a line for each pair below the prompt."""
         images, alike = state.sample.images, dict[str, float]()
         for first, second in combinations(range(len(images)), 2):
             value = look_once(self.similarity, images[first].pixels, images[second].pixels)
@@ -194,7 +194,7 @@ class SimilarityWords(Wording):
 
 
 def _percent(share: float) -> int:
-    """A share in whole percent; what differs in its last bits is rounded alike."""
+    """Return a share in whole percent; what differs in its last bits is rounded alike."""
     return round(round(100 * share, 6))
 
 

@@ -47,7 +47,7 @@ class History(Ranged):
     ranges = ("longest >= 1",)
 
     def __call__(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-        """The messages as they are sent, and a note for each reply that was cut.
+        """Return the messages as they are sent, and a note for each reply that was cut.
 
         A turn is all messages between two replies; the newest turn is always sent unchanged.
         """
@@ -130,7 +130,7 @@ class Ask:
             check_tag("tags", self.tags)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the turn and its reply; `state.draw` is the number of the draw."""
+        """Return the state with the turn and its reply; `state.draw` is the number of the draw."""
         parts = self.parts(state)
         if not parts:
             raise ValueError(
@@ -153,7 +153,7 @@ class Ask:
         return state.with_notes(*notes, *check_token_count(sent, reply))
 
     def parts(self, state: State) -> Parts:
-        """The texts and views that are sent, in their order."""
+        """Return the texts and views that are sent, in their order."""
         already_sent: set[str] = set()  # the pictures that earlier turns send again
         if self.attach == "new":
             sent, _ = self.history((*state.messages, Message("user", ())))
@@ -187,7 +187,7 @@ class Ask:
 
 
 def with_confidence(state: State, reply: Reply) -> State:
-    """The state with the likeliest choice's share of the likelihood of all choices as its
+    """Return the state with the likeliest choice's share of the likelihood of all choices as its
     confidence, and measured as `choice_mass` what all choices have together.
 
     It is that of the first token of the reply that is a choice's letter, or of the choices in full
@@ -207,13 +207,13 @@ def with_confidence(state: State, reply: Reply) -> State:
 
 
 def _bare(text: Any) -> str:
-    """A token or choice without brackets, blanks and marks of tokenizers."""
+    """Return a token or choice without brackets, blanks and marks of tokenizers."""
     return re.sub(r"[\W_]", "", str(text))
 
 
 def split_words(state: State, images: str = "none") -> list[str]:
-    """The words of the prompt; where images stand between them also their numbers, in turn with the
-    words.
+    """Return the words of the prompt; where images stand between them also their numbers, in turn
+    with the words.
 
     A name that is no place of an image is left in the words as "image 2". Where the images stand
     elsewhere, the words of a sample that was `placed` are without the places.
@@ -250,8 +250,8 @@ def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
 
 
 def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | None]) -> State:
-    """The state with the call that ended each turn and, where answers were read, these and how
-    often they changed.
+    """Return the state with the call that ended each turn and, where answers were read, these and
+    how often they changed.
 
     A note says the same in words: "answers: A, B, ?; 1 change".
     """
@@ -267,8 +267,8 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
-    """A note if the server counted too few tokens: it may have dropped the images, or not have
-    counted them."""
+    """Return a note if the server counted too few tokens: it may have dropped the images, or not
+    have counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
     if not images or not 0 < counted < words + MIN_TOKENS * images:

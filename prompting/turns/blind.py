@@ -50,15 +50,16 @@ class SvgError(Exception):
 
 
 def find_svg(reply: str) -> str | None:
-    """The longest <svg> ... </svg> of a reply, fenced or not; None where there is none that was
-    finished."""
+    """Return the longest <svg> ... </svg> of a reply, fenced or not; None where there is none that
+    was finished."""
     # beyond it none is finished
     end = max((match.end() for match in _END.finditer(reply)), default=0)
     return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
 
 def sanitize_svg(code: str) -> str:
-    """The same drawing, written anew with nothing in it but what is allowed. Raises SvgError."""
+    """Return the same drawing, written anew with nothing in it but what is allowed. Raises
+    SvgError."""
     if len(code) > LONGEST:
         raise SvgError(f"it has {len(code)} characters, more than {LONGEST}")
     plain = _DOCTYPE.sub("", code)
@@ -131,8 +132,8 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
 
 
 def similarity(first: Pixels, second: Pixels) -> float:
-    """The structural similarity of two pictures of one size, -1 to 1 (1: the same); NaN below 7
-    pixels.
+    """Return the structural similarity of two pictures of one size, -1 to 1 (1: the same); NaN
+    below 7 pixels.
 
     SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, the mean of the three channels, as
     scikit-image has it; pictures with a side of more than `longest` pixels are made smaller first.
@@ -198,8 +199,8 @@ class CaptionThenAnswer:
             raise ValueError("frame has no {descriptions}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the blind conversation. Raises ModelError, and ValueError where there is
-        no view."""
+        """Return the state with the blind conversation. Raises ModelError, and ValueError where
+        there is no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be described")
         groups = {f"image {number}": (view,) for number, view in enumerate(state.views, 1)}
@@ -216,8 +217,8 @@ class CaptionThenAnswer:
 def describe(
     stage: CaptionThenAnswer | RedrawThenAnswer, state: State, parts: Parts, what: str, model: Model
 ) -> tuple[str, list[str]]:
-    """The reply to a single user turn outside the conversation, without <think> parts and cut to
-    the `longest` that the stage allows, and notes on what was cut off. Raises ModelError."""
+    """Return the reply to a single user turn outside the conversation, without <think> parts and
+    cut to the `longest` that the stage allows, and notes on what was cut off. Raises ModelError."""
     own = stage.captioner if isinstance(stage, CaptionThenAnswer) else stage.drawer
     sent = (Message("user", parts),)
     reply = (own or model)(sent, draw=state.draw, options=stage.options)
@@ -299,8 +300,8 @@ class RedrawThenAnswer:
             raise ValueError("frame has no {code}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the blind conversation. Raises ModelError, and ValueError where there is
-        no view."""
+        """Return the state with the blind conversation. Raises ModelError, and ValueError where
+        there is no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be redrawn")
         codes, lacking = list[str](), list[str]()
@@ -331,8 +332,8 @@ class RedrawThenAnswer:
 def compare_drawing(
     code: str, pixels: Pixels
 ) -> tuple[Pixels | None, tuple[float, float] | None, str]:
-    """The rendered SVG at the size of an image, or None, its structural similarity and that of a
-    blank page where it can be compared, and a note on these."""
+    """Return the rendered SVG at the size of an image, or None, its structural similarity and that
+    of a blank page where it can be compared, and a note on these."""
     try:
         drawn = render_svg(code, pixels.shape[1], pixels.shape[0])
     except SvgError as exc:

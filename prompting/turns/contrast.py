@@ -42,7 +42,7 @@ class ContrastAnswer(Ranged, LocalEyes):
     ranges = ("alpha, beta >= 0", "beta <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the answer, and its share of the choices as confidence."""
+        """Return the state with the answer, and its share of the choices as confidence."""
         letters = state.sample.letters
         if not letters:
             raise ValueError(f"sample {state.sample.id} has no choices to compare")

@@ -65,8 +65,8 @@ class FewShot(WithoutModel):
         return read_lines(self.path, _parse_example)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the examples as its first turns. Raises ValueError where a turn was taken
-        already."""
+        """Return the state with the examples as its first turns. Raises ValueError where a turn was
+        taken already."""
         if any(message.role != "system" for message in state.messages):
             raise ValueError(
                 f"sample {state.sample.id}: examples come before the first turn; move this stage up"

@@ -72,6 +72,6 @@ def _interleaved(words: str, numbers: list[int]) -> Iterator[str]:
 
 
 def find_place(words: str) -> str:
-    """The first placeholder in some words; empty where there is none."""
+    """Return the first placeholder in some words; empty where there is none."""
     found = IMAGE_PLACE.search(words)
     return found[0] if found else ""

@@ -68,8 +68,8 @@ class Reperceive:
         check_ranges(self, "turns >= 1", "turns <= 100")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with all turns. Raises ModelError, and ValueError where there is nothing to
-        ask."""
+        """Return the state with all turns. Raises ModelError, and ValueError where there is nothing
+        to ask."""
         original, answers, calls = state.prompt, list[str | None](), list[int]()
         texts: list[Text] = [self.look, *[self.doubt] * (self.turns - 2), self.conclude]
         ask = self.ask
@@ -134,7 +134,7 @@ class Verify:
         check_ranges(self, "rounds >= 1", "rounds <= 100")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with all turns; its views are the original ones and every zoom that was
+        """Return the state with all turns; its views are the original ones and every zoom that was
         shown."""
         first, original = state.views, state.prompt
         answers, calls = list[str | None](), list[int]()
@@ -200,8 +200,8 @@ class Vote(Ranged):
     ranges = ("n, tokens >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the answer of the majority. Raises what the stage raises: a draw that
-        fails fails them all."""
+        """Return the state with the answer of the majority. Raises what the stage raises: a draw
+        that fails fails them all."""
         recorder = model
         if not isinstance(recorder, RecordingModel):
             recorder = RecordingModel(model, state.sample.id)
@@ -253,7 +253,8 @@ class Vote(Ranged):
         return ""
 
     def _counted(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
-        """The state of the first draw with the winning answer; without one, of the first draw."""
+        """Return the state of the first draw with the winning answer; without one, of the first
+        draw."""
         ranked = _count_votes(ballots)
         blank = sum(ballot.answer is None for ballot in ballots)
         tallies = [f"{key[:40]} {votes}" for key, votes in ranked]
@@ -303,10 +304,10 @@ class When(Ranged):
 
     @property
     def asks(self) -> bool:
-        """Whether the stage asks the model."""
+        """Return whether the stage asks the model."""
         return asks_model(self.stage)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state after the stage, or as it was."""
+        """Return the state after the stage, or as it was."""
         again = state.confidence is None or state.confidence < self.below
         return (self.stage(state, model) if again else state).measured("looked_again", int(again))

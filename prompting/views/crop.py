@@ -88,7 +88,7 @@ class Crop:
     def __call__(
         self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()
     ) -> tuple[list[View], list[str]]:
-        """The views that replace `view`, and notes; `places` are one or more regions in its
+        """Return the views that replace `view`, and notes; `places` are one or more regions in its
         coordinates.
 
         `marks`, in its coordinates too, are what an inset must not hide.
@@ -139,8 +139,8 @@ class Crop:
         return [transforms.paste(whole, placed)], notes
 
     def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
-        """The areas that are cut out, in whole pixels, and a note if there are more than `most`
-        places."""
+        """Return the areas that are cut out, in whole pixels, and a note if there are more than
+        `most` places."""
         count, kept = len(places), places[: self.most]
         notes = [f"of {count} regions the first {self.most} count"] if count > self.most else []
         located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
@@ -165,8 +165,8 @@ class Crop:
         return left, top, right, bottom
 
     def _outlined(self, view: View, areas: Sequence[PixelRect], colors: Sequence[RGB]) -> View:
-        """The view with an outline around each area, outside it; at the edge of the view it moves
-        inwards."""
+        """Return the view with an outline around each area, outside it; at the edge of the view it
+        moves inwards."""
         if not self.thickness:
             return view
         pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
@@ -179,7 +179,7 @@ class Crop:
         return view.with_pixels(pixels)
 
     def _fitted(self, view: View, room: Size) -> View:
-        """The view at the largest size that fits into (width, height) pixels."""
+        """Return the view at the largest size that fits into (width, height) pixels."""
         return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
 
     def _enlarged(self, view: View) -> View:
@@ -199,15 +199,16 @@ class Crop:
     def show_in(
         self, state: State, view: View, places: Sequence[Mark]
     ) -> tuple[list[View], list[str]]:
-        """The views that replace one of a state, and notes. Raises ValueError with the sample."""
+        """Return the views that replace one of a state, and notes. Raises ValueError with the
+        sample."""
         marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
         with naming(state.sample):
             return self(view, places, marks)
 
 
 def _part_rect(view: View, place: Mark) -> PixelRect:
-    """The bounding box of the topmost part of a view that shows a place; a crop must not leave
-    it."""
+    """Return the bounding box of the topmost part of a view that shows a place; a crop must not
+    leave it."""
     x0, y0, x1, y1 = bounding_box(place)
     x, y = (x0 + x1) / 2, (y0 + y1) / 2
     clips = [part.clip for part in view.parts if part.source == place.image and part.clip]

@@ -23,15 +23,15 @@ GRID = 24, 24  # places of a map of pixels: the patches of CLIP at 336 pixels
 
 
 def attention_mask(values: Floats) -> Floats:
-    """A map (rows, columns) as how much is shown, 0 to 1: how far it stands out, sharpened by a
-    logistic curve, and smoothed over 3 x 3."""
+    """Return a map (rows, columns) as how much is shown, 0 to 1: how far it stands out, sharpened
+    by a logistic curve, and smoothed over 3 x 3."""
     standing_out = (values - values.mean()) / (values.std(ddof=1) or 1.0)
     shares = 1 / (1 + np.exp(-5 * standing_out))
     return np.asarray(cv2.blur(shares, (3, 3), borderType=cv2.BORDER_REPLICATE), np.float64)
 
 
 def dim(view: View, mask: Floats, ground: int) -> View:
-    """The view, mixed with a grey of this level where the mask, at any size, is low."""
+    """Return the view, mixed with a grey of this level where the mask, at any size, is low."""
     levels = Image.fromarray((mask * 255).astype(np.uint8))
     resized = levels.resize(view.size, Image.Resampling.LANCZOS)
     shown = np.asarray(resized, np.float64)[..., None] / 255
@@ -62,7 +62,7 @@ class Dimmed(LocalEyes, Ranged, WithoutModel):
             raise ValueError("views are dimmed by one map: give `model` or `scalar`")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the dimmed views. Raises WeightsError."""
+        """Return the state with the dimmed views. Raises WeightsError."""
         if scalar := self.scalar:
             return show_evidence(
                 state,

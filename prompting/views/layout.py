@@ -57,14 +57,14 @@ class Concatenate(WithoutModel):
             raise ValueError(f"columns is for direction: grid, found it in {self.direction}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with one view, whose parts map back to every image."""
+        """Return the state with one view, whose parts map back to every image."""
         if len(state.views) < 2:
             return state
         with naming(state.sample):
             return state.replace(views=(self.join(state.views),))
 
     def join(self, views: Sequence[View]) -> View:
-        """The views as one. Raises ValueError where a view would be made larger than 100
+        """Return the views as one. Raises ValueError where a view would be made larger than 100
         megapixels."""
         if self.equal != "none":
             side = 1 if self.equal == "heights" else 0
@@ -122,7 +122,7 @@ class Reorder(WithoutModel):
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views in the new order. Raises ValueError, see the class."""
+        """Return the state with its views in the new order. Raises ValueError, see the class."""
         if len(state.views) < 2:
             return state
         if self.words == "fail":
@@ -174,7 +174,8 @@ class IndexTags(WithoutModel):
         check_ranges(self, "font_size >= 4")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their strips. Raises ValueError where a text is wider than its view."""
+        """Return the views with their strips. Raises ValueError where a text is wider than its
+        view."""
         views, ground = [], rgb(self.ground)
         for number, view in enumerate(state.views, 1):
             text = write_tag(self.text, number, view, state.sample.id)
@@ -220,8 +221,8 @@ def check_tag(setting: str, text: str) -> None:
 
 @lru_cache(maxsize=256)
 def _draw_strip(text: str, size: float, color: RGB, ground: RGB) -> Pixels:
-    """The text on its ground, in Pillow's own scalable font; of one height for all texts of a
-    size."""
+    """Return the text on its ground, in Pillow's own scalable font; of one height for all texts of
+    a size."""
     font = ImageFont.load_default(size)
     margin = max(2, round(size / 4))
     width, height = math.ceil(font.getlength(text)) + 2 * margin, round(size * 1.25) + 2 * margin

@@ -65,8 +65,8 @@ class Encode(Ranged, WithoutModel):
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views in their new bytes. Raises ValueError that names the sample where the codec
-        cannot hold one."""
+        """Return the views in their new bytes. Raises ValueError that names the sample where the
+        codec cannot hold one."""
         with naming(state.sample):
             views = tuple(self.encode(view) for view in state.views)
         drawn = drawings(state, {}) if views != state.views else ()
@@ -124,13 +124,13 @@ class Drawing:
         return int(parts[1:, 2:4].max(initial=0))
 
     def shows(self, sent: View) -> bool:
-        """Whether both begin with the same image."""
+        """Return whether both begin with the same image."""
         drawn, part = self.drawn.parts[:1], sent.parts[:1]
         return bool(drawn and part and drawn[0].source == part[0].source)
 
     def faded(self, sent: View) -> Iterator[str]:
-        """Whether little is left of the drawn colour, of its chroma alone, in the view as it is
-        sent."""
+        """Return whether little is left of the drawn colour, of its chroma alone, in the view as it
+        is sent."""
         lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
         comparable = lossy and self.shows(sent) and sent.size == self.drawn.size
         if not comparable or not self.cover.any():
@@ -164,7 +164,7 @@ def say_lost_drawings(
 
 
 def drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
-    """The views that a stage changed and left as large as they were."""
+    """Yield the views that a stage changed and left as large as they were."""
     views = State.start(state.sample).views
     for step in state.trace:
         for before, after in zip(views, step.views, strict=False):

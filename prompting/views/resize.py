@@ -44,10 +44,10 @@ class SizeRule(Ranged, WithoutModel, ABC):
 
     @abstractmethod
     def size(self, width: int, height: int) -> Size:
-        """The (width, height) that a picture of `width` x `height` pixels is resized to."""
+        """Return the (width, height) that a picture of `width` x `height` pixels is resized to."""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views at their new sizes.
+        """Return the views at their new sizes.
 
         Raises ValueError that names the sample where one would exceed 100 megapixels, or where the
         rule refuses it.
@@ -237,8 +237,8 @@ class ClaudePatches(SizeRule):
 
 
 def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
-    """The view at `size` (width, height), itself if it has that size; with a filter, resampled as
-    the libraries of image processors do. Raises ValueError for over 100 megapixels."""
+    """Return the view at `size` (width, height), itself if it has that size; with a filter,
+    resampled as the libraries of image processors do. Raises ValueError for over 100 megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MOST_PIXELS:
@@ -260,7 +260,7 @@ def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
 
 
 def scale_size(size: Size, factor: float) -> Size:
-    """The size so many times as large, in whole pixels."""
+    """Return the size so many times as large, in whole pixels."""
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 
@@ -299,7 +299,7 @@ class TokenBudget(Ranged, WithoutModel):
     ranges = ("tokens >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views at these sizes."""
+        """Return the state with its views at these sizes."""
         rule, options = image_rule(self.model), list[list[Option]]()
         sent = {view.picture.sha for message in state.messages for view in message.views}
         for view in state.views:
@@ -325,8 +325,8 @@ class TokenBudget(Ranged, WithoutModel):
         return state.replace(views=views).measured("image_tokens", total).with_notes(*guess)
 
     def _within(self, options: Sequence[Sequence[Option]]) -> list[Option]:
-        """The largest of each view that costs no more than any other may, or else its cheapest;
-        none where nothing fits."""
+        """Return the largest of each view that costs no more than any other may, or else its
+        cheapest; none where nothing fits."""
         cheapest = [min(sizes, key=attrgetter("tokens")) for sizes in options]
         for most in sorted({option.tokens for sizes in options for option in sizes}, reverse=True):
             chosen = [

@@ -24,8 +24,9 @@ from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 
 def keep_layout(view: View, regions: Sequence[Mark]) -> View:
-    """The regions of a view on black, each as far right and down as it was of the others: rows and
-    columns of pixels that no region covers are left out. Regions are in the view's coordinates."""
+    """Return the regions of a view on black, each as far right and down as it was of the others:
+    rows and columns of pixels that no region covers are left out. Regions are in the view's
+    coordinates."""
     boxes, (width, height) = list[PixelRect](), view.size
     across, down = np.zeros(width + 1, int), np.zeros(height + 1, int)
     for region in regions:
@@ -72,11 +73,11 @@ class RetrievedCrops(Ranged):
 
     @property
     def asks(self) -> bool:
-        """Whether the source asks the model, or several numbers are tried."""
+        """Return whether the source asks the model, or several numbers are tried."""
         return self.where.asks or len(self.tries) > 1
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the pictures. Raises ModelError."""
+        """Return the state with the pictures. Raises ModelError."""
         places = self.where.places(state, model)
         state = state.with_notes(*places.notes)
         if not any(places.regions.values()):

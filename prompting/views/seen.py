@@ -78,7 +78,7 @@ class AsSeen(WithoutModel):
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views as they are seen."""
+        """Return the views as they are seen."""
         layouts, marks = _layouts(state.views, self.model, self.stack), state.sample.marks
         source = self.source
         seen, notes = list[View](), list[str]()
@@ -125,8 +125,8 @@ def layout_of(model: str, size: Size, stack: Stack = "transformers") -> Layout |
 
 
 def tiles_of(view: View, layout: Layout) -> list[View]:
-    """The tiles, row by row, and the overview, with the map to the sources. Raises ValueError for a
-    picture that would be resized to over 100 megapixels."""
+    """Return the tiles, row by row, and the overview, with the map to the sources. Raises
+    ValueError for a picture that would be resized to over 100 megapixels."""
     resized = view
     for size in filter(None, (layout.via, layout.size)):
         resized = resize_view(resized, size, layout.filter)
@@ -201,7 +201,7 @@ def _patches(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> li
 
 
 def _is_part(region: Box, whole: Box) -> bool:
-    """Whether a region lies in another of its image, and is smaller."""
+    """Return whether a region lies in another of its image, and is smaller."""
     inner, outer = np.array(region.xyxy), np.array(whole.xyxy)
     inside = ((inner - outer) * (1, 1, -1, -1) >= -1).all() and whole.image == region.image
     return bool(inside and np.abs(inner - outer).max() > 1)

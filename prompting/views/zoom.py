@@ -60,7 +60,7 @@ class Zooming(Where):
     crop: Crop = field(default_factory=Crop)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the zoomed views."""
+        """Return the state with the zoomed views."""
         return zoom_views(state, self.places(state, model), self.crop, self.missing)
 
 
@@ -104,7 +104,7 @@ class Look(AsksAsWhere):
     missing: Missing = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the zoomed views."""
+        """Return the state with the zoomed views."""
         return zoom_views(state, self.where.places(state, model), self.crop, self.missing)
 
 
@@ -127,7 +127,8 @@ class Show(Ranged, AsksAsWhere):
     ranges = ("most >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the regions drawn on its views; the sample's own marks are as before."""
+        """Return the state with the regions drawn on its views; the sample's own marks are as
+        before."""
         places, sample = self.where.places(state, model), state.sample
         marks = tuple(chain.from_iterable(m[: self.most] for m in places.regions.values()))
         state = state.with_notes(*places.notes)

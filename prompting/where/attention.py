@@ -78,8 +78,8 @@ def tiles(size: Size) -> list[list[PixelRect]]:
 
 
 def where_fine(values: Floats, pixels: Pixels, block: int) -> Floats:
-    """A map of pixels (height, width) as means over blocks of so many a side, of its values where
-    the picture, brought to its size, is finer than in half of all places: ViCrop's high pass.
+    """Return a map of pixels (height, width) as means over blocks of so many a side, of its values
+    where the picture, brought to its size, is finer than in half of all places: ViCrop's high pass.
 
     Fine is what a Gaussian of 3 x 3 takes away: its length over the channels, as the median of 7 x
     7.
@@ -158,7 +158,7 @@ class ViCrop(Worded, LocalEyes, InImages):
     sought = "window"
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The window of one image. Raises WeightsError."""
+        """Return the window of one image. Raises WeightsError."""
         view, question = View.of(state.sample.images[number], number), state.sample.question
         values = self._map(view, question)
         if self.tiled:
@@ -175,7 +175,7 @@ class ViCrop(Worded, LocalEyes, InImages):
         return transforms.crop(transforms.pad(view, right=right, bottom=bottom), *box)
 
     def _map(self, view: View, question: str) -> Floats:
-        """The map of one picture, (rows, columns) of its tokens."""
+        """Return the map of one picture, (rows, columns) of its tokens."""
         if self.method == "gradient":
             return self.attention(view, question, self.layer, gradient=True)
         is_pure = self.method == "pure"

@@ -137,15 +137,15 @@ def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
 
 
 def _is_heading(line: str, tokens: Sequence[_Token]) -> bool:
-    """Whether a line holds little more than the name of an image."""
+    """Return whether a line holds little more than the name of an image."""
     token = next(token for token in tokens if token.image is not None)
     rest = f"{line[: token.start]} {line[token.end :]}"
     return len(re.findall(r"\w+", rest)) <= 3 and not re.search(r"[.!?]\s*$", line)
 
 
 def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Iterator[Claim]:
-    """The places of a line on the images that it names: the last one before a place, or the next
-    one behind it where the line ends with an image, as in "[...] in image 2"."""
+    """Yield the places of a line on the images that it names: the last one before a place, or the
+    next one behind it where the line ends with an image, as in "[...] in image 2"."""
     behind = bool(tokens[0].places) and tokens[-1].image is not None
     behind = behind and all(
         not re.search(r"[.;!?]\s", line[before.end : after.start])
@@ -163,7 +163,7 @@ def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Itera
 
 
 def _image_number(text: str) -> int:
-    """The number in the name of an image."""
+    """Return the number in the name of an image."""
     if digits := re.search(r"\d+", text):
         return int(digits[0])
     lowered = text.lower()
@@ -177,7 +177,7 @@ def _image_number(text: str) -> int:
 
 
 def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
-    """The places that a token holds."""
+    """Yield the places that a token holds."""
     if kind == "object":
         yield from _read_object(text, points)
         return
@@ -205,7 +205,7 @@ def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
 
 
 def _numbers(text: str) -> tuple[list[float], Frame | None]:
-    """The numbers of a text; percentages as shares."""
+    """Return the numbers of a text; percentages as shares."""
     found = re.findall(rf"(?<![\w.]){NUMBER}" if "<loc" not in text else r"\d+", text)
     numbers = [float(number.rstrip("%px \t\n")) for number in found]
     if found and all(number.endswith("%") for number in found):
@@ -242,13 +242,13 @@ def _read_point_attributes(text: str) -> Iterator[_Place]:
 
 
 def _read_named_sides(text: str, points: bool) -> Iterator[_Place]:
-    """A place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
+    """Yield a place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
     pairs = re.findall(rf"({SIDES})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER})", text, re.I)
     yield from _read_sides({name: float(number.rstrip("%px ")) for name, number in pairs}, points)
 
 
 def _read_sides(fields: Mapping[str, Any], points: bool) -> Iterator[_Place]:
-    """The box or point whose edges or coordinates these fields are."""
+    """Yield the box or point whose edges or coordinates these fields are."""
     named = {name.lower().replace("_", ""): value for name, value in fields.items()}
     for names, sized in CORNERS:
         edges = [_number(named.get(name)) for name in names]
@@ -270,7 +270,7 @@ def _number(value: Any) -> float | None:
 
 
 def _read_object(text: str, points: bool) -> Iterator[_Place]:
-    """The places of a JSON object, or of a text in braces that only looks like one."""
+    """Yield the places of a JSON object, or of a text in braces that only looks like one."""
     try:
         value = read_json(text)
     except ValueError:
@@ -284,7 +284,8 @@ def _read_object(text: str, points: bool) -> Iterator[_Place]:
 
 
 def _walk(value: Any, points: bool, image: int | None) -> Iterator[_Place]:
-    """The places of a JSON value, on the image that the innermost object around each names."""
+    """Yield the places of a JSON value, on the image that the innermost object around each names.
+    """
     if isinstance(value, list):
         for inner in value:
             yield from _walk(inner, points, image)
@@ -314,7 +315,7 @@ def _walk(value: Any, points: bool, image: int | None) -> Iterator[_Place]:
 
 
 def _image_of(fields: Mapping[str, Any], image: int | None) -> int | None:
-    """The number of the image that an object names, else the one of the object around it."""
+    """Return the number of the image that an object names, else the one of the object around it."""
     index = fields.get("img_idx")  # counted from 0 by the models that know it
     if isinstance(index, int):
         return index + 1
@@ -337,7 +338,7 @@ def _is_pairs(value: Any) -> bool:
 
 
 def _flat(value: Any) -> list[float]:
-    """The numbers of nested lists, or none where anything else is in them."""
+    """Return the numbers of nested lists, or none where anything else is in them."""
     numbers = list[float]()
     values = [value]
     while values:

@@ -40,7 +40,7 @@ class Places:
         return cls(sought, regions, shown_sources(state, images), reasons)
 
     def changed(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
-        """The same with other regions in each image."""
+        """Return the same with other regions in each image."""
         return replace(self, regions={n: change(n, marks) for n, marks in self.regions.items()})
 
 
@@ -50,11 +50,11 @@ class Where:
 
     @property
     def asks(self) -> bool:
-        """Whether it calls the model, whose calls the sample's record then holds."""
+        """Return whether it calls the model, whose calls the sample's record then holds."""
         return False
 
     def places(self, state: State, model: Model) -> Places:
-        """The regions of the source images that views show."""
+        """Return the regions of the source images that views show."""
         raise NotImplementedError
 
 
@@ -67,13 +67,13 @@ class InImages(Where):
     sought: ClassVar[str] = "region"
 
     def places(self, state: State, model: Model) -> Places:
-        """The regions by their images."""
+        """Return the regions by their images."""
         return Places.found(
             self.sought, state, self.images, lambda number: self.look(state, model, number)
         )
 
     def look(self, state: State, model: Model, number: int) -> Sequence[Mark]:
-        """The regions of one image. Raises NoEvidence."""
+        """Return the regions of one image. Raises NoEvidence."""
         raise NotImplementedError
 
 
@@ -84,5 +84,5 @@ class AsksAsWhere:
 
     @property
     def asks(self) -> bool:
-        """Whether `where` asks the model."""
+        """Return whether `where` asks the model."""
         return self.where.asks

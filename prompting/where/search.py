@@ -68,7 +68,7 @@ def _edges(start: int, length: int, count: int) -> list[tuple[int, int]]:
 
 
 def tree_depth(size: Size, patch: int, split: int = 4) -> int:
-    """How many times a picture of this size is split."""
+    """Return how many times a picture of this size is split."""
     level, depth = {Node((0, 0, *size))}, 0
     while level := {child for node in level for child in node.children(patch, split)}:
         level, depth = {Node((0, 0, *node.box[2:])) for node in level}, depth + 1
@@ -118,7 +118,8 @@ class Rules(Ranged):
         bottom: bool = False,
         no_root: bool = False,
     ) -> tuple[list[Node], int]:
-        """The node on which the question is best answered, or none, and how many were looked at.
+        """Return the node on which the question is best answered, or none, and how many were looked
+        at.
 
         `ask` gives confidences of -1 to 1. With `bottom` a leaf must have been reached before it
         ends, with `no_root` the whole picture does not count.
@@ -152,8 +153,8 @@ class Rules(Ranged):
     def all_of(
         self, node: Node, ask: Callable[[Asked, Node], float], threshold: float = 0.6
     ) -> tuple[list[Node], float]:
-        """Every part, down to the second level, on which something is seen with more confidence
-        than on its own parts; and the largest confidence."""
+        """Return every part, down to the second level, on which something is seen with more
+        confidence than on its own parts; and the largest confidence."""
         kept, best = list[Node](), threshold
         for child in node.children(self.patch) if node.depth < 2 else ():
             inner, sure = self.all_of(child, ask, threshold)
@@ -214,7 +215,7 @@ class TreeSearch(AskedParts):
     sought = "part that answers"
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The parts of one image. Raises ModelError."""
+        """Return the parts of one image. Raises ModelError."""
         size, boxes = state.sample.images[number].size, list[PixelRect]()
         words = words_of(self, state.sample)
         for cue in words:
@@ -229,7 +230,7 @@ class TreeSearch(AskedParts):
     def _ask(
         self, state: State, model: Model, number: int, cue: str, asked: Asked, node: Node
     ) -> float:
-        """How sure the model is, -1 to 1."""
+        """Return how sure the model is, -1 to 1."""
         view = View.of(state.sample.images[number], number)
         views = [transforms.crop(view, *node.view_box(view.size, self.rules.patch))]
         if self.whole:
@@ -244,8 +245,8 @@ class TreeSearch(AskedParts):
 
 
 def ask_of_views(asking: Any, state: State, model: Model, views: list[View], text: str) -> float:
-    """How sure the model is, -1 to 1, that what `text` asks of the views is so; they go through the
-    stage `fit` of what asks, which also has the `options`."""
+    """Return how sure the model is, -1 to 1, that what `text` asks of the views is so; they go
+    through the stage `fit` of what asks, which also has the `options`."""
     if asking.fit is not None:
         views = list(asking.fit(state.replace(views=tuple(views)), model).views)
     sent = (Message("user", (*views, text)),)
@@ -271,7 +272,7 @@ class AskedCells(AskedParts):
     ranges = ("side >= 1", "least >= -1", "least <= 1")
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The cells of one image. Raises ModelError."""
+        """Return the cells of one image. Raises ModelError."""
         view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
         texts = [fill_in(self.existence, cue=cue) for cue in words_of(self, state.sample)]
         for cell in grid_cells(view.size, self.side, number):
@@ -283,8 +284,8 @@ class AskedCells(AskedParts):
 
 
 def yes_or_no(reply: Reply) -> float:
-    """How sure a reply is that it is so, -1 to 1: by the likelihoods of Yes and No as its first
-    token, else by its first word."""
+    """Return how sure a reply is that it is so, -1 to 1: by the likelihoods of Yes and No as its
+    first token, else by its first word."""
     likely = {"yes": 0.0, "no": 0.0}
     first = reply.logprobs[0] if reply.logprobs else {}
     for text, likelihood in first.items():

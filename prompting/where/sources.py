@@ -41,7 +41,7 @@ class OnMarks(Where):
     images: tuple[int, ...] | None = None
 
     def places(self, state: State, model: Model) -> Places:
-        """The marks by their images."""
+        """Return the marks by their images."""
         check_marks(state.sample)
         regions: dict[int, list[Mark]] = {}
         for mark in state.sample.marks:
@@ -70,7 +70,7 @@ def check_words(source: Any) -> None:
 
 
 def words_of(source: Any, sample: Sample) -> tuple[str, ...]:
-    """The words to look for. Raises ValueError for a field that the sample lacks."""
+    """Return the words to look for. Raises ValueError for a field that the sample lacks."""
     if name := source.words_field:
         value = sample.meta.get(name)
         words = [value] if isinstance(value, str) else value
@@ -116,7 +116,7 @@ class Detected(Where):
         check_words(self)
 
     def places(self, state: State, model: Model) -> Places:
-        """The boxes by their images."""
+        """Return the boxes by their images."""
         words = words_of(self, state.sample)
         return Places.found(
             f"box{_for_words(words)}",
@@ -126,7 +126,7 @@ class Detected(Where):
         )
 
     def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
-        """The boxes in one source image, the most important first. Raises NoEvidence."""
+        """Return the boxes in one source image, the most important first. Raises NoEvidence."""
         if not words and (self.words_field or self.words_pattern):
             raise NoEvidence("the sample has no words to look for")
         boxes = look_once(self.detector, sample.images[number].pixels, words or None)
@@ -183,7 +183,7 @@ class InCells(Where):
             )
 
     def places(self, state: State, model: Model) -> Places:
-        """The named cells by their images."""
+        """Return the named cells by their images."""
         sources = shown_sources(state, self.images)
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
@@ -199,7 +199,7 @@ class InCells(Where):
         return len(named) == 1 and self.grid.has(named[0])
 
     def _boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
-        """The named cells as boxes of the source images."""
+        """Yield the named cells as boxes of the source images."""
         if isinstance(self.grid, RuledGrid):
             for number in range(len(self.grid.gridded_views(views))):
                 yield from self.grid.places(views, said, number + 1)
@@ -233,7 +233,7 @@ class Claimed(Where):
     version: ClassVar[int] = 2
 
     def places(self, state: State, model: Model) -> Places:
-        """The claimed boxes by their images."""
+        """Return the claimed boxes by their images."""
         regions: dict[int, list[Mark]] = {}
         notes = []
         claims = list(islice(read_claims(strip_thoughts(state.reply), self.points), MAX_BOXES + 1))
@@ -252,7 +252,8 @@ class Claimed(Where):
         return Places("place that the reply names", regions, sources, notes=notes)
 
     def _region(self, state: State, claim: Claim) -> tuple[Mark, str]:
-        """The region of a source image, and a sentence if the box was cut. Raises ToolError."""
+        """Return the region of a source image, and a sentence if the box was cut. Raises ToolError.
+        """
         number = len(state.views) if claim.image == LAST_IMAGE else claim.image
         if not 1 <= number <= len(state.views):
             raise ToolError(f"there is no image {number}; there are {len(state.views)}")
@@ -287,12 +288,12 @@ class Given(Where):
     hint: str = "region"
 
     def places(self, state: State, model: Model) -> Places:
-        """The one region. Raises ValueError if it is not given."""
+        """Return the one region. Raises ValueError if it is not given."""
         region = self.region(state)
         return Places(f"region {region.label!r}", {region.image: [region]}, [region.image])
 
     def region(self, state: State) -> Mark:
-        """The region. Raises ValueError if it is not given."""
+        """Return the region. Raises ValueError if it is not given."""
         sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
         if isinstance(wanted, str) and wanted:
             named = [mark for mark in sample.marks if mark.label == wanted]

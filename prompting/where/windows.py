@@ -44,7 +44,7 @@ class Segmented(InImages):
     sought = "segment"
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The segments, as the class says."""
+        """Return the segments, as the class says."""
         masks = look_once(self.segmenter, state.sample.images[number].pixels)
         areas = masks.masks.sum((1, 2))
         order = descending(areas if self.order == "size" else masks.scores)
@@ -72,7 +72,7 @@ class Windows(Ranged, InImages):
     ranges = ("share > 0", "share <= 1", "most >= 1")
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The windows, as the class says."""
+        """Return the windows, as the class says."""
         values = known_values(self.scalar, state.sample, number)
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
         windows: list[Mark] = []
@@ -104,7 +104,7 @@ class BestCells(Ranged, InImages):
     ranges = ("side, most >= 1",)
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The cells, as the class says."""
+        """Return the cells, as the class says."""
         values = known_values(self.scalar, state.sample, number)
         cells = grid_cells((values.shape[1], values.shape[0]), self.side, number)
         cells.sort(key=lambda cell: -round(float(values[cell.rows, cell.columns].mean()), 9))
@@ -120,7 +120,7 @@ class Cell(NamedTuple):
 
 
 def grid_cells(size: Size, side: int, number: int) -> list[Cell]:
-    """The cells, nearly squares of `side` pixels, that fill image `number`, row by row."""
+    """Return the cells, nearly squares of `side` pixels, that fill image `number`, row by row."""
     across, down = (
         np.linspace(0, length, max(1, round(length / side)) + 1).round().astype(int).tolist()
         for length in size
@@ -133,8 +133,8 @@ def grid_cells(size: Size, side: int, number: int) -> list[Cell]:
 
 
 def known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number: int) -> Floats:
-    """A map of an image, (height, width) from 0 up; what is unknown counts as the least that is
-    known. Raises NoEvidence where nothing is."""
+    """Return a map of an image, (height, width) from 0 up; what is unknown counts as the least that
+    is known. Raises NoEvidence where nothing is."""
     look: Any = scalar
     given = look_once(look, sample.images[number].pixels)
     values = np.array(given.nearness if isinstance(given, DepthMap) else given, np.float64)
@@ -157,7 +157,7 @@ class Sized(Ranged, AsksAsWhere, Where):
     ranges = ("share > 0", "share <= 1")
 
     def places(self, state: State, model: Model) -> Places:
-        """The regions at one size."""
+        """Return the regions at one size."""
         return self.where.places(state, model).changed(
             lambda number, marks: [self._sized(state.sample, mark) for mark in marks]
         )
@@ -188,7 +188,7 @@ class Elsewhere(Ranged, AsksAsWhere, Where):
     ranges = ("tries >= 1", "tries <= 64")
 
     def places(self, state: State, model: Model) -> Places:
-        """The boxes elsewhere."""
+        """Return the boxes elsewhere."""
         rng = state.rng(f"Elsewhere {self.seed}")
 
         def moved(number: int, marks: Sequence[Mark]) -> list[Mark]:

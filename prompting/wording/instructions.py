@@ -60,24 +60,24 @@ class Wording(Worded, WithoutModel):
 
 
 def text_of(text: Text) -> str:
-    """The text of a setting, read from its file if `read_texts` has not done so."""
+    """Return the text of a setting, read from its file if `read_texts` has not done so."""
     return text if isinstance(text, str) else _read_file("text", text.file)
 
 
 def fill_in(text: Text, **parts: str) -> str:
-    """The text with each `{name}` replaced by the part of that name; other braces are kept, as in
-    JSON."""
+    """Return the text with each `{name}` replaced by the part of that name; other braces are kept,
+    as in JSON."""
     names = "|".join(map(re.escape, parts))
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], text_of(text))
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """The names in a row: "A, B and C"."""
+    """Return the names in a row: "A, B and C"."""
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def add_lines(state: State, *lines: str) -> State:
-    """The state with more lines below its prompt; empty ones are left out."""
+    """Return the state with more lines below its prompt; empty ones are left out."""
     return state.replace(prompt="\n".join(line for line in (state.prompt, *lines) if line))
 
 
@@ -127,7 +127,7 @@ class MultipleChoice(WithoutModel):
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The question with its choices and the instruction."""
+        """Return the question with its choices and the instruction."""
         sample = state.sample
         if not sample.choices:
             return add_lines(state, self.open)
@@ -139,8 +139,8 @@ class MultipleChoice(WithoutModel):
 
 
 def show_choices(state: State) -> tuple[tuple[View, ...], list[str]]:
-    """The views, with choices that are pictures behind the others, and the choices in words, those
-    by their numbers."""
+    """Return the views, with choices that are pictures behind the others, and the choices in words,
+    those by their numbers."""
     views, texts = list(state.views), []
     for choice in state.sample.choices:
         if isinstance(choice, Picture):
@@ -163,7 +163,7 @@ class MarksAsText(WithoutModel):
     frame: Frame = "pixels"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with one more line of the prompt for each place of each mark."""
+        """Return the state with one more line of the prompt for each place of each mark."""
         lines = []
         for mark in state.sample.marks:
             for number, view in enumerate(state.views, 1):
@@ -197,12 +197,12 @@ class Verbatim(WithoutModel):
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the benchmark's prompt in place of any other."""
+        """Return the state with the benchmark's prompt in place of any other."""
         return state.replace(prompt=benchmark_prompt(state))
 
 
 def benchmark_prompt(state: State) -> str:
-    """The benchmark's own prompt. Raises ValueError for a sample that has none."""
+    """Return the benchmark's own prompt. Raises ValueError for a sample that has none."""
     meta = state.sample.meta
     prompt = meta.get("prompt")
     if not isinstance(prompt, str) or not prompt:
@@ -225,7 +225,7 @@ class YesNo(Wording):
     instruction: Text = "Answer with {first} or {second}."
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the instruction below the prompt."""
+        """Return the state with the instruction below the prompt."""
         first, second = self.words
         return add_lines(state, fill_in(self.instruction, first=first, second=second))
 
@@ -237,7 +237,7 @@ class WholeNumber(Wording):
     instruction: Text = "Answer with one whole number, in digits."
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the instruction below the prompt."""
+        """Return the state with the instruction below the prompt."""
         return add_lines(state, text_of(self.instruction))
 
 
@@ -261,12 +261,12 @@ class System(WithoutModel):
             raise ValueError("text is empty; remove this stage to ask without a system text")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the system turn first."""
+        """Return the state with the system turn first."""
         return with_system(state, text_of(self.text))
 
 
 def with_system(state: State, text: str) -> State:
-    """The state with this system turn first, in place of any other."""
+    """Return the state with this system turn first, in place of any other."""
     others = [message for message in state.messages if message.role != "system"]
     return state.replace(messages=(Message("system", (text,)), *others))
 
@@ -299,7 +299,7 @@ class ChainOfThought(Wording):
     form: Literal["plain", "steps"] = "plain"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these words below the prompt."""
+        """Return the state with these words below the prompt."""
         return add_lines(state, text_of(self.text) or REASONING[self.form])
 
 
@@ -323,7 +323,7 @@ the answer.'
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these words below the prompt."""
+        """Return the state with these words below the prompt."""
         return add_lines(state, fill_in(self.words, mark=self.mark))
 
 
@@ -341,7 +341,7 @@ class JsonAnswer(Wording):
     words: Text = "Reply with a JSON object and nothing else: {form}"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these words below the prompt."""
+        """Return the state with these words below the prompt."""
         letters = ", ".join(state.sample.letters)
         answer = f'"answer": {f"one of {letters}" if letters else "your answer"}, as a text'
         reasoning = '"reasoning": what you see and what follows from it, ' if self.reasoning else ""
@@ -349,7 +349,7 @@ class JsonAnswer(Wording):
         return add_lines(state, fill_in(self.words, form=form))
 
     def schema(self, sample: Sample) -> Mapping[str, Any]:
-        """The JSON schema of a reply; strict servers want every field required and no other
+        """Return the JSON schema of a reply; strict servers want every field required and no other
         allowed."""
         answer: dict[str, Any] = {"type": "string"}
         if sample.letters:

@@ -41,7 +41,7 @@ class ListedChoices(NamedTuple):
 
 
 def find_choices(text: str) -> ListedChoices | None:
-    """The last list of choices A, B and so on in a text, or None.
+    """Return the last list of choices A, B and so on in a text, or None.
 
     Each choice has a line of its own, such as "(A) x", "A. x", "A) x", "A: x" or "[A] x", or all
     share one line, as "(A) x (B) y" or "Options: A: x, B: y".
@@ -72,7 +72,7 @@ def _in_one_line(text: str) -> Iterator[ListedChoices]:
 def _listed(
     text: str, run: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]]
 ) -> ListedChoices:
-    """The choices that stand there; pictures behind the last one are no part of it."""
+    """Return the choices that stand there; pictures behind the last one are no part of it."""
     texts = [text[start:end] for start, end in spans]
     texts[-1] = PICTURES_BELOW.sub("", texts[-1])
     end = spans[-1][0] + len(texts[-1])
@@ -82,7 +82,8 @@ def _listed(
 
 
 def _runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
-    """The labels A, B, C ... of one style that follow one another, where there are two or more."""
+    """Return the labels A, B, C ... of one style that follow one another, where there are two or
+    more."""
     runs: list[list[re.Match[str]]] = []
     latest: dict[str, list[re.Match[str]]] = {}
     for label in labels:
@@ -118,7 +119,7 @@ class ReadChoices(WithoutModel):
     missing: Missing = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state whose sample has the choices that its words list."""
+        """Return the state whose sample has the choices that its words list."""
         if state.sample.choices:
             return state
         listed = find_choices(state.prompt)

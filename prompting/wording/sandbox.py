@@ -114,7 +114,7 @@ class CountedSized(Counted):
 
 
 def count_items(items: Any, steps: int = 1) -> Counted:
-    """The same items, each of which counts as `steps`."""
+    """Return the same items, each of which counts as `steps`."""
     return (CountedSized if isinstance(items, Sized) else Counted)(items, steps)
 
 
@@ -133,7 +133,8 @@ BRACES = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def _check_format(text: Any, values: Iterable[Any]) -> None:
-    """The widths in a text of `%` or `str.format`, and those that it takes from its values."""
+    """Return the widths in a text of `%` or `str.format`, and those that it takes from its values.
+    """
     if not isinstance(text, str):
         return
     widths = [width for pair in PERCENT.findall(text) for width in pair]
@@ -227,7 +228,7 @@ SHALLOW = {"length", "count", "first", "last", "default", "d", "attr", "list", "
 
 
 def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter, or a test, whose work is counted."""
+    """Return a filter, or a test, whose work is counted."""
     skipped = int(hasattr(filter, "jinja_pass_arg"))
     look = touch if name in SHALLOW else weigh
 
@@ -252,7 +253,8 @@ def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def measure(tree: nodes.Node) -> int:
-    """The size of a template, or of a part of it: the nodes of its syntax tree, and its text."""
+    """Return the size of a template, or of a part of it: the nodes of its syntax tree, and its
+    text."""
     data = [node.data for node in tree.find_all(nodes.TemplateData)]
     data += [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
     return sum(1 for _ in tree.find_all(nodes.Node)) + sum(map(len, data))
@@ -344,5 +346,5 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 @lru_cache(maxsize=1)
 def environment() -> Sandbox:
-    """The one sandbox of this process."""
+    """Return the one sandbox of this process."""
     return Sandbox()

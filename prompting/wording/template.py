@@ -54,7 +54,7 @@ class Template(WithoutModel):
             raise ValueError(f"text is not a valid jinja2 template: {exc}") from exc
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the filled-in template."""
+        """Return the state with the filled-in template."""
         words = ""
         try:
             with bounded(self._size):

@@ -94,7 +94,7 @@ class OfficialPrompt(WithoutModel):
     disclaimed: tuple[str, ...] = ("Art_Style", "Forensic_Detection", "Jigsaw")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the official prompt in place of any other."""
+        """Return the state with the official prompt in place of any other."""
         disclaimer = _disclaimer_for(state, self.disclaimer, self.disclaimed)
         return state.replace(prompt=disclaimer + benchmark_prompt(state))
 
@@ -118,7 +118,7 @@ class VlmevalkitPrompt(WithoutModel):
     disclaimed: tuple[str, ...] = ("Art_Style",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the prompt in VLMEvalKit's form."""
+        """Return the state with the prompt in VLMEvalKit's form."""
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
             return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
@@ -147,7 +147,7 @@ class LmmsEvalPrompt(WithoutModel):
     note: str = "Note: Reply with {letters} alone, and add nothing to it.\n"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the note and the prompt."""
+        """Return the state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
         note = self.note.replace("{letters}", letters)
         return state.replace(prompt=note + benchmark_prompt(state))
