@@ -1,5 +1,5 @@
-"""Maps coordinates that a model gives for an image, as it was sent, to pixels of the view before it
-was resized."""
+"""Converts coordinates that a model gives for an image, as it was sent, to pixels of the view
+before it was resized."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent do
 
 
 class ToolError(ValueError):
-    """A tool cannot do what the model asked; the message is written for the model."""
+    """A tool cannot do what the model asked; the message is addressed to the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,8 @@ class ShownImage:
 
     @classmethod
     def through(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
-        """Return a view as the stage `fit` resizes it. Raises ValueError if it does more than
-        resize."""
+        """Resize a view with the stage `fit`. Raises ValueError if the stage does more than resize.
+        """
         if fit is None:
             return cls(view, view)
         views = fit(state_of_view(state, view), NO_MODEL).views
@@ -68,8 +68,8 @@ class ShownImage:
         `view`.
 
         Points are pixel centres; boxes are edges, and are clipped to the image. Raises ToolError
-        for places outside the image or for the most part outside it, for boxes without an area or
-        with swapped corners, and for numbers that are of another frame.
+        for places outside or mostly outside the image, for boxes without an area or with swapped
+        corners, and for numbers that belong to another frame.
         """
         width, height = self.sent.size
         scaled = self._in_pixels(numbers, frame)
@@ -105,7 +105,7 @@ class ShownImage:
         return bounds(full)
 
     def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
-        """Return a sentence if `place` cuts this box to the image, else an empty text."""
+        """Return a sentence if `place` clips this box to the image, otherwise an empty text."""
         width, height = self.sent.size
         left, top, right, bottom = (*self._in_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
@@ -118,7 +118,7 @@ class ShownImage:
         )
 
     def _in_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
-        """Return the numbers in pixels of the image as it was sent."""
+        """Convert the numbers to pixels of the image as it was sent."""
         width, height = self.sent.size
         across, down = {
             "pixels": (1.0, 1.0),
@@ -129,7 +129,8 @@ class ShownImage:
 
 
 def _other_frame(numbers: Sequence[float], frame: Frame) -> str:
-    """What the numbers look like if they can hardly be of this frame, else an empty text.
+    """Return the frame that the numbers look like if they can hardly belong to this one, otherwise
+    an empty text.
 
     A box of shares is at most one pixel or thousandth wide; a point of shares has a fraction.
     """
@@ -155,7 +156,7 @@ def state_of_view(state: State, view: View, *marks: Mark) -> State:
 
 
 def map_to_sources(view: View, new: View) -> View:
-    """Return the view `new`, which was made of `view` as if that were a source image, mapped to the
+    """Map the view `new`, which was made from `view` as if that were a source image, to the
     sample's own images."""
     parts = [
         replace(
@@ -170,11 +171,11 @@ def map_to_sources(view: View, new: View) -> View:
 
 
 def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
-    """Return the region of a source image that each view from index `first` shows: (image, left,
+    """Return the region of a source image that each view from index `first` on shows: (image, left,
     top, right, bottom).
 
-    Empty for a view that shows no source image, or the same region as an earlier view. For a view
-    of several images it is the region of the one that fills most of it.
+    It is empty for a view that shows no source image, or the same region as an earlier view. For a
+    view of several images it is the region of the one that fills most of it.
     """
     regions: list[tuple[float, ...]] = []
     new: list[tuple[float, ...]] = []

@@ -31,7 +31,8 @@ GREY = (0.94, 4.0, 0.88)  # what `Demand` asks of greys: score, luma, purity
 
 
 class Demand(NamedTuple):
-    """A kind's fit, and the least correlation that makes one."""
+    """The shape model of a kind, and the lowest correlation at which a region counts as that kind.
+    """
 
     fit: type[Fit]
     score: float
@@ -64,7 +65,8 @@ class Drawn:
     score: float
 
     def mark(self, label: str, image: int) -> Mark:
-        """Return a box as a box, another shape as a point: its centre, or an arrow's tip."""
+        """Return the shape as a mark: a box as a box, any other shape as a point at its centre or,
+        for an arrow, at its tip."""
         fit = self.fit
         if isinstance(fit, BoxFit):
             half = fit.stroke / 2
@@ -77,7 +79,7 @@ class Drawn:
 
     @property
     def look(self) -> dict[str, Any]:
-        """What the record keeps of it, and `EraseMarks` needs."""
+        """The appearance of the shape, for the record and for `EraseMarks`."""
         fit, score = self.fit, round(self.score, 3)
         look: dict[str, Any] = {"kind": LOOKS[self.kind], "color": self.color, "score": score}
         look["stroke"] = getattr(fit, "stroke", 0.0)
@@ -92,11 +94,12 @@ LOOKS: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrow
 
 
 def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
-    """Return the drawn shapes of some kinds and colours in RGB pixels HxWx3, from top to bottom.
+    """Find the drawn shapes of the given kinds and colours in RGB pixels HxWx3, sorted from top to
+    bottom.
 
     Each connected region of a colour is compared with the ideal shape that fits it best, and must
-    be of exactly that colour everywhere. White, black and grey are looked for in rings and boxes
-    alone, since photographs are full of white spots.
+    have exactly that colour everywhere. White, black and grey are searched for rings and boxes
+    only, since photographs are full of white spots.
     """
     luma = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
     found: list[Drawn] = []
@@ -113,7 +116,8 @@ def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> 
 
 
 def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
-    """Yield the connected regions of at least this closeness whose size a mark may have."""
+    """Yield the connected regions with at least this closeness to the colour and a plausible size
+    for a mark."""
     mask = (near >= level).astype(np.uint8)
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     if count < 2:
@@ -143,7 +147,7 @@ def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Pa
 
 
 def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
-    """Yield the shape of a kind that a region is, if it is one."""
+    """Yield the shape of this kind that matches a region, if there is one."""
     wanted = np.asarray(rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < FAR
     if is_grey and kind in ("dots", "arrows"):
@@ -163,7 +167,7 @@ def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Dr
 
 
 def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> bool:
-    """Return whether the core of a shape has the colour everywhere."""
+    """Return whether the core of a shape has the colour throughout."""
     covered = fit.coverage(patch.near.shape)
     core = covered >= min(0.95, 0.9 * float(covered.max()))
     if core.sum() < 4:
@@ -175,8 +179,8 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
 
 
 def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
-    """Return whether a shape stands in a line of others of its colour, as the O of a word does, or
-    a full stop."""
+    """Return whether a shape is in a line with others of its colour, like the O of a word or a full
+    stop."""
     left, top, right, bottom = drawn.area
     high, line = bottom - top, set[int]()
     highest, reach = (12 * high, 1.0) if drawn.kind == "dots" else (1.6 * high, 2.5)
@@ -191,7 +195,8 @@ def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool
 
 
 def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
-    """Return the best of those that lie over one another; a ring around a dot is no double."""
+    """Return the shapes without duplicates: the best of those that overlap. A ring around a dot is
+    not a duplicate."""
     kept: list[Drawn] = []
     for drawn in sorted(found, key=lambda drawn: -drawn.score):
         if not any(_overlap(drawn.area, other.area) > 0.5 for other in kept):
@@ -200,7 +205,7 @@ def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
 
 
 def _overlap(first: PixelRect, second: PixelRect) -> float:
-    """Return the common area as a share of the larger one."""
+    """Return the common area as a share of the larger area."""
     common = common_rect(first, second)
     sizes = [(right - left) * (bottom - top) for left, top, right, bottom in (first, second)]
     if common is None:

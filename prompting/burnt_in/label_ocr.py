@@ -1,5 +1,4 @@
-"""Finds short white words on black plates, and reads them: the labels that are burnt in beside
-markers."""
+"""Finds and reads short white words on black plates: the burnt-in labels of markers."""
 
 from __future__ import annotations
 
@@ -42,23 +41,22 @@ class ReadLabel:
 
     @property
     def center(self) -> XY:
-        """(x, y) of the middle of the plate, in pixel-centre coordinates."""
+        """The middle (x, y) of the plate, in pixel-centre coordinates."""
         left, top, right, bottom = self.plate
         return (left + right - 1) / 2, (top + bottom - 1) / 2
 
 
 @dataclass(frozen=True, eq=False)
 class Glyph:
-    """A white shape on black, and how like it is to each capital of the alphabet that is looked
-    for."""
+    """A white shape on black, and its similarity to each capital that is searched for."""
 
     area: PixelRect
     likeness: NDArray[np.float32]
 
 
 def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
-    """Return every place (luma HxW) that reads as one of `words`, capitals all; the likeliest
-    first."""
+    """Find every place in the luma (HxW) that reads as one of `words`, which are in capitals; the
+    likeliest first."""
     letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
@@ -84,10 +82,10 @@ def shift(area: PixelRect, x: int, y: int) -> PixelRect:
 
 
 def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
-    """Return the black rectangle around glyphs, or None where black does not surround them.
+    """Return the black rectangle around glyphs, or None if black does not surround them.
 
-    A plate on a dark ground has no edge of its own: it is taken to reach half a capital's height at
-    most.
+    A plate on a dark background has no visible edge, so it is taken to extend by at most half a
+    capital's height.
     """
     left, top, right, bottom = area
     most = max(3, (bottom - top) // 2)
@@ -105,8 +103,8 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
 
 
 def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
-    """How like the visible part of `area` is to the same part of the word, -1..1; the place may be
-    2 px out."""
+    """Return the correlation, -1..1, of the visible part of `area` with the same part of the word.
+    The area may be off by 2 px."""
     best, (height, width) = 0.0, gray.shape
     around = (area[0] - 2, area[1] - 2, area[2] + 2, area[3] + 2)
     for large in _render_letter(word):
@@ -123,7 +121,7 @@ def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
 
 
 def _count_black_lines(lines: Gray) -> int:
-    """Return how many lines beside the glyphs are black, the nearest first; that one may hold a
+    """Count the black lines beside the glyphs, from the nearest on; the nearest may contain a
     glyph's blurred edge."""
     if not lines.size:
         return 0
@@ -134,8 +132,7 @@ def _count_black_lines(lines: Gray) -> int:
 
 
 def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
-    """Return the connected shapes brighter than `least`, on black, that could be capitals, and what
-    they look like."""
+    """Find the connected shapes on black that are brighter than `least` and could be capitals."""
     bright = (gray > least).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T
@@ -164,8 +161,8 @@ def _normalize(patch: Gray) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=32)
 def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the letter of
-    each."""
+    """Return canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the
+    letter on each canvas."""
     canvases, owner = [], []
     for number, letter in enumerate(letters):
         for large, size, phase in itertools.product(_render_letter(letter), SIZES, (0, 0.5)):
@@ -183,8 +180,8 @@ def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def _render_letter(letter: str) -> Iterator[Gray]:
-    """Yield the letter, large, white on black: Pillow's own font plain and bold, and as thin and
-    thick strokes, as drawing libraries without TrueType have them."""
+    """Yield the letter, large, white on black: in Pillow's own font, plain and bold, and in thin
+    and thick strokes, as drawing libraries without TrueType render it."""
     font = ImageFont.load_default(96)
     for weight in (0, 4):
         image = Image.new("L", (220, 220))
@@ -216,7 +213,7 @@ def _trim(image: Gray) -> Gray:
 def _find_words(
     word: str, letters: str, glyphs: Sequence[Glyph]
 ) -> Iterator[tuple[float, PixelRect]]:
-    """Where glyphs in a row spell the word, with their mean likeness."""
+    """Yield the areas where glyphs in a row spell the word, with their mean likeness."""
     rows: list[list[tuple[float, PixelRect]]] = [[]]
     for letter in word:
         likeness = [float(glyph.likeness[letters.index(letter)]) for glyph in glyphs]

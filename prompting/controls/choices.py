@@ -1,10 +1,11 @@
 """Permutes the order of the choices or the labels of the marks, and maps answers back.
 
-A model that answers by content and not by letter is not affected. The permutation is kept in
-`State.letters` and in the record (a letter as asked -> the sample's own letter), together with the
-choices as asked. A reader, mid-way or at scoring, reads what was really asked; scoring then maps
-the letter that it found back and compares it with the key. So no stage needs the key, and a better
-reader re-reads these records as any other.
+The accuracy of a model that answers by content rather than by letter does not change. The
+permutation is kept in `State.letters` and in the record (a letter as asked -> the sample's own
+letter), together with the choices as asked. A reader, within the pipeline or at scoring, reads the
+question as it was asked; scoring then maps the letter that it found back and compares it with the
+correct answer. So no stage needs the correct answer, and a better reader can re-read these records
+like any others.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ Order = Literal["shuffled", "rotated", "reversed"]
 
 @dataclass(frozen=True)
 class _Permutation(WithoutModel):
-    """An `order`, the same for every run of one seed, sample and draw; `by` says how far, or which
-    one."""
+    """Settings of a permutation: its `order`, which is the same for every run with one seed, sample
+    and draw; `by` sets the distance of a rotation, or selects another shuffle."""
 
     order: Order = "shuffled"
     by: int = 1
 
     def numbers(self, state: State, count: int) -> list[int]:
-        """Return the numbers of things in the new order: the first is the one that comes first now.
-        """
+        """Return the numbers of the items in their new order: the first is the item that now comes
+        first."""
         if self.order == "reversed":
             return list(range(count))[::-1]
         if self.order == "rotated":
@@ -42,23 +43,23 @@ class _Permutation(WithoutModel):
 
 @dataclass(frozen=True)
 class PermuteChoices(_Permutation):
-    """The choices in another `order`, under the same letters; the answer is mapped back.
+    """Puts the choices in another `order`, under the same letters; the answer is mapped back.
 
     `rotated` moves each choice `by` letters down (A to B), so that a sweep over `by: [0, 1, 2, 3]`
-    is a circular evaluation; `shuffled` is random, the same for every run of one seed, sample and
-    draw, and `by` gives another one (of two choices it leaves half the samples as they are);
-    `reversed` swaps the ends. Put it before the stage that words the choices. The sample's own
-    `prompt`, which lists the choices in their old order, is dropped from its fields, so that
-    `prompting.wording.Verbatim` fails instead of asking it.
+    is a circular evaluation. `shuffled` is random, but the same for every run with one seed, sample
+    and draw; `by` selects another shuffle (with two choices it leaves half the samples unchanged).
+    `reversed` swaps the ends. Put it before the stage that writes the choices into the prompt. The
+    sample's own `prompt`, which lists the choices in their old order, is removed from its fields,
+    so that `prompting.wording.Verbatim` fails instead of asking it.
 
     Choices that name letters themselves ("Point A", "Point B") raise ValueError: under another
-    letter, "C" in a reply could mean either. `PermuteLabels` is for them. "None of the above" is
-    not noticed.
+    letter, "C" in a reply could mean either. Use `PermuteLabels` for them. "None of the above" is
+    not detected.
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with its choices permuted. Raises ValueError, see the class, and where
-        it comes too late."""
+        """Return the state with its choices permuted. Raises ValueError as the class describes, and
+        if the choices are already in the prompt."""
         sample = state.sample
         _check_position(state)
         texts = [choice for choice in sample.choices if isinstance(choice, str)]
@@ -85,19 +86,18 @@ class PermuteChoices(_Permutation):
 
 @dataclass(frozen=True)
 class PermuteLabels(_Permutation):
-    """The labels of the marks permuted among the marks that the choices name; the answer is mapped
-    back.
+    """Permutes the labels of those marks that the choices name; the answer is mapped back.
 
-    With "Point A" and "Point B" as choices, the place that was A is now called B: who answers "B"
-    means the former A. Words stay as they are, so the benchmark's own prompt may be used. `order`
-    and `by` as in `PermuteChoices`; `rotated` gives each place the label that is `by` further on.
-    Put it before every stage that draws or says marks. It cannot change letters that are part of
-    the pixels: find and erase those first.
+    With "Point A" and "Point B" as choices, the place that was A is now called B, so the answer "B"
+    means the former A. The text stays unchanged, so the benchmark's own prompt may be used. `order`
+    and `by` are those of `PermuteChoices`; `rotated` gives each place the label that is `by`
+    further on. Put it before every stage that draws or names marks. It cannot change letters that
+    are part of the pixels: find and erase those first.
 
-    It is sound only where each choice names one label at most, no two the same, and the question
-    names none of the permuted labels or all of them; other samples raise ValueError, as do those
-    without such marks. A label is a whole word here, and an "A" alone in the question counts as the
-    article.
+    It is valid only if each choice names at most one label, no two choices name the same one, and
+    the question names either none or all of the permuted labels. Other samples raise ValueError,
+    and so do samples without such marks. A label must be a whole word, and a single "A" in the
+    question counts as the article.
     """
 
     def __call__(self, state: State, model: Model) -> State:
@@ -114,8 +114,8 @@ class PermuteLabels(_Permutation):
         return _relettered(state, replace(sample, marks=marks), letters)
 
     def _named(self, state: State) -> dict[str, str]:
-        """Return the letter of the choice that names each label. Raises ValueError where a
-        permutation would not be sound."""
+        """Return, for each label, the letter of the choice that names it. Raises ValueError if a
+        permutation would not be valid."""
         sample = state.sample
         mark_labels = sorted({mark.label for mark in sample.marks if mark.label})
         named: dict[str, str] = {}
@@ -143,8 +143,8 @@ class PermuteLabels(_Permutation):
 
 
 def _check_position(state: State) -> None:
-    """Raises ValueError where there is nothing to permute, or an answer or a turn is there
-    already."""
+    """Raise ValueError if there is nothing to permute, or if there already is an answer or a turn.
+    """
     if len(state.sample.choices) < 2:
         raise ValueError(
             f"sample {state.sample.id} has {len(state.sample.choices)} choices, so nothing can be"
@@ -158,8 +158,8 @@ def _check_position(state: State) -> None:
 
 
 def _relettered(state: State, sample: Sample, letters: Mapping[str, str]) -> State:
-    """Return the state with its sample as asked now, and these letters through what an earlier
-    stage permuted."""
+    """Return the state with its sample as it is now asked. The letters are composed with those of
+    an earlier permutation."""
     before = state.letters
     own = {shown: before.get(meant, meant) for shown, meant in letters.items()}
     return state.replace(sample=sample, letters=own)

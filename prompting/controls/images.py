@@ -1,5 +1,6 @@
-"""Controls that show how much a result depends on the image, the marks and the zoom: none, blank,
-another, or moved ones; and crops of the true region, as an upper bound, and of random places."""
+"""Controls that show how much a result depends on the image, the marks and the zoom: no image, a
+blank or another image, or moved marks; and crops of the true region, as an upper bound, and of
+random places."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ CANDIDATES = 64  # random places that are drawn at most, of which some may not h
 
 @dataclass(frozen=True)
 class NoImage(WithoutModel):
-    """No image at all: how much can be answered from the words. Put it right before the stage that
-    asks."""
+    """Removes all images, to measure how much can be answered from the text. Put it directly before
+    the stage that asks."""
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state without views."""
@@ -42,12 +43,12 @@ class NoImage(WithoutModel):
 
 @dataclass(frozen=True)
 class BlankImage(WithoutModel):
-    """Replaces every view by a single-coloured one of its size: the same form of prompt without the
-    image's content.
+    """Replaces every view with a single-coloured one of its size: the same form of prompt without
+    the image's content.
 
     `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The map to the sources
-    stays, so that marks drawn afterwards stand on the blank ground at their places; put it after
-    the markers to blank them too.
+    stays, so that marks drawn afterwards appear at their places on the blank background; put it
+    after the markers to blank them too.
     """
 
     color: str = "gray"
@@ -57,7 +58,7 @@ class BlankImage(WithoutModel):
             rgb(self.color)
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with its views blank."""
+        """Return the state with blank views."""
         views = []
         for view in state.views:
             pixels = view.pixels
@@ -68,14 +69,14 @@ class BlankImage(WithoutModel):
 
 @dataclass(frozen=True)
 class OtherImage(WithoutModel):
-    """Replaces the images by those of another sample; question, choices and marks stay.
+    """Replaces the images with those of another sample; question, choices and marks stay.
 
-    `task` gives the samples to choose from, usually the task itself (`task: ${task}`). The choice
-    is the same for every run of one seed, sample and draw; `seed` gives another one. The other
-    sample shares no image with this one, and has at least as many images, if there is such a
-    sample. `fit` "cover" scales and crops the other image around its middle to the size of the view
-    that it replaces, so that marks drawn afterwards fall inside and the size says nothing;
-    "stretch" scales it alone; "none" sends it as it is, in its own bytes, and a mark beyond it is
+    `task` provides the samples to choose from, usually the task itself (`task: ${task}`). The
+    choice is the same for every run with one seed, sample and draw; another `seed` makes another
+    choice. The other sample shares no image with this one and, if possible, has at least as many
+    images. `fit` "cover" scales the other image and crops it around its middle to the size of the
+    view that it replaces, so that marks drawn afterwards fall inside and the size reveals nothing.
+    "stretch" only scales it. "none" sends it unchanged, in its own bytes, and a mark beyond it is
     not drawn. Put it first.
     """
 
@@ -86,8 +87,8 @@ class OtherImage(WithoutModel):
     lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with another sample's images. Raises ValueError where the task has none
-        that may stand in."""
+        """Return the state with another sample's images. Raises ValueError if the task has no
+        suitable sample."""
         if not state.views:
             return state
         chosen, pictures = self._other(state)
@@ -111,8 +112,8 @@ class OtherImage(WithoutModel):
         return state.replace(views=tuple(views)).with_notes(note)
 
     def _other(self, state: State) -> tuple[str, list[Picture]]:
-        """Id and images of the first other sample, in seeded order, that has none of this one's
-        images."""
+        """Return id and images of the first other sample, in seeded order, that shares no image
+        with this one."""
         sample, own = state.sample, {image.sha for image in state.sample.images}
         with self.lock:
             if not self.items:
@@ -133,11 +134,12 @@ class OtherImage(WithoutModel):
 
 @dataclass(frozen=True)
 class ShufflePatches(WithoutModel):
-    """Cuts every view into `rows` x `columns` equal patches and puts them in a random order:
-    colours without places.
+    """Cuts every view into `rows` x `columns` equal patches and puts them in a random order: it
+    keeps the colours but not the layout.
 
-    The order is the same for every run of one seed, sample and draw; `seed` gives another one. What
-    is left over at the right and lower edge stays. Put it after the markers to shuffle them too.
+    The order is the same for every run with one seed, sample and draw; another `seed` gives another
+    order. Pixels left over at the right and lower edges stay. Put it after the markers to shuffle
+    them too.
     """
 
     rows: int = 4
@@ -150,8 +152,8 @@ class ShufflePatches(WithoutModel):
             raise ValueError("rows and columns make at least two patches, found 1 x 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with its views shuffled. Raises ValueError where a patch would have no
-        pixel."""
+        """Return the state with shuffled views. Raises ValueError if a view is too small for its
+        patches."""
         rng, views = state.rng(f"ShufflePatches {self.seed}"), []
         for view in state.views:
             width, height = view.size[0] // self.columns, view.size[1] // self.rows
@@ -170,24 +172,25 @@ class ShufflePatches(WithoutModel):
 
 
 MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
-"""Of the colours (0..1) that CLIP and LLaVA take as 0 and 1."""
+"""Mean and standard deviation of the colour channels (0..1) in the normalisation of CLIP and LLaVA.
+"""
 
 
 def kept_share(step: int) -> float:
-    """Return how much of a picture is left after so many of VCD's 1,000 steps of noise, by its
-    standard deviation."""
+    """Return the factor by which the image signal remains after this many of VCD's 1,000 steps of
+    noise (in standard deviations)."""
     betas = (0.005 - 1e-5) / (1 + np.exp(-np.linspace(-6, 6, 1000))) + 1e-5
     return float(np.sqrt(np.prod(1 - betas[: step + 1])))
 
 
 @dataclass(frozen=True)
 class Noise(Ranged, WithoutModel):
-    """Puts noise over every view, as after `step` of 0 to 999 steps of VCD (arXiv 2311.16922): the
-    picture with which it contrasts.
+    """Adds noise to every view, as after `step` of 0 to 999 steps of VCD (arXiv 2311.16922): the
+    image that VCD contrasts with.
 
-    There the noise is on the network's own numbers; here it is on pixels in CLIP's scale, cut at
-    black and white and rounded. It is the same for every run of one seed, sample and draw; `seed`
-    gives another one.
+    VCD adds the noise to the network's normalised input. Here it is added to pixels on CLIP's
+    scale, clipped at black and white and rounded. It is the same for every run with one seed,
+    sample and draw; another `seed` gives other noise.
     """
 
     step: int = 500
@@ -212,12 +215,12 @@ class RandomMarks(Ranged, WithoutModel):
     """Moves the marks to random places of their images, to test whether it matters where they
     point.
 
-    Places are the same for every run of one seed, sample and draw; `seed` gives others. No mark
-    comes nearer than `apart` to a true place or to another new one (between centres), nor a point
-    nearer than `margin` to the rim, both as a share of the image's shorter side. Boxes and masks
-    keep their shape and stay whole. Labels in `keep` stay where they are. The new marks replace the
-    sample's, so later stages draw them and the record holds them. Put it before every stage that
-    draws or names marks; it cannot move marks that are part of the pixels.
+    Places are the same for every run with one seed, sample and draw; another `seed` gives others.
+    No mark comes closer than `apart` to a true place or to another new one (between centres), and
+    no point closer than `margin` to the edge, both as a share of the image's shorter side. Boxes
+    and masks keep their shape and stay whole. Marks with a label in `keep` stay where they are. The
+    new marks replace the sample's, so later stages draw them and the record holds them. Put it
+    before every stage that draws or names marks; it cannot move marks that are part of the pixels.
     """
 
     apart: float = 0.1
@@ -228,8 +231,8 @@ class RandomMarks(Ranged, WithoutModel):
     ranges = ("apart, margin >= 0", "apart < 1", "margin < 0.5")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with its marks moved. Raises ValueError where there are none, or no
-        room."""
+        """Return the state with its marks moved. Raises ValueError if there are no marks, or no
+        room for them."""
         sample = state.sample
         if not any(mark.label not in self.keep for mark in sample.marks):
             raise ValueError(
@@ -251,7 +254,7 @@ class RandomMarks(Ranged, WithoutModel):
     def _moved(
         self, mark: Mark, size: Size, others: Sequence[XY], rng: np.random.Generator
     ) -> Mark:
-        """Return the mark at the first place that is free."""
+        """Move the mark to the first random place that is free."""
         (width, height), shorter, (x0, y0, x1, y1) = size, min(size), bounding_box(mark)
         rim = self.margin * shorter if not isinstance(mark, Box | Mask) else 0.0
         low, high = (rim - x0, rim - y0), (width - rim - x1, height - rim - y1)
@@ -274,16 +277,16 @@ class RandomMarks(Ranged, WithoutModel):
 
 @dataclass(frozen=True)
 class OracleCrop(Ranged, Given):
-    """The part of a view around the region that matters: what a perfect zoom would show.
+    """Crops each view to the region that matters: what a perfect zoom would show.
 
-    `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they
-    are.
+    `label` or `hint` gives the region, as in `prompting.where.Given`. `crop` sets how it is
+    cropped, as in every zoom. Views that do not show the region stay unchanged.
 
     With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of
-    `tries` random places (1 to 64) that overlaps least with the true one. With `tries: 1` that is a
-    uniform draw over all places where the crop fits, of which some show a part of the region; with
-    more, the place keeps off it. The places are the same in every run with the same seed, sample
-    and draw; another `seed` gives others.
+    `tries` random places (1 to 64) that overlaps least with the true one. `tries: 1` draws
+    uniformly from all places where the crop fits, some of which show a part of the region; with
+    more tries, the place avoids the region. The places are the same in every run with the same
+    seed, sample and draw; another `seed` gives others.
     """
 
     crop: Crop = field(default_factory=Crop)
@@ -306,8 +309,8 @@ class OracleCrop(Ranged, Given):
         return _crop_places(state, places, crop)
 
     def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
-        """Return a box of the size of the true crop, within one part of the view; the true one
-        where there is no other."""
+        """Return a box of the size of the true crop, within one part of the view; the true crop if
+        no other place fits."""
         (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
         size = right - left, bottom - top
         drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True)
@@ -330,11 +333,11 @@ class OracleCrop(Ranged, Given):
 
 @dataclass(frozen=True)
 class RandomCrop(Ranged, WithoutModel):
-    """A crop of `share` of each view's width and height at a random place, to tell whether any zoom
-    helps.
+    """Crops each view to `share` of its width and height at a random place, to test whether any
+    zoom helps.
 
     The places are the same in every run with the same seed, sample and draw; another `seed` gives
-    others. The placebo of one region is `OracleCrop` with `elsewhere`.
+    others. For the placebo of one region, use `OracleCrop` with `elsewhere`.
     """
 
     share: float = 0.5
