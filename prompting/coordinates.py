@@ -49,8 +49,8 @@ class ShownImage:
 
     @classmethod
     def through(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
-        """Resize a view with the stage `fit`. Raises ValueError if the stage does more than resize.
-        """
+        """Resize a view with the stage `fit`. Raises ValueError if the stage does more than
+        resize."""
         if fit is None:
             return cls(view, view)
         views = fit(state_of_view(state, view), NO_MODEL).views

@@ -142,8 +142,8 @@ class Agent:
 
     @property
     def tool_descriptions(self) -> tuple[Tool, ...]:
-        """The tools with their JSON schemas, as the model gets them; empty if no step is allowed.
-        """
+        """The tools with their JSON schemas, as the model gets them; empty if no step is
+        allowed."""
         named = self.tools.items() if self.bounds.steps else ()
         return tuple(describe_tool(name, tool, self.coordinates) for name, tool in named)
 

@@ -41,8 +41,8 @@ class CallFormat:
         return ""
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """Return the tools that are passed to the server, or None if calls are written in the text.
-        """
+        """Return the tools that are passed to the server, or None if calls are written in the
+        text."""
         return None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:

@@ -117,8 +117,8 @@ class Episode:
         return self.full
 
     def bound_for(self, sent: View, bounds: Bounds) -> str:
-        """Return the name of the bound that one more image would exceed; empty if it may be shown.
-        """
+        """Return the name of the bound that one more image would exceed; empty if it may be
+        shown."""
         added = [image.sent for image in self.shown[self.first :]]
         if len(added) >= bounds.images:
             return "images"

@@ -131,8 +131,8 @@ class AgentTool(Protocol):
 
 
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
-    """Return the description of the tool that the model gets, with its parameters as a JSON schema.
-    """
+    """Return the description of the tool that the model gets, with its parameters as a JSON
+    schema."""
     schema = _simplify_schema(tool.arguments.model_json_schema(), UNITS[frame])
     schema.pop("description", None)
     return Tool(name, tool.description.replace("{unit}", UNITS[frame]), schema)

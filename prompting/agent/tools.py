@@ -263,8 +263,8 @@ class Measure:
 
 @dataclass(frozen=True)
 class Undo:
-    """Takes back the last image that a tool showed; neither the model nor the tools see it again.
-    """
+    """Takes back the last image that a tool showed; neither the model nor the tools see it
+    again."""
 
     description: str = "Takes back the last image that a tool showed."
 

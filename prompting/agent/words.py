@@ -42,8 +42,8 @@ class TellNearer:
     arguments = MeasureArguments
 
     def __call__(self, state: State, arguments: MeasureArguments) -> ToolResult:
-        """Return depth ranks and nearness in words. Raises ToolError, NoEvidence and WeightsError.
-        """
+        """Return depth ranks and nearness in words. Raises ToolError, NoEvidence and
+        WeightsError."""
         view, points = state.views[arguments.image - 1], list[Point]()
         for label, (x, y) in (("start", arguments.start), ("end", arguments.end)):
             if (place := view.to_source(x, y)) is None:

@@ -31,8 +31,8 @@ GREY = (0.94, 4.0, 0.88)  # what `Demand` asks of greys: score, luma, purity
 
 
 class Demand(NamedTuple):
-    """The shape model of a kind, and the lowest correlation at which a region counts as that kind.
-    """
+    """The shape model of a kind, and the lowest correlation at which a region counts as that
+    kind."""
 
     fit: type[Fit]
     score: float

@@ -217,8 +217,8 @@ def ring_distance(first: Ring, second: Ring) -> float:
 
 
 def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence[Pair]) -> Pair:
-    """Return the best ring, however faint, at the offsets from the label that other markers have.
-    """
+    """Return the best ring, however faint, at the offsets from the label that other markers
+    have."""
     (x, y), options = label.center, list[Ring]()
     for pair in pairs:
         dx, dy = pair.offset

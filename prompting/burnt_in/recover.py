@@ -325,8 +325,8 @@ def label_words(sample: Sample) -> tuple[str, ...]:
 
 
 def _lies_in(area: PixelRect, plate: PixelRect) -> bool:
-    """Return whether the middle of an area lies in a plate that is not much smaller than the area.
-    """
+    """Return whether the middle of an area lies in a plate that is not much smaller than the
+    area."""
     x, y = (area[0] + area[2]) / 2, (area[1] + area[3]) / 2
     inside = plate[0] <= x <= plate[2] and plate[1] <= y <= plate[3]
     return inside and area[2] - area[0] <= 1.5 * (plate[2] - plate[0])

@@ -1,5 +1,5 @@
-"""Ideal drawn shapes (rings, dots, boxes and arrows), fitted to a connected region of one colour.
-"""
+"""Ideal drawn shapes (rings, dots, boxes and arrows), fitted to a connected region of one
+colour."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Fit(ABC):
     @property
     @abstractmethod
     def is_sound(self) -> bool:
-        """Return whether the values form a valid shape of this kind, with a hole if it needs one.
-        """
+        """Return whether the values form a valid shape of this kind, with a hole if it needs
+        one."""
 
     def score(self, patch: Patch) -> float:
         """Return the correlation of the shape with the closeness around it."""
@@ -237,8 +237,8 @@ class ArrowFit(Fit):
 
     @classmethod
     def _along(cls, xs: NDArray[np.float64], ys: NDArray[np.float64], axis: XY) -> Iterator[Self]:
-        """Yield the arrow along an axis, if the region widens from the tip and then stays narrow.
-        """
+        """Yield the arrow along an axis, if the region widens from the tip and then stays
+        narrow."""
         (ax, ay), cx, cy = axis, float(xs.mean()), float(ys.mean())
         along, aside = (xs - cx) * ax + (ys - cy) * ay, (ys - cy) * ax - (xs - cx) * ay
         tip = float(along.max())

@@ -143,8 +143,8 @@ class PermuteLabels(_Permutation):
 
 
 def _check_position(state: State) -> None:
-    """Raise ValueError if there is nothing to permute, or if there already is an answer or a turn.
-    """
+    """Raise ValueError if there is nothing to permute, or if there already is an answer or a
+    turn."""
     if len(state.sample.choices) < 2:
         raise ValueError(
             f"sample {state.sample.id} has {len(state.sample.choices)} choices, so nothing can be"

@@ -136,8 +136,8 @@ def resolve_color(
 
 
 def region_color(color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0) -> RGB:
-    """Return the colour of a setting for a region (xyxy), given the pixels up to `rim` around it.
-    """
+    """Return the colour of a setting for a region (xyxy), given the pixels up to `rim` around
+    it."""
     left, top, right, bottom = region
     reach = max(right - left, bottom - top) / 2 + rim
     middle = (left + right - 1) / 2, (top + bottom - 1) / 2

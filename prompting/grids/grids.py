@@ -96,8 +96,8 @@ class GridStage(Ranged, WithoutModel):
         return state.replace(views=tuple(views))
 
     def numbered(self, count: int) -> bool:
-        """Return whether names start with the number of the image if `count` images have the grid.
-        """
+        """Return whether names start with the number of the image if `count` images have the
+        grid."""
         return False
 
     def draw(self, view: View, number: int | None = None) -> View:

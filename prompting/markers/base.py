@@ -174,8 +174,8 @@ def _draw_label(
 
 
 def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
-    """Return the colour of a setting; "contrast" is black or white, depending on the pixels around.
-    """
+    """Return the colour of a setting; "contrast" is black or white, depending on the pixels
+    around."""
     return region_color(color.replace("contrast", "black-or-white"), pixels, area)
 
 

@@ -70,8 +70,8 @@ class _Map(WithoutModel):
         check_ranges(self, "alpha, low, margin >= 0", "alpha <= 1", "high <= 100", "low < high")
 
     def values(self, sample: Sample, number: int) -> Floats:
-        """Return the map of one source picture, at its size; larger is brighter. Raises NoEvidence.
-        """
+        """Return the map of one source picture, at its size; larger is brighter. Raises
+        NoEvidence."""
         raise NotImplementedError
 
     def __call__(self, state: State, model: Model) -> State:

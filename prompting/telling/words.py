@@ -149,8 +149,8 @@ class MatchWords(RegionWords):
     ranges = ("nearest >= 1",)
 
     def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
-        """Return, for each region of the first picture, its place in the second. Raises NoEvidence.
-        """
+        """Return, for each region of the first picture, its place in the second. Raises
+        NoEvidence."""
         first, second = (state.sample.images[number] for number in self.images)
         matches = look_once(self.matcher, first.pixels, second.pixels)
         if len(matches) < self.nearest:

@@ -1,5 +1,5 @@
-"""One call of the model: which images and texts it is sent, in what order, what of earlier turns is
-sent again, and how sure the reply is."""
+"""One call of the model: which images and texts it is sent, in what order, which earlier turns are
+sent again, and the confidence of the reply."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ ALTERNATIVES = 20  # per token: the most that OpenAI gives
 
 @dataclass(frozen=True)
 class History(Ranged):
-    """What of the earlier turns is sent with a new one. The state and the record keep the turns
+    """Which parts of earlier turns are sent with a new one. The state and the record keep the turns
     unchanged.
 
-    `images` "all" sends every image again, "latest" those of the newest turn that has any (the new
-    one included), "none" only those of the new turn; a short text replaces the others, also in
-    few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags: "drop"
-    leaves them out, as reasoning models expect. `attached` is what the provider attached to a reply
-    beyond its text and calls, such as `reasoning_content` and thought signatures: "keep" sends it
-    back as it came, as thinking models with tools require, "drop" leaves it out, for a server that
-    refuses fields of its own replies. Replies are cut after `longest` characters, in case one
-    repeats itself without end.
+    `images` "all" sends every image again, "latest" those of the newest turn that has any
+    (including the new one), "none" only those of the new turn; a short text replaces the others,
+    also in few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags:
+    "drop" removes them, as reasoning models expect. `attached` is what the provider attached to a
+    reply beyond its text and calls, such as `reasoning_content` and thought signatures: "keep"
+    sends it back unchanged, as reasoning models with tools require; "drop" removes it, for a server
+    that rejects fields of its own replies. Replies are cut after `longest` characters, in case one
+    repeats itself endlessly.
     """
 
     images: Literal["all", "latest", "none"] = "all"
@@ -49,7 +49,8 @@ class History(Ranged):
     def __call__(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """Return the messages as they are sent, and a note for each reply that was cut.
 
-        A turn is all messages between two replies; the newest turn is always sent unchanged.
+        A turn consists of all messages between two replies; the newest turn is always sent
+        unchanged.
         """
         turns = [*accumulate((message.role == "assistant" for message in messages), initial=0)]
         fresh = turns[-2] if messages else 0  # the turn of the newest message
@@ -92,23 +93,24 @@ class Ask:
     """Sends the views and the prompt as one user turn, and adds the reply to the conversation: one
     call.
 
-    `images` places the views before or after the words, nowhere, or `inline`: each where the prompt
-    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words. Other
-    spellings are placed, too: `<image1>`, `<|image_1|>`, and, in the order of the images,
-    `<image>`, `<|image_pad|>` and the like. With `placed` these are the sample's images, as they
-    came: a changed view stands where its source stood, new ones after it. Words that say where
-    their pictures stood (`meta["placed"]`, as `looktwice serve` makes them) are sent without these
-    names in any other way.
-    `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
-    text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` that
-    of the sample's image which it shows, both from 1. `options` are passed to the model, such as
-    `{effort: high}` for a reasoning model. `system` is the system text of the conversation.
-    `history` says what of earlier turns is sent again, and `output` names the stage whose JSON
-    schema the reply must follow. `confidence: choices` asks for the likelihoods of tokens as well
-    (`logprobs`, of models that give them), from which the sample gets its confidence: the likeliest
-    choice's share of that of all choices.
+    `images` places the views before or after the text, nowhere, or `inline`: each where the prompt
+    has `<image 1>`, `<image 2>` and so on, and those without a placeholder before the text. Other
+    placeholders are recognised, too: `<image1>`, `<|image_1|>`, and, in the order of the images,
+    `<image>`, `<|image_pad|>` and the like. With `placed`, placeholders refer to the sample's
+    original images: a changed view takes the place of its source, and new views follow it. Texts
+    that record the positions of their images (`meta["placed"]`, as `looktwice serve` makes them)
+    are sent without placeholders in every other mode.
 
-    A note in the record warns if the server counted fewer tokens than the words and images must
+    `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
+    text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` the
+    number of the sample's image that it shows, both from 1. `options` are passed to the model, such
+    as `{effort: high}` for a reasoning model. `system` is the system message of the conversation.
+    `history` sets which parts of earlier turns are sent again, and `output` names the stage whose
+    JSON schema the reply must follow. `confidence: choices` also requests the likelihoods of tokens
+    (`logprobs`, from models that provide them), from which the sample gets its confidence: the
+    likelihood of the likeliest choice as a share of that of all choices.
+
+    A note in the record warns if the server counted fewer tokens than the text and images must
     have. Raises ModelError, and ValueError if there is nothing to send or `<image 3>` names no
     view.
     """
@@ -153,7 +155,7 @@ class Ask:
         return state.with_notes(*notes, *check_token_count(sent, reply))
 
     def parts(self, state: State) -> Parts:
-        """Return the texts and views that are sent, in their order."""
+        """Return the texts and views that are sent, in order."""
         already_sent: set[str] = set()  # the pictures that earlier turns send again
         if self.attach == "new":
             sent, _ = self.history((*state.messages, Message("user", ())))
@@ -187,11 +189,11 @@ class Ask:
 
 
 def with_confidence(state: State, reply: Reply) -> State:
-    """Return the state with the likeliest choice's share of the likelihood of all choices as its
-    confidence, and measured as `choice_mass` what all choices have together.
+    """Return the state with a confidence: the likelihood of the likeliest choice as a share of that
+    of all choices, whose sum is measured as `choice_mass`.
 
-    It is that of the first token of the reply that is a choice's letter, or of the choices in full
-    where the reply was to be one of them. A note says where no likelihood came back.
+    The likelihoods are those of the first token of the reply that is a choice's letter, or of the
+    full choices if the reply had to be one of them. A note says if no likelihood was returned.
     """
     choices = [*state.sample.letters, *map(_bare, state.sample.choices)]
     for candidates in reply.logprobs:
@@ -207,16 +209,15 @@ def with_confidence(state: State, reply: Reply) -> State:
 
 
 def _bare(text: Any) -> str:
-    """Return a token or choice without brackets, blanks and marks of tokenizers."""
+    """Return a token or choice without brackets, spaces and markers of tokenizers."""
     return re.sub(r"[\W_]", "", str(text))
 
 
 def split_words(state: State, images: str = "none") -> list[str]:
-    """Return the words of the prompt; where images stand between them also their numbers, in turn
-    with the words.
+    """Split the prompt at its images: text, image number, text, and so on.
 
-    A name that is no place of an image is left in the words as "image 2". Where the images stand
-    elsewhere, the words of a sample that was `placed` are without the places.
+    A placeholder that refers to no image stays in the text as "image 2". If the images are sent
+    elsewhere, the text of a `placed` sample comes without the placeholders.
     """
     is_placed = state.sample.meta.get(PLACED)
     if images not in ("inline", "placed") and not is_placed:
@@ -243,15 +244,15 @@ def split_words(state: State, images: str = "none") -> list[str]:
 
 
 def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
-    """What a reader finds in the last turn of a conversation: the answer, or None and the
+    """Return what a reader finds in the last turn of a conversation: the answer, or None and the
     reason."""
     after = read(state.replace(answer=None, reason=""), NO_MODEL)
     return after.answer, after.reason
 
 
 def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | None]) -> State:
-    """Return the state with the call that ended each turn and, where answers were read, these and
-    how often they changed.
+    """Return the state with the call that ended each turn measured and, if answers were read, these
+    and how often they changed.
 
     A note says the same in words: "answers: A, B, ?; 1 change".
     """

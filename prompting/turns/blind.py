@@ -46,20 +46,18 @@ CHILD = Path(__file__).with_name("svg_process.py")
 
 
 class SvgError(Exception):
-    """An SVG that is not drawn; the message says why."""
+    """An SVG that cannot be drawn; the message says why."""
 
 
 def find_svg(reply: str) -> str | None:
-    """Return the longest <svg> ... </svg> of a reply, fenced or not; None where there is none that
-    was finished."""
+    """Return the longest complete <svg> ... </svg> of a reply, fenced or not, or None."""
     # beyond it none is finished
     end = max((match.end() for match in _END.finditer(reply)), default=0)
     return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
 
 def sanitize_svg(code: str) -> str:
-    """Return the same drawing, written anew with nothing in it but what is allowed. Raises
-    SvgError."""
+    """Return the same drawing, rewritten with only what is allowed. Raises SvgError."""
     if len(code) > LONGEST:
         raise SvgError(f"it has {len(code)} characters, more than {LONGEST}")
     plain = _DOCTYPE.sub("", code)
@@ -104,8 +102,8 @@ def _check_element(element: ET.Element) -> None:
 
 
 def render_svg(code: str, width: int, height: int) -> Pixels:
-    """HxWx3 RGB of the drawing on white, stretched to this size. Raises SvgError; nothing worse can
-    happen.
+    """Render the drawing on white, HxWx3 RGB, stretched to this size. Raises SvgError and no other
+    exception.
 
     Text is drawn in the fonts of this machine.
     """
@@ -132,11 +130,12 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
 
 
 def similarity(first: Pixels, second: Pixels) -> float:
-    """Return the structural similarity of two pictures of one size, -1 to 1 (1: the same); NaN
+    """Return the structural similarity of two pictures of one size, -1 to 1 (1: identical); NaN
     below 7 pixels.
 
-    SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, the mean of the three channels, as
-    scikit-image has it; pictures with a side of more than `longest` pixels are made smaller first.
+    SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, averaged over the three channels, as
+    implemented in scikit-image; pictures with a side of more than `LONGER` pixels are first made
+    smaller.
     """
     from skimage.metrics import structural_similarity
 
@@ -172,15 +171,16 @@ class CaptionThenAnswer:
     """Asks for a description of each view, then for the answer from the descriptions alone: BLINK's
     Caption + LLM.
 
-    BLINK, section 4.3: if a blind model answers as well as one that sees, a benchmark needs no more
-    than captioning. `caption` asks for a dense description and does not hold the question; with
-    `each: false` for one of all views together. `options` limits its length, and only its first
-    `longest` characters are used. `frame` is the prompt of the answering turn, in which
-    `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
-    `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
+    BLINK, section 4.3: if a blind model answers as well as one that sees, captioning is enough for
+    the benchmark. `caption` asks for a dense description and does not contain the question; with
+    `each: false` it asks for one description of all views together. `options` limits its length,
+    and only its first `longest` characters are used. `frame` is the prompt of the answering turn,
+    in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` specifies, without
+    images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
 
-    The answer is asked in a new conversation, which keeps only the system text. If a description is
-    empty, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask all the same.
+    The answer is asked for in a new conversation, which keeps only the system message. If a
+    description is empty, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask
+    anyway.
     """
 
     caption: Text = CAPTION_PROMPT
@@ -199,8 +199,8 @@ class CaptionThenAnswer:
             raise ValueError("frame has no {descriptions}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the blind conversation. Raises ModelError, and ValueError where
-        there is no view."""
+        """Return the state with the blind conversation. Raises ModelError, and ValueError if there
+        is no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be described")
         groups = {f"image {number}": (view,) for number, view in enumerate(state.views, 1)}
@@ -240,7 +240,8 @@ def answer_blind(
     **words: str,
 ) -> State:
     """Ask with these words in the stage's `frame`, in a new conversation without images; prompt and
-    views of the state stay. What is `lacking` may end it before."""
+    views of the state stay unchanged. If anything is `lacking`, `missing` may end the sample first.
+    """
     if lacking:
         state = handle_missing(state, stage.missing, lacking)
         if state.ended:
@@ -269,19 +270,20 @@ class RedrawThenAnswer:
     """Asks for each view as SVG code, then for the answer from the code alone: Do You See Me, App.
     M.
 
-    `redraw` asks for the code and does not hold the question; `options` limits its length, and only
-    its first `longest` characters are used. `frame` is the prompt of
-    the answering turn, in which `{code}` and `{prompt}` are filled in; it is sent as `ask` says,
-    without images. `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's
-    own. The answer is asked in a new conversation, which keeps only the system text.
+    `redraw` asks for the code and does not contain the question; `options` limits its length, and
+    only its first `longest` characters are used. `frame` is the prompt of the answering turn, in
+    which `{code}` and `{prompt}` are filled in; it is sent as `ask` specifies, without images.
+    `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own. The answer
+    is asked for in a new conversation, which keeps only the system message.
 
     With `compare` each SVG is rendered (see `prompting.turns.blind`), and the record measures its
-    structural similarity to the view (`ssim`), and that of a blank page, which is high as well for
-    drawings (`ssim_blank`); the renderings stand in the trace, which `looktwice view --sample`
-    shows.
-    An SVG that is not rendered (broken, with a script or external references, or without resvg-py)
-    is noted with the reason, and its code is used all the same. If a reply holds no finished SVG,
-    `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.
+    structural similarity to the view (`ssim`) and that of a blank page (`ssim_blank`), which is
+    also high for drawings. The renderings are in the trace, which `looktwice view --sample` shows.
+
+    If an SVG cannot be rendered (broken, with a script or external references, or without
+    resvg-py), a note gives the reason, and its code is used anyway. If a reply contains no complete
+    SVG, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply
+    itself.
     """
 
     redraw: Text = REDRAW_PROMPT
@@ -300,8 +302,8 @@ class RedrawThenAnswer:
             raise ValueError("frame has no {code}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the blind conversation. Raises ModelError, and ValueError where
-        there is no view."""
+        """Return the state with the blind conversation. Raises ModelError, and ValueError if there
+        is no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be redrawn")
         codes, lacking = list[str](), list[str]()
@@ -332,8 +334,8 @@ class RedrawThenAnswer:
 def compare_drawing(
     code: str, pixels: Pixels
 ) -> tuple[Pixels | None, tuple[float, float] | None, str]:
-    """Return the rendered SVG at the size of an image, or None, its structural similarity and that
-    of a blank page where it can be compared, and a note on these."""
+    """Render the SVG at the size of an image. Return the rendering or None, its structural
+    similarity and that of a blank page if they can be compared, and a note on both."""
     try:
         drawn = render_svg(code, pixels.shape[1], pixels.shape[0])
     except SvgError as exc:

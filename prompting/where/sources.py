@@ -1,5 +1,5 @@
-"""Sources of regions: marks, detections, segments, maps, cells, what a reply names, what the task
-gives, and their placebos."""
+"""Sources of regions: marks, detections, grid cells, places that a reply names, and regions that
+the task gives."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OnMarks(Where):
     images: tuple[int, ...] | None = None
 
     def places(self, state: State, model: Model) -> Places:
-        """Return the marks by their images."""
+        """Return the marks by image."""
         check_marks(state.sample)
         regions: dict[int, list[Mark]] = {}
         for mark in state.sample.marks:
@@ -55,7 +55,8 @@ class OnMarks(Where):
 
 
 def check_words(source: Any) -> None:
-    """Raises ValueError where words come from several places, or are none."""
+    """Raise ValueError if words come from several settings, contain an empty text, or use an
+    invalid pattern."""
     given = [name for name in ("words", "words_field", "words_pattern") if getattr(source, name)]
     if len(given) > 1:
         raise ValueError(f"words come from one place, found {' and '.join(given)}")
@@ -91,13 +92,13 @@ def words_of(source: Any, sample: Sample) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Detected(Where):
-    """What a detector finds in the source images, the highest score first.
+    r"""The detections of a detector in the source images, the highest score first.
 
-    The words to look for come from one place: `words`; the sample's field `words_field`, a text or
-    a list of texts; or the question, in which every match of the regular expression `words_pattern`
-    gives its groups, or the whole match if it has none (`'the (\\w+) in'`; `'.+'` is the whole
-    question). Without any of them the detector gets no words, which is right for detectors of one
-    kind of object, such as faces.
+    The words to look for come from one setting: `words`; the sample's field `words_field`, a text
+    or a list of texts; or the question, in which every match of the regular expression
+    `words_pattern` gives its groups, or the whole match if it has none (`'the (\w+) in'`; `'.+'` is
+    the whole question). Without any of them the detector gets no words, which is right for
+    detectors of one kind of object, such as faces.
 
     Boxes with a score below `min_score` (in the detector's own unit) or without an area are
     dropped. `order` "size" puts the largest first. `images` are counted from 0; None means all.
@@ -116,7 +117,7 @@ class Detected(Where):
         check_words(self)
 
     def places(self, state: State, model: Model) -> Places:
-        """Return the boxes by their images."""
+        """Return the boxes by image."""
         words = words_of(self, state.sample)
         return Places.found(
             f"box{_for_words(words)}",
@@ -156,7 +157,7 @@ class InCells(Where):
     `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as
     the grid writes them: "B2", "(2,3)", or with the number of the image "(1,2,3)". Without `cells`,
     those that the model's last reply names are used. The views must be those on which the grid was
-    drawn. For a RuledGrid a region is the cell, for a DotGrid it reaches `around` spacings to each
+    drawn. For a RuledGrid a region is the cell; for a DotGrid it extends `around` spacings to each
     side of the dot (2 in Scaffold). `images` are counted from 0; None means all.
     """
 
@@ -183,7 +184,7 @@ class InCells(Where):
             )
 
     def places(self, state: State, model: Model) -> Places:
-        """Return the named cells by their images."""
+        """Return the named cells by image."""
         sources = shown_sources(state, self.images)
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
@@ -215,7 +216,7 @@ MAX_BOXES = 50
 
 @dataclass(frozen=True)
 class Claimed(Where):
-    """The boxes [left, top, right, bottom] in the model's last reply, or with `points` the points
+    """The boxes [left, top, right, bottom] in the model's last reply or, with `points`, the points
     [x, y].
 
     Boxes and points are also read in the forms that model families write: JSON with `bbox_2d`,
@@ -224,7 +225,8 @@ class Claimed(Where):
     object or line names ("image 2", "the second image"), else on the one that the line above
     introduces, else on the first. `frame` is the unit that the prompt asked for: pixels of the
     view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area, with
-    swapped corners or in another unit is skipped with a note; one that is cut is noted.
+    swapped corners or in another unit is skipped with a note; a box that is clipped gets a note
+    too.
     """
 
     frame: Frame = "0-1000"
@@ -233,7 +235,7 @@ class Claimed(Where):
     version: ClassVar[int] = 2
 
     def places(self, state: State, model: Model) -> Places:
-        """Return the claimed boxes by their images."""
+        """Return the claimed boxes by image."""
         regions: dict[int, list[Mark]] = {}
         notes = []
         claims = list(islice(read_claims(strip_thoughts(state.reply), self.points), MAX_BOXES + 1))
@@ -252,8 +254,8 @@ class Claimed(Where):
         return Places("place that the reply names", regions, sources, notes=notes)
 
     def _region(self, state: State, claim: Claim) -> tuple[Mark, str]:
-        """Return the region of a source image, and a sentence if the box was cut. Raises ToolError.
-        """
+        """Return the region of a source image, and a sentence if the box was cut. Raises
+        ToolError."""
         number = len(state.views) if claim.image == LAST_IMAGE else claim.image
         if not 1 <= number <= len(state.views):
             raise ToolError(f"there is no image {number}; there are {len(state.views)}")
@@ -276,10 +278,10 @@ class Claimed(Where):
 class Given(Where):
     """The region that matters, as the sample gives it: what a perfect source would find.
 
-    A stage never sees the key, so the region must be given: by `label`, the label of a mark that
-    every sample has, such as REF, or else, where that is empty or null, by the sample's field
+    A stage never sees the correct answer, so the region must be given: by `label`, the label of a
+    mark that every sample has, such as REF, or, if that is empty or null, by the sample's field
     `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates,
-    or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so a
+    or a mark as records store it ({"x0": ..., "image": 1}). The field is part of the sample, so a
     template can reveal it to the model. If the choices are marks, a hint at the right one reveals
     the answer; point at what the question is about instead.
     """

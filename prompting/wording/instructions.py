@@ -1,5 +1,5 @@
-"""Lines of the prompt: choices and other answer formats, places of marks, chain of thought, and the
-system text."""
+"""Lines of the prompt: choices and other answer formats, coordinates of marks, chain of thought,
+and the system message."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class TextFile:
 
 
 Text = str | TextFile
-"""A setting that is a text, or names a file that holds it."""
+"""A setting that is a text, or names a file that contains it."""
 Parts = tuple[str | View, ...]
-"""What a message is made of."""
+"""The content of a message: texts and views."""
 
 
 def read_texts(stage: Any) -> None:
-    """Replace every TextFile among a frozen stage's settings by the file's text; called in
+    """Replace every TextFile among a frozen stage's settings with the file's text; called in
     `__post_init__`.
 
     The text becomes the setting, so it is part of the stage's identity and a run can be replayed
@@ -49,14 +49,14 @@ def read_texts(stage: Any) -> None:
 
 
 class Worded:
-    """Settings of which some may be files of text."""
+    """A class whose settings may be read from text files."""
 
     def __post_init__(self) -> None:
         read_texts(self)
 
 
 class Wording(Worded, WithoutModel):
-    """A stage whose settings may be texts in files."""
+    """A stage whose settings may be read from text files."""
 
 
 def text_of(text: Text) -> str:
@@ -65,14 +65,14 @@ def text_of(text: Text) -> str:
 
 
 def fill_in(text: Text, **parts: str) -> str:
-    """Return the text with each `{name}` replaced by the part of that name; other braces are kept,
-    as in JSON."""
+    """Replace each `{name}` in a text with the part of that name; other braces are kept, as in
+    JSON."""
     names = "|".join(map(re.escape, parts))
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], text_of(text))
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """Return the names in a row: "A, B and C"."""
+    """Join names into a list: "A, B and C"."""
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
@@ -99,12 +99,12 @@ Frame = Literal["pixels", "0-1000"]
 class MultipleChoice(WithoutModel):
     """Adds the choices as lettered lines, and the instruction to answer with a letter.
 
-    A question without choices, as tables of mixed questions have, gets the instruction `open`; an
-    empty one is left out.
+    A question without choices, as in tables of mixed questions, gets the instruction `open`; if
+    that is empty it is left out.
 
     `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}`
     in `instruction` becomes the letters in that style; an empty instruction is left out. Choices
-    that are pictures become views after the others, and their lines name them by number ("image
+    that are images become views after the others, and their lines refer to them by number ("image
     3"). For another order of the choices, as in circular evaluation, put
     `prompting.controls.PermuteChoices` before this stage.
     """
@@ -127,7 +127,7 @@ class MultipleChoice(WithoutModel):
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the question with its choices and the instruction."""
+        """Return the state with the choices and the instruction below its question."""
         sample = state.sample
         if not sample.choices:
             return add_lines(state, self.open)
@@ -139,8 +139,8 @@ class MultipleChoice(WithoutModel):
 
 
 def show_choices(state: State) -> tuple[tuple[View, ...], list[str]]:
-    """Return the views, with choices that are pictures behind the others, and the choices in words,
-    those by their numbers."""
+    """Return the views, with choices that are images after the others, and the choices as texts, in
+    which these images are numbers."""
     views, texts = list(state.views), []
     for choice in state.sample.choices:
         if isinstance(choice, Picture):
@@ -155,7 +155,7 @@ class MarksAsText(WithoutModel):
     """Writes the coordinates of each mark into the prompt, for images on which no marks are drawn.
 
     `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height,
-    which several MLLMs are trained on. Coordinates are rounded to whole units; boxes are given by
+    on which several MLLMs are trained. Coordinates are rounded to whole units; boxes are given by
     their edges and masks by their bounding box. Images are counted from 1. A mark that no view
     shows is left out.
     """
@@ -197,7 +197,7 @@ class Verbatim(WithoutModel):
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the benchmark's prompt in place of any other."""
+        """Return the state with the benchmark's prompt instead of any other."""
         return state.replace(prompt=benchmark_prompt(state))
 
 
@@ -243,15 +243,15 @@ class WholeNumber(Wording):
 
 @dataclass(frozen=True)
 class Letters(WholeNumber):
-    """Asks for the letters in the image, in their order, and for nothing else."""
+    """Asks for the letters in the image, in order, and for nothing else."""
 
     instruction: Text = "Answer with the letters only, from left to right, as capitals."
 
 
 @dataclass(frozen=True)
 class System(WithoutModel):
-    """Sets the system text of the conversation, replacing any other. Put it before the stages that
-    ask."""
+    """Sets the system message of the conversation, replacing any other. Put it before the stages
+    that ask."""
 
     text: Text
 
@@ -261,12 +261,12 @@ class System(WithoutModel):
             raise ValueError("text is empty; remove this stage to ask without a system text")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the system turn first."""
+        """Return the state with the system message first."""
         return with_system(state, text_of(self.text))
 
 
 def with_system(state: State, text: str) -> State:
-    """Return the state with this system turn first, in place of any other."""
+    """Return the state with this system message first, instead of any other."""
     others = [message for message in state.messages if message.role != "system"]
     return state.replace(messages=(Message("system", (text,)), *others))
 
@@ -290,8 +290,8 @@ class ChainOfThought(Wording):
     """Asks for reasoning before the answer.
 
     `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its
-    CoT-special (understand, perceive, connect, conclude) in our words. `text` replaces both by your
-    own words, `{file: NAME}` by those of a file. For images with a grid,
+    CoT-special (understand, perceive, connect, conclude) in our words. `text` replaces both with
+    your own words, or with those of a file (`{file: NAME}`). For images with a grid,
     `prompting.grids.GridWords` has steps that use it.
     """
 
@@ -305,7 +305,7 @@ class ChainOfThought(Wording):
 
 @dataclass(frozen=True)
 class AnswerLine(WithoutModel):
-    """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", and after it only
+    """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", followed only by
     the answer.
 
     `{mark}` in `words` becomes that text. `eval.readers.Marked` reads what follows it.
@@ -349,8 +349,8 @@ class JsonAnswer(Wording):
         return add_lines(state, fill_in(self.words, form=form))
 
     def schema(self, sample: Sample) -> Mapping[str, Any]:
-        """Return the JSON schema of a reply; strict servers want every field required and no other
-        allowed."""
+        """Return the JSON schema of a reply. Strict servers need every field to be required and no
+        others allowed."""
         answer: dict[str, Any] = {"type": "string"}
         if sample.letters:
             answer["enum"] = list(sample.letters)
