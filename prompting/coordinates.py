@@ -25,9 +25,9 @@ UNITS: dict[Frame, str] = {
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
 FARTHEST = 1e9  # pixels; larger numbers are rejected before they can overflow
-LEAST_INSIDE = 0.25  # of a box that is cut to its image; less of it is taken for another unit
-MOST_BEYOND = 1.1  # times the largest coordinate of a normalised frame; more is another unit
-CUT = 0.5  # pixels by which a box may reach beyond the image without being told so
+LEAST_INSIDE = 0.25  # minimum share of a box inside its image; less suggests another unit
+MOST_BEYOND = 1.1  # times the largest coordinate of a normalised frame; more suggests another unit
+CUT = 0.5  # pixels by which a box may extend beyond the image without a remark
 NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
 
 
@@ -82,7 +82,7 @@ class ShownImage:
                 f"the {kind} {_format_numbers(numbers)} lies outside what can be meant: its numbers"
                 f" look like {other}; give {UNITS[frame]} ({name} has {width} x {height} pixels)"
             )
-        if len(numbers) == 2:  # pixel numbers are those of centres, other frames count from the rim
+        if len(numbers) == 2:  # pixels are counted at centres, other frames from the edge
             x, y = (number - (0.0 if frame == "pixels" else 0.5) for number in scaled)
             if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
                 raise ToolError(f"the point {_format_numbers(numbers)} lies outside {where}")

@@ -26,7 +26,9 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
     try:
         lines = read_file(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ValueError(f"{path} cannot be read ({exc}); expected one JSON object a line") from exc
+        raise ValueError(
+            f"{path} cannot be read ({exc}); expected one JSON object per line"
+        ) from exc
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -34,7 +36,7 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
             except (ValueError, TypeError, KeyError, PictureError) as exc:
                 raise ValueError(f"{path} line {number}: {exc}") from exc
     if not parsed:
-        raise ValueError(f"{path} holds no example; write one JSON object a line")
+        raise ValueError(f"{path} contains no line with data; write one JSON object per line")
     return tuple(parsed)
 
 
@@ -44,8 +46,7 @@ def settle_sha(stage: Any, content: Sequence[Any]) -> None:
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     if stage.sha and stage.sha != digest:
         raise ValueError(
-            f"{stage.path} or its images have changed: sha is {digest}, and {stage.sha} was"
-            " expected"
+            f"{stage.path} or its images have changed: their sha is {digest}, expected {stage.sha}"
         )
     object.__setattr__(stage, "sha", digest)
 

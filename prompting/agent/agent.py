@@ -105,15 +105,14 @@ class Agent:
     def __post_init__(self) -> None:
         read_texts(self)
         if not isinstance(self.tools, Mapping):
-            raise TypeError("tools is a mapping of names to tools, such as {zoom: {use: ...Zoom}}")
+            raise TypeError("tools must map names to tools, such as {zoom: {use: ...Zoom}}")
         for name, tool in self.tools.items():
             if not hasattr(tool, "arguments"):
-                raise TypeError(f"tools: {name!r} is no tool; `looktwice list tools` names them")
+                raise TypeError(f"tools: {name!r} is not a tool; `looktwice list tools` lists them")
         wrong = [name for name in self.tools if not NAME.fullmatch(name)]
         if wrong or not self.tools:
             raise ValueError(
-                f"tools: {wrong[0]!r} cannot be the name of a tool; use letters, digits, '_'"
-                " and '-'"
+                f"tools: {wrong[0]!r} is not a valid tool name; use letters, digits, '_' and '-'"
                 if wrong
                 else "tools is empty; to ask without tools, use prompting.turns.Ask"
             )
@@ -124,7 +123,7 @@ class Agent:
             )
         check_ranges(self, "corrections >= 0")
         if self.options.tools is not None:
-            raise ValueError("options.tools must stay unset, the agent sets it")
+            raise ValueError("options.tools must stay unset: the agent sets it")
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the conversation, every image shown as a view, and a note for each
@@ -132,7 +131,7 @@ class Agent:
         looked = self._look(self._open(state, model))
         if not self.afresh:
             return looked
-        # all images at once, in a conversation that knows of no tool
+        # all images at once, in a conversation without tools
         afresh = Ask(tags="Image {n}:", options=self.options)
         asked = afresh(state.replace(views=looked.views), model)
         turns = looked.measures["turn_call"]
@@ -158,7 +157,8 @@ class Agent:
         parts += filter(None, split_words(state))
         if not parts:
             raise ValueError(
-                f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"
+                f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
+                " to ask"
             )
         tools = self.tool_descriptions
         system: Parts = ()
@@ -257,7 +257,7 @@ class Agent:
             shown = [ShownImage.through(view, self.fit, episode.state) for view in result.views]
         except (
             WeightsError
-        ):  # our fault, not the model's: a look that failed would count as one that did not help
+        ):  # our fault, not the model's: it must not count as a look that did not help
             raise
         except (ValueError, LookupError, NoEvidence) as exc:
             episode.add_look(look, outcome="failed", reason=str(exc)[:LONGEST])
@@ -312,7 +312,7 @@ class Agent:
             if episode.answer is not None:
                 episode.add_turns(self.protocol.assistant_turn(reply, calls))
                 return self._finish(episode, bound)
-        why = f"it called {call.name or 'a tool'} where it had to answer ({bound} used up)"
+        why = f"it called {call.name or 'a tool'} instead of answering ({bound} used up)"
         episode.add_turns(reply.as_message())
         look = episode.new_look(call.name, call.arguments)
         episode.add_look(look, outcome="bound", reason=why)

@@ -13,8 +13,8 @@ from looktwice.pipelines.json_input import write_json
 
 Json = Mapping[str, Any]
 
-MOST_FAULTS = 3  # that the model is told at once
-LONGEST = 60  # characters of a value that are shown
+MOST_FAULTS = 3  # reported to the model at once
+LONGEST = 60  # characters shown of a value
 KINDS = {
     "integer": "a whole number",
     "number": "a number",

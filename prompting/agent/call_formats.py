@@ -203,7 +203,7 @@ class PlainCalls(CallFormat):
     A reply with neither line is malformed.
     """
 
-    pattern = _CALL  # of the class: it has no settings
+    pattern = _CALL  # a class attribute, since there are no settings
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """Describe the tools and how to call them."""
@@ -238,7 +238,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')
     try:
         data = read_json(call.arguments, parse_constant=_refuse_constant)
-        canonical(data).encode()  # refuses 1e999, which is read as infinite
+        canonical(data).encode()  # rejects 1e999, which is read as infinity
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {given}") from exc
     if not isinstance(data, dict):

@@ -19,7 +19,7 @@ from looktwice.prompting.wording.instructions import Parts, fill_in
 if TYPE_CHECKING:
     from looktwice.prompting.coordinates import ShownImage
 
-LONGEST = 300  # characters of what a note holds of a model's words
+LONGEST = 300  # characters of a model's text that a note holds
 IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
@@ -126,7 +126,9 @@ class Episode:
 
     def add_usage(self, reply: Reply) -> None:
         """Count one more reply with its tokens and time."""
-        self.calls = max(self.calls + 1, calls_made(self.state, self.model))  # a describer's too
+        self.calls = max(
+            self.calls + 1, calls_made(self.state, self.model)
+        )  # includes a describer's calls
         self.tokens += reply.usage.tokens_in + reply.usage.tokens_out
         self.seconds += reply.seconds
 

@@ -34,8 +34,8 @@ from looktwice.prompting.views.zoom import ZoomOnMarks
 
 ASKED = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
-CLAHE_TILES = 8  # of CLAHE along each side
-MAX_MEGAPIXELS = 32.0  # of a rotated image, which grows with every rotation
+CLAHE_TILES = 8  # along each side
+MAX_MEGAPIXELS = 32.0  # limit for a rotated image, which grows with every rotation
 MAX_ANSWER_CHARACTERS = 4000
 
 
@@ -115,7 +115,7 @@ class Zoom:
         if self.elsewhere:
             seed = self.seed + len(state.views)
             placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed)
-            # its note says where it is
+            # the note would reveal the place
             return ToolResult("", run_stage_on_image(placebo, state, view, box).views)
         return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
 

@@ -18,16 +18,16 @@ from looktwice.prompting.burnt_in.shapes import ArrowFit, BoxFit, DotFit, Fit, P
 from looktwice.prompting.drawing.colors import rgb
 
 Kind = Literal["rings", "boxes", "dots", "arrows"]
-LEVELS = (0.3, 0.5, 0.75)  # closeness to the colour from which a pixel may be drawn
-MARGIN = 0.1  # closeness below a level that still tells how much of a pixel is covered
-SIZES = (0.008, 0.7)  # shares of the picture's diagonal that a shape may measure
-SMALLEST = 5.0  # pixels that it must measure
-AROUND = 8  # pixels of surroundings that a patch shows
-MOST = 300  # regions of one colour and level that are looked at, the purest first
+LEVELS = (0.3, 0.5, 0.75)  # minimum closeness to the colour of a drawn pixel
+MARGIN = 0.1  # range below a level in which closeness still measures coverage
+SIZES = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
+SMALLEST = 5.0  # minimum size of a shape in pixels
+AROUND = 8  # pixels of surroundings in a patch
+MOST = 300  # maximum number of regions per colour and level, the purest first
 WEAK = 0.7  # correlation below which a first guess is not refined
-MANY = 8  # shapes of one kind and colour, from which they are a pattern of the scene
-FAR = 60.0  # length of a tint below which a colour is a grey
-GREY = (0.94, 4.0, 0.88)  # what `Demand` asks of greys: score, luma, purity
+MANY = 8  # number of shapes of one kind and colour that count as a pattern in the scene
+FAR = 60.0  # length of a tint below which a colour counts as grey
+GREY = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
 
 class Demand(NamedTuple):
@@ -44,12 +44,12 @@ DEMANDS: dict[Kind, Demand] = {
     "dots": Demand(DotFit, 0.95),
     "arrows": Demand(ArrowFit, 0.87),
 }
-# what was drawn in one colour has it in its core, in every place of it; what was photographed has
-# light and shade. Luma is the sure sign, since JPEG stores colour at half the resolution
-OFF = 7.0  # by which the median luma of a core may differ from that of the colour
-SPREAD = 18.0  # luma between the 15th and the 85th percentile of a core, at most
-PURE = 0.55  # median closeness of a core to the colour, at least
-SMALL, ROUGH = 60, 0.7  # pixels of a core from which that must be larger
+# a drawn shape has its colour throughout its core, a photographed one has light and shade. Luma is
+# the reliable sign, since JPEG stores colour at half the resolution
+OFF = 7.0  # maximum difference between the median luma of a core and that of the colour
+SPREAD = 18.0  # maximum luma range from the 15th to the 85th percentile of a core
+PURE = 0.55  # minimum median closeness of a core to the colour
+SMALL, ROUGH = 60, 0.7  # cores of at least this many pixels need a higher closeness
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Pa
         columns = slice(max(0, left - AROUND), min(width, right + AROUND))
         part = rows, columns
         region = labels[part] == number + 1
-        # what is less close is ground, however like the colour it is
+        # less close pixels count as background, however similar their colour
         clear = np.maximum(near[part], np.float32(level - MARGIN))
         patch = Patch(columns.start, rows.start, region, clear, luma[part], near.shape)
         yield (left, top, right, bottom), patch

@@ -18,7 +18,7 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-REACH = 3.0  # pixels of the neighbourhood that a hidden pixel is made up from
+REACH = 3.0  # radius, in pixels, of the neighbourhood used for inpainting
 Region = NDArray[np.bool_]
 
 
@@ -113,7 +113,7 @@ def marker_regions(
     else:
         across = np.minimum(xs + 0.5 - marker["x0"], marker["x1"] - xs - 0.5)
         down = np.minimum(ys + 0.5 - marker["y0"], marker["y1"] - ys - 0.5)
-        # pixels inside the middle of the lines
+        # distance inwards from the middle of the lines
         inward = np.minimum(across, down)
         region = (inward > -half - margin) & (inward < half + margin)
     if marker["plate"]:

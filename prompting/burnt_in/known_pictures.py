@@ -23,9 +23,9 @@ from looktwice.pipelines.transforms import resample
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
 
-SIDE = 32  # pixels of a thumbnail
-MOST_BITS = 12  # by which the hashes of two pictures may differ; these are compared more closely
-CLEARER = 0.7  # the difference to the nearest picture is at most this share of that to the next
+SIDE = 32  # side of a thumbnail in pixels
+MOST_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
+CLEARER = 0.7  # maximum ratio of the difference to the nearest picture and that to the next
 
 
 def make_thumbnail(picture: Picture) -> Pixels:
@@ -99,7 +99,7 @@ class MarksFrom(WithoutModel):
             if len(matches) != 1:
                 lines = " and ".join(match.line.id for match in matches) or "no picture"
                 differ = ", whose marks differ" if matches else ""
-                lacking.append(f"image {number + 1} is like {lines} of {name}{differ}")
+                lacking.append(f"image {number + 1} matches {lines} of {name}{differ}")
                 continue
             match = matches[0]
             width, height = match.line.images[match.image].size

@@ -17,16 +17,16 @@ from looktwice.pipelines.marks import mask_bounds
 from looktwice.prompting.burnt_in.rings import cut
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
 
-# luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
+# thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 CUTS = (96, 150)
 HEIGHTS = (5, 40)  # pixels of a capital
-BLACK = 56.0  # mean luma of a plate's margin, at most; JPEG of quality 75 leaves about 20
+BLACK = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
 CANVAS = 16  # side of the square on which glyphs are compared
 SIZES = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
-LIKENESS = 0.72  # correlation with the best template, at least
+LIKENESS = 0.72  # minimum correlation with the best template
 Gray = NDArray[np.uint8]
 
-# width, height, stroke; the last one is thinner across than along
+# width, height, stroke; the last one has thinner horizontal strokes
 PENS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
 
 
@@ -93,7 +93,7 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     rows = cut(gray, (left - 1, top - most, right + 1, bottom + most))
     reach: list[int] = []
     for lines, start, length in ((columns, left, right - left), (rows, top, bottom - top)):
-        first = min(most, start)  # lines before the glyphs that lie in the picture
+        first = min(most, start)  # lines before the glyphs, inside the picture
         for beside in (lines[:first][::-1], lines[first + length :]):
             black = _count_black_lines(beside)
             if black < 1 and len(beside):
@@ -146,7 +146,7 @@ def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
         on_black = rim < BLACK * max(1, outer.size - inner.size)
         if on_black and 0.15 <= count / inner.size <= 0.85:
             scores = templates @ _normalize(inner)
-            best = np.full(len(letters), -1, np.float32)  # for each over fonts and sizes
+            best = np.full(len(letters), -1, np.float32)  # per letter, over fonts and sizes
             np.maximum.at(best, owner, scores)
             glyphs.append(Glyph(area, best))
     return glyphs
@@ -166,7 +166,7 @@ def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     canvases, owner = [], []
     for number, letter in enumerate(letters):
         for large, size, phase in itertools.product(_render_letter(letter), SIZES, (0, 0.5)):
-            # at a capital height of `size` pixels, shifted by a part of a pixel
+            # at a capital height of `size` pixels, shifted by a fraction of a pixel
             pixel = large.shape[0] / size
             before, after = round(pixel) + round(phase * pixel), round(pixel)
             framed = np.pad(large, (before, after))

@@ -31,14 +31,14 @@ from looktwice.prompting.burnt_in.rings import (
 )
 from looktwice.prompting.drawing.colors import rgb
 
-COARSE = 3.0  # stroke that rings are first looked for with, in pixels
-SURE = 0.5  # correlation from which a ring beside a label is one
-LIKE = 0.35  # the same where another marker of the picture has the same style and arrangement
-LONE = 0.8  # the same where it is the only one of several that must be there
-BONUS = 0.1  # what it is worth, in correlation, that two markers are arranged alike
-FAINT = 0.25  # the same at the very place where the style of another marker puts the ring
+COARSE = 3.0  # stroke, in pixels, for the first search for rings
+SURE = 0.5  # minimum correlation of a ring beside a label
+LIKE = 0.35  # the same, if another marker of the picture has the same style and arrangement
+LONE = 0.8  # the same, if it is the only one found of several expected
+BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
+FAINT = 0.25  # minimum correlation at the place predicted from another marker
 GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
-MOST = 4  # readings per word that are followed up
+MOST = 4  # readings per word to follow up
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
     for first in ranked[:12]:
         if first.value < SURE or (style and not same_style(first.ring, style)):
             continue
-        picked, worth = [first], first.value + BONUS  # each word and each ring is given once
+        picked, worth = [first], first.value + BONUS  # each word and each ring is used once
         for pair in ranked:
-            # ring and label lie alike
+            # ring and label are arranged alike
             alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
             enough = pair.value >= (LIKE if alike else SURE)
             if enough and same_style(pair.ring, first.ring) and _fits_in(pair, picked):
@@ -229,12 +229,12 @@ def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence
     return Pair(label, best, best.score)
 
 
-ALONE = 0.72  # correlation from which a ring is one, where no label can be read beside it
-UNLIKE = 0.85  # the same where no other marker shows the style
-EXPECTED = 5.0  # radius without another marker, give or take 1: that of BLINK's released pictures
-NEAR_RIM = 40  # rings that are looked at
-SEEN = 0.6  # correlation of a letter's visible part, at least
-LEAD = 0.05  # by how much it must be likelier than any other letter
+ALONE = 0.72  # minimum correlation of a ring without a readable label
+UNLIKE = 0.85  # the same, if no other marker shows the style
+EXPECTED = 5.0  # radius, +-1, without another marker: that of BLINK's released pictures
+NEAR_RIM = 40  # maximum number of rings to examine
+SEEN = 0.6  # minimum correlation of a letter's visible part
+LEAD = 0.05  # minimum lead in correlation over any other letter
 LETTER = 10  # pixels from one letter of a word to the next
 HIGH = 29  # pixels from the point up to the top of its glyphs, in BLINK's released pictures
 
@@ -300,14 +300,14 @@ def _assign_words(
 ) -> list[Marker]:
     """Assign the words to the rings so that the visible letters match best overall. With `last`, a
     single remaining word needs no evidence for a single ring."""
-    # half a second, for which nobody else should wait
+    # imported here, since it takes half a second
     from scipy.optimize import linear_sum_assignment
 
     likeness = np.zeros((len(rings), len(words)))
     plates = {}
     for row, column in np.ndindex(likeness.shape):
         x, y, word = round(rings[row].x), round(rings[row].y), words[column]
-        more = LETTER * (len(word) - 1) // 2  # than the area of one letter, to either side
+        more = LETTER * (len(word) - 1) // 2  # pixels to either side, more than for one letter
         areas = [(a - more, b, c + more, d) for a, b, c, d in (layout.glyphs, layout.plate)]
         glyphs, plates[row, column] = (shift(area, x, y) for area in areas)
         likeness[row, column] = partial_likeness(gray, glyphs, word)

@@ -30,14 +30,14 @@ from looktwice.prompting.burnt_in.rings import Map
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.evidence import Missing
 
-CLOSE = 0.25  # closeness to the colour from which a pixel may be a line's
-# by how much a line is closer to the colour than its ground, which may be of a like colour
+CLOSE = 0.25  # minimum closeness to the colour of a pixel in a line
+# margin by which a line is closer to the colour than its background, which may be similar
 CLOSER = 0.15
-SHORTEST = 16  # pixels of a side, at least
-THICKEST = 8  # pixels of a line, at most
-WHOLE = 0.8  # share of each side that must show its line; labels and other boxes may cover the rest
-BEYOND = 8  # pixels behind a corner that the lines must not run on
-LINES = 16  # lines of either direction that are followed up
+SHORTEST = 16  # minimum side in pixels
+THICKEST = 8  # maximum thickness of a line in pixels
+WHOLE = 0.8  # minimum visible share of each side; labels and other boxes may cover the rest
+BEYOND = 8  # pixels past a corner into which lines must not continue
+LINES = 16  # lines per direction to follow up
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     count = runs.sum(1, dtype=int)
     lines: list[tuple[int, Line]] = []
     steps = np.diff(count >= SHORTEST, prepend=False, append=False)
-    for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # where runs of rows lie
+    for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # runs of rows
         longest = int(count[start:stop].max())
         strong = start + np.flatnonzero(count[start:stop] >= 0.5 * longest)
         first, last = int(strong[0]), int(strong[-1])
@@ -125,13 +125,13 @@ WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
 CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
 Recovered = tuple[Mark, dict[str, Any]]
 """A mark, and the appearance of its marker for the record."""
-FAR = 1e9  # what it costs to pair a box with a label that is not beside it
+FAR = 1e9  # cost of pairing a box with a label that is not next to it
 PLAIN = (
     *("red", "lime", "green", "blue", "yellow", "cyan", "magenta", "orange"),
     *("white", "black"),
 )
 """The colours in which shapes are commonly drawn."""
-NEAR = 2  # steps of 8 pixels between a box and its label, at most
+NEAR = 2  # maximum distance between a box and its label, in steps of 8 pixels
 
 
 @dataclass(frozen=True)
@@ -177,19 +177,19 @@ class RecoverMarks(WithoutModel):
     def __post_init__(self) -> None:
         for name in ("kinds", "colors", "box_colors", "plain_colors"):
             if not getattr(self, name):
-                raise ValueError(f"{name} is empty; name at least one")
+                raise ValueError(f"{name} is empty; give at least one")
         for color in (*self.colors, *self.box_colors, *self.plain_colors):
             rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:
             raise ValueError(
-                "radii are the least, 2 or more, and the greatest in pixels, found"
+                "radii must be the smallest (2 or more) and the largest in pixels, got"
                 f" {list(self.radii)}"
             )
         if self.letters is not None:
             wrong = [word for word in self.letters if not re.fullmatch("[A-Z]+", word)]
             if wrong or not self.letters or len(set(self.letters)) < len(self.letters):
                 raise ValueError(
-                    "letters are different words of capitals, such as A or REF, found"
+                    "letters must be distinct words in capitals, such as A or REF, got"
                     f" {list(self.letters)}"
                 )
 
@@ -250,7 +250,7 @@ class RecoverMarks(WithoutModel):
             if rest := _missing_words(words, best):
                 keep_best(number, find_clipped_markers(scene, rest, own, self.colors[0], like))
         for image, marker in best.values():
-            # on a pixel of its image also where half of the ring lies outside
+            # on a pixel of its image, even if half of the ring lies outside
             ring, (width, height) = marker.ring, sample.images[image].size
             x, y = min(max(0.0, ring.x), width - 1.0), min(max(0.0, ring.y), height - 1.0)
             point = Point(marker.label, x, y, image)

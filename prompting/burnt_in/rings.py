@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.picture import Pixels
 
-AROUND = (
-    3.5  # pixels of hole and surroundings, on either side of the stroke, that a ring is told from
-)
-APART = 3  # pixels between two rings that are told apart
-FLAT = 0.02  # standard deviation of closeness below which a neighbourhood shows nothing
-CLEAR = 0.75  # correlation with luma, either way, from which it tells the stroke
-THICK = 0.7  # share of its radius that a ring's stroke takes at most when it is first looked for
-WHOLE = 0.45  # share of a ring's stroke that must lie in the image
+AROUND = 3.5  # pixels of hole and surroundings on either side of the stroke in the template
+APART = 3  # minimum distance between two rings in pixels
+FLAT = 0.02  # standard deviation of closeness below which a neighbourhood is flat
+CLEAR = 0.75  # minimum absolute correlation with luma for measuring the stroke
+THICK = 0.7  # maximum stroke, as a share of the radius, in the first search
+WHOLE = 0.45  # minimum share of a ring's stroke inside the image
 LUMA = (0.299, 0.587, 0.114)
 Map = NDArray[np.float32]
 
@@ -67,7 +65,7 @@ def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
     if length < 60:
         difference = np.abs(image - wanted).max(-1)
         return np.asarray(np.clip(1 - difference / 128, 0, 1) ** 2, np.float32)
-    # the directions of the tint, of the other hues, and of light
+    # axes of the tint, of other hues, and of brightness
     axes = np.stack([tint / length, np.cross(tint, np.ones(3)) / length / np.sqrt(3), LUMA])
     along, across, luma = np.moveaxis(image @ axes.T.astype(np.float32), -1, 0)
     bright = np.clip(1.25 - np.abs(luma - wanted @ LUMA) / 150, 0, 1)
@@ -192,7 +190,7 @@ def _template(radius: float, stroke: float) -> tuple[Map, Map]:
     return covered, band.astype(np.float32)
 
 
-# the maps of an image's colours, and mostly of the next image, are of one size
+# cached, since the maps of an image, and mostly of the next one, have the same size
 @lru_cache(maxsize=64)
 def _inside(radius: float, stroke: float, size: tuple[int, ...]) -> tuple[Map, Map, Map]:
     """Return three maps of the part of a template, centred at each pixel, that lies inside the map:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import XY
 from looktwice.prompting.burnt_in.rings import Map
 
-FINE = 4  # samples per pixel and axis of a polygon
-AROUND = 4  # pixels of surroundings that a shape must stand out from
-THINNEST = 0.8  # pixels of a line
-VISIBLE = 0.5  # share of a ring that must lie in the picture
-ROUNDS = 6  # of a search with one step
+FINE = 4  # samples per pixel and axis for polygons
+AROUND = 4  # pixels of surroundings from which a shape must stand out
+THINNEST = 0.8  # minimum line width in pixels
+VISIBLE = 0.5  # minimum share of a ring inside the picture
+ROUNDS = 6  # per step size of the search
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 

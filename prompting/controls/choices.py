@@ -64,7 +64,7 @@ class PermuteChoices(_Permutation):
         _check_position(state)
         texts = [choice for choice in sample.choices if isinstance(choice, str)]
         named = {letter for choice in texts for letter in _find_labels(sample.letters, choice)}
-        if len(named) > 1:  # one alone is the article of "A dog"
+        if len(named) > 1:  # a single A is the article, as in "A dog"
             raise ValueError(
                 f"sample {sample.id}: the choices name the letters {', '.join(sorted(named))}"
                 " themselves, so an answer could mean a choice's letter or its text; permute the"
@@ -73,8 +73,8 @@ class PermuteChoices(_Permutation):
         worded, anyway = (all(t in p for t in texts) for p in (state.prompt, sample.question))
         if texts and worded and not anyway:
             raise ValueError(
-                f"sample {sample.id}: the choices are worded already; put this stage before"
-                " that one"
+                f"sample {sample.id}: the choices are already in the prompt; put this stage"
+                " before the one that writes them"
             )
         numbers = self.numbers(state, len(sample.choices))
         meant = [sample.letters[number] for number in numbers]
@@ -123,8 +123,8 @@ class PermuteLabels(_Permutation):
             labels = _find_labels(mark_labels, choice) if isinstance(choice, str) else []
             if len(labels) > 1 or not named.keys().isdisjoint(labels):
                 raise ValueError(
-                    f"sample {sample.id}: choice {letter} ({choice!r}) does not name one label of"
-                    " its own"
+                    f"sample {sample.id}: choice {letter} ({choice!r}) must name exactly one"
+                    " label, which no other choice names"
                 )
             named |= dict.fromkeys(labels, letter)
         if len(named) < 2:
@@ -137,7 +137,7 @@ class PermuteLabels(_Permutation):
         if asked - {"A"} and asked != named.keys():
             raise ValueError(
                 f"sample {sample.id}: the question names {', '.join(sorted(asked))} but not the"
-                " other labels, so it would be another question under other labels"
+                " other labels, so permuting the labels would change the question"
             )
         return named
 
@@ -152,8 +152,8 @@ def _check_position(state: State) -> None:
         )
     if state.messages or state.answer is not None:
         raise ValueError(
-            f"sample {state.sample.id}: letters are permuted before the model is asked or a"
-            " specialist answers; put this stage first"
+            f"sample {state.sample.id}: letters must be permuted before the model is asked or"
+            " a specialist answers; put this stage first"
         )
 
 

@@ -27,8 +27,8 @@ from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
 from looktwice.prompting.where.sources import Given
 
-MAX_TRIES = 2000  # random places that are tried for one mark
-CANDIDATES = 64  # random places that are drawn at most, of which some may not hold the crop
+MAX_TRIES = 2000  # random places to try for one mark
+CANDIDATES = 64  # maximum number of random places; some may not fit the crop
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class OtherImage(WithoutModel):
         others = [stranger for stranger in samples if stranger.id != sample.id and stranger.images]
         alike = [s for s in others if len(s.images) >= len(state.views)] or others
         for number in state.rng(f"OtherImage {self.seed}").permutation(len(alike)):
-            # copies, so that the list of samples does not keep every image that was ever decoded
+            # copies, so that the list of samples does not keep every decoded image
             pictures = [copy.copy(image) for image in alike[number].images]
             if own.isdisjoint([picture.sha for picture in pictures]):
                 return alike[number].id, pictures
@@ -149,7 +149,7 @@ class ShufflePatches(WithoutModel):
     def __post_init__(self) -> None:
         check_ranges(self, "rows, columns >= 1")
         if self.rows == self.columns == 1:
-            raise ValueError("rows and columns make at least two patches, found 1 x 1")
+            raise ValueError("rows and columns must make at least two patches, got 1 x 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with shuffled views. Raises ValueError if a view is too small for its
@@ -160,7 +160,7 @@ class ShufflePatches(WithoutModel):
             if not width or not height:
                 raise ValueError(
                     f"sample {state.sample.id}: a view of {view.size[0]} x {view.size[1]} pixels"
-                    " has no such patches"
+                    f" cannot be cut into {self.columns} x {self.rows} patches"
                 )
             pixels, order = np.array(view.pixels), rng.permutation(self.rows * self.columns)
             whole = pixels[: height * self.rows, : width * self.columns]
@@ -236,14 +236,15 @@ class RandomMarks(Ranged, WithoutModel):
         sample = state.sample
         if not any(mark.label not in self.keep for mark in sample.marks):
             raise ValueError(
-                f"sample {sample.id} has no marks to move; it needs a task with marks, or a stage"
+                f"sample {sample.id} has no marks to move; use a task with marks, or a stage"
+                " that adds them"
             )
         rng, new = state.rng(f"RandomMarks {self.seed}"), list(sample.marks)
         for number, mark in enumerate(sample.marks):
             if not 0 <= mark.image < len(sample.images):
                 raise ValueError(
-                    f"sample {sample.id}: mark {mark.label!r} is on image {mark.image}, which is"
-                    " not there"
+                    f"sample {sample.id}: mark {mark.label!r} is on image {mark.image}, which"
+                    " does not exist"
                 )
             if mark.label not in self.keep:
                 others = [m.center for m in (*sample.marks, *new[:number]) if m.image == mark.image]
@@ -304,7 +305,7 @@ class OracleCrop(Ranged, Given):
             rng = state.rng(f"RandomCrop {self.seed}")
             for number, true in places.items():
                 places[number] = self._place_off(state.views[number], true, rng)
-            # a place is the whole area of its crop
+            # each place is already the whole area of its crop
             crop = replace(crop, padding=0, min_px=0, min_share=0, aspect=None)
         return _crop_places(state, places, crop)
 

@@ -66,7 +66,7 @@ def check_color(color: str, *words: str, name: str = "") -> None:
     also = "".join(f", or {word}" for word in words)
     advice = f'; give a CSS name such as red, or "#rrggbb"{also}'
     hint = did_you_mean(color, [*words, *ImageColor.colormap], most=3) or advice
-    raise ValueError(f"{name + ': ' if name else ''}{color!r} is no colour{hint}")
+    raise ValueError(f"{name + ': ' if name else ''}{color!r} is not a colour{hint}")
 
 
 def contrasting_color(
@@ -84,7 +84,7 @@ def contrasting_color(
     patch = pixels[top:bottom, left:right]
     if not patch.size:
         return palette[0]
-    step = max(1, round(max(patch.shape[:2]) / 32))  # some thousand pixels tell enough
+    step = max(1, round(max(patch.shape[:2]) / 32))  # about a thousand pixels suffice
     seen = _lab(np.ascontiguousarray(patch[::step, ::step]).reshape(-1, 3))
     distances = np.linalg.norm(seen[:, None] - _lab(np.array(palette, np.uint8))[None], axis=2)
     return palette[int(np.percentile(distances, 10, axis=0).argmax())]

@@ -15,11 +15,11 @@ from looktwice.pipelines.geometry import PixelRect, Rect, Size, common_rect, gro
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.shapes import Region
 
-# shares of the wanted size that are tried, so that nothing need be hidden
+# shares of the configured size that are tried, so that nothing needs to be hidden
 SMALLER = (1.0, 0.75, 0.5)
-CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
-GAP = 2  # free pixels between a region and the number beside it
-RINGS = 12  # how far a number may move away, in its own heights
+CLEARANCE = 12  # free pixels around a mark: a ring of the usual size
+GAP = 2  # free pixels between a region and its number outside
+RINGS = 12  # maximum distance of a number from its region, in half heights of the number
 
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
@@ -112,7 +112,7 @@ def place_labels(
             drawings = int(np.count_nonzero(hidden))
             if drawings < least and not hidden[count:].any():
                 best, least = area, drawings
-            if not least:  # none of the others can hide less
+            if not least:  # no other side can hide less
                 break
         areas.append(best or _nearest_place(rects, count, anchors[own], size))
         if areas[-1] is None:

@@ -86,7 +86,7 @@ def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float
     (x0, y0), (x1, y1) = start, stop
     dx, dy = x1 - x0, y1 - y0
     steep = abs(dy) > abs(dx)
-    if steep:  # along the rows instead of the columns
+    if steep:  # iterate along the rows instead of the columns
         x0, y0, dx, dy = y0, x0, dy, dx
     height, width = pixels.shape[:2][:: -1 if steep else 1]
     reach = thickness / 2 + 1
@@ -168,7 +168,7 @@ def rim_distance(place: Mark, area: PixelRect) -> Floats:
     """
     left, top, right, bottom = area
     if isinstance(place, Mask):
-        # with a rim, so that a full picture has an edge
+        # padded, so that a full picture has an edge
         inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
         height, width = place.pixels.shape
         if seen := common_rect(area, (0, 0, width, height)):

@@ -25,8 +25,8 @@ Font = Literal["sans", "blink"] | Path
 """Pillow's own scalable sans serif (Aileron), the letters of BLINK's released images, or a TrueType
 file."""
 
-SMALLEST = 6.0  # an em in pixels, below which no letter can be told from another
-MISSING = "\U0010ffff"  # no font has a sign for it
+SMALLEST = 6.0  # em in pixels below which letters are illegible
+MISSING = "\U0010ffff"  # a character that no font has
 BLINK_SIZE = 15
 BLINK_LETTERS = {  # eleven rows from the top
     "A": (
@@ -184,9 +184,9 @@ def _render_blink(text: str) -> Coverage:
     return np.where(padded, np.uint8(255), np.uint8(0))
 
 
-SHIFT = 16  # bits of a pixel's fraction
+SHIFT = 16  # fractional bits of a coordinate
 ONE = 1 << SHIFT
-CAP, BASE = 12, 9  # units of the face above and below its middle
+CAP, BASE = 12, 9  # units of the typeface above and below its middle
 
 STROKES = r"""
 I[RFJ[ RFZ[ MTWT

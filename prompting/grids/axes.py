@@ -22,7 +22,7 @@ from looktwice.prompting.grids.grids import GridStage, Layout
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, fill_in
 
 GAP = 2  # free pixels between a tick and its number
-Tick = tuple[str, float]  # what is written, and where: a pixel centre of the view
+Tick = tuple[str, float]  # text and position, a pixel centre of the view
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Axes(GridStage):
                 f"axes in the margin are for views of one image, this one shows {len(view.parts)};"
                 " set place: inside, or put this stage before the images are joined"
             )
-        # what the axes need left of and above the view
+        # the space that the axes need left of and above the view
         columns, rows = self._ticks(view.parts[0], size)
         left, top, gap = 0, 0, self.tick + 2 * GAP
         for text, at in columns:
@@ -146,12 +146,12 @@ class Axes(GridStage):
                 " set place: margin"
             )
         halo, ticks = self.halo if inside else 0, self._ticks(part, size)
-        # the corner is the upper axis's
+        # the corner belongs to the upper axis
         ends = [-math.inf, y0 + self.tick + GAP + size if inside else -math.inf]
         for axis, (low, high, rim, far) in enumerate(((x0, x1, y0, y1), (y0, y1, x0, x1))):
             end = ends[axis]
             for text, at in sorted(ticks[axis], key=lambda tick: tick[1]):
-                # kept on the image: the number 1000 stands on its far edge
+                # clamped to the image: the number 1000 is at its far edge
                 number = _clamp(at, low, high - 1)
                 across = slice(number, number + 1)
                 start = rim if inside else rim - self.tick
@@ -165,7 +165,7 @@ class Axes(GridStage):
                 length, depth = shape[1 - axis], shape[axis]
                 free = low + halo if halo else 0
                 at = _clamp(at - (length - 1) / 2, free, high - length - halo)
-                # at the far rim a number may have been pushed back towards the one before
+                # at the far edge a number may have been shifted onto the previous one
                 if at > end:
                     beside = rim + self.tick + GAP if inside else rim - self.tick - GAP - depth
                     left, top = (beside, at) if axis else (at, beside)

@@ -326,7 +326,7 @@ class RuledGrid(GridStage):
         for box in cells:
             x0, y0, x1, y1 = (int(edge) for edge in box.xyxy)
             beside, above = (slice(at - half, at - half + self.thickness) for at in (x0, y0))
-            if x0:  # the view's own rim is not ruled
+            if x0:  # no line on the view's edge
                 self.stroke(pixels, ground, slice(y0, y1), beside, self.alpha)
             if y0:
                 self.stroke(pixels, ground, above, slice(x0, x1), self.alpha)

@@ -41,7 +41,7 @@ from looktwice.prompting.drawing.text import (
     render_text,
 )
 
-FEW = 100  # labels, of which the one that has no room is named
+FEW = 100  # up to this many labels, an error names the one without room
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Label:
         strange = re.sub(r"{(label|number|letter)}", "", self.text)
         if "{" in strange or "}" in strange or not self.text:
             raise ValueError(
-                "label.text holds words and {label}, {number} or {letter}, found"
+                "label.text may contain words and {label}, {number} or {letter}, got"
                 f" {self.text!r}"
             )
         check_ranges(
@@ -92,8 +92,7 @@ class Label:
         )
         if self.font == "blink" and (self.font_size != BLINK_SIZE or self.font_file):
             raise ValueError(
-                f'label.font "blink" has letters of font_size {BLINK_SIZE} alone; set label.font:'
-                " sans"
+                f'label.font "blink" only exists at font_size {BLINK_SIZE}; set label.font: sans'
             )
 
     def label_text(self, label: str, number: int) -> str:
@@ -237,13 +236,13 @@ class Marking(Ranged, WithoutModel):
     def __post_init__(self) -> None:
         if not isinstance(self.label, Label | None):
             raise ValueError(
-                f"label is to be a Label or None, found {self.label!r}; settings go by their names,"
+                f"label must be a Label or None, got {self.label!r}; pass settings by name,"
                 f" such as {type(self).__name__}(only=('A',))"
             )
         super().__post_init__()
         if self.reference_height is not None and self.relative_to is not None:
             raise ValueError(
-                "reference_height and relative_to both say what lengths mean; keep one of the two"
+                "reference_height and relative_to both set the unit of lengths; keep one of them"
             )
         scaled = self.reference_height is not None or self.relative_to is not None
         if self.lettering.font == "blink" and scaled:
@@ -258,8 +257,8 @@ class Marking(Ranged, WithoutModel):
         labels = [mark.label for mark in state.sample.marks]
         if self.only and labels and set(self.only).isdisjoint(labels):
             raise ValueError(
-                f"sample {state.sample.id}: only {', '.join(self.only)} was to be drawn, but there"
-                f" are {', '.join(labels)}"
+                f"sample {state.sample.id}: `only` names {', '.join(self.only)}, but the"
+                f" marks are {', '.join(labels)}"
             )
         with naming(state.sample):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
@@ -281,14 +280,14 @@ class Marking(Ranged, WithoutModel):
         pixels, scale = np.array(view.pixels), self.scale(view.size)
         anchors = self.paint(pixels, spots, scale)
         if self.lettering.placement != "none":
-            for mark in marks:  # points that others draw, which no label of this one may hide
+            for mark in marks:  # points of other markers, which no label may hide
                 if isinstance(mark, Point) and not self.selects(mark):
                     for place in view.to_view(mark):
                         x, y = place.center
                         frame = part_rect_of(view, place)
                         anchors.append(Anchor("", x, y, (x, y, x + 1, y + 1), frame))
             draw_labels(pixels, anchors, self.lettering, scale)
-        pixels.flags.writeable = False  # so that the picture takes this array and not a copy
+        pixels.flags.writeable = False  # so that the picture uses this array rather than a copy
         return view.with_pixels(pixels)
 
     def selects(self, mark: Mark) -> bool:

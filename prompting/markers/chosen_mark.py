@@ -56,20 +56,20 @@ class ChosenMark(Ranged, WithoutModel):
         """Return the state with its answer, or the reason why there is none. Raises ValueError if
         no region has a number."""
         sample = state.sample
-        # the regions that have a number (or capital letters) for a label
+        # the regions labelled with a number (or with capital letters)
         marks: dict[str, Box | Mask] = {}
         for mark in sample.marks:
             if not isinstance(mark, Point) and re.fullmatch(LABELS[self.text], mark.label):
                 marks[mark.label] = mark
         if not marks:
             raise ValueError(
-                f"sample {sample.id} has no boxes or masks with {self.text} for labels; put "
+                f"sample {sample.id} has no boxes or masks with {self.text} as labels; put "
                 "prompting.markers.SetOfMark before this stage"
             )
         label, answer, why = read_choice(state.reply, list(marks)), None, "no region, or several"
         if label is not None:
             answer = self._given(sample, marks[label])
-            why = f"region {label}, which is that of no letter or of several"
+            why = f"region {label}, which belongs to no letter or to several"
         reason = "" if answer else f"unread: the reply names {why}"
         return state.replace(answer=answer, reason=reason)
 

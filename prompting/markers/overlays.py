@@ -97,7 +97,8 @@ class _Map(WithoutModel):
         if values.shape != (height, width):
             raise ValueError(
                 f"sample {sample.id}: the map of image {number} has the shape {values.shape}, "
-                f"its image ({height}, {width}); a map is given at the size of its image"
+                f"its image ({height}, {width}); a specialist must return it at"
+                " the size of its image"
             )
         values[~np.isfinite(values)] = np.nan
         if np.isnan(values).all():
@@ -261,7 +262,7 @@ class MatchOverlay(WithoutModel):
         if self.color not in ("position", "confidence"):
             rgb(self.color)
         if self.images[0] == self.images[1]:
-            raise ValueError(f"images names two different pictures, found {self.images}")
+            raise ValueError(f"images must name two different pictures, got {self.images}")
         check_ranges(self, "most, min_matches, thickness >= 1", "radius > 0", "margin >= 0")
 
     def __call__(self, state: State, model: Model) -> State:

@@ -47,14 +47,14 @@ class PointMarking(ColoredMarking):
         super().__post_init__()
         if self.free - self.halo.width < 1:
             raise ValueError(
-                f"{type(self).__name__} hides the point in its middle: {self.free:g} pixels are"
-                f" free around it, less the halo of {self.halo.width:g}; give a larger radius or"
+                f"{type(self).__name__} hides the point in its middle: {self.free:g} pixels"
+                f" around it are free, minus a halo of {self.halo.width:g}; give a larger radius or"
                 " gap, or a thinner stroke"
             )
         if self.lettering.placement == "inside" and self.open:
             raise ValueError(
                 "label.placement: inside would hide the point; use Dots, or place the label"
-                " beside it"
+                " next to it"
             )
 
     @property
@@ -312,7 +312,7 @@ class Arrow:
             aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length)
         )
         steep = math.hypot(0.5, 1)
-        before = along + aside / 2 < 0  # where the tip is what lies nearest
+        before = along + aside / 2 < 0  # where the tip is nearest
         sides = np.where(before, np.hypot(along, aside), (aside - along / 2) / steep)
         return np.asarray(np.minimum(shaft, np.maximum(sides, along - self.head)), np.float32)
 
@@ -348,7 +348,7 @@ class Arrows(PointMarking):
         super().__post_init__()
         if not (math.isfinite(self.angle) and self.thickness <= self.head <= self.length):
             raise ValueError(
-                "an arrow has a finite angle, and thickness <= head <= length, found angle"
+                "an arrow needs a finite angle, and thickness <= head <= length, got angle"
                 f" {self.angle}, thickness {self.thickness}, head {self.head}, length {self.length}"
             )
 

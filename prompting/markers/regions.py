@@ -190,7 +190,7 @@ class Spotlight(Marking):
             bright = pixels[top:bottom, left:right].copy()
             pixels[top:bottom, left:right] = self._dim(bright, scale)
             for spot in (spot for spot in spots if spot.part_rect == part_rect):
-                # the soft edge lies outside, so that all of the region stays as it is
+                # the soft edge lies outside, so that the whole region stays unchanged
                 grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
                 x0, y0, x1, y1 = pixel_area(region_edges(spot.place), grow + soft, part_rect)
                 lit = 1 - (rim_distance(spot.place, (x0, y0, x1, y1)) - grow + 0.5) / soft

@@ -202,8 +202,8 @@ class SetOfMark(WithoutModel):
         check_color(self.plate_color, "region", name="plate_color")
         if self.segmenter is not None and self.detector is not None:
             raise ValueError(
-                "give a segmenter or a detector, not both; with neither the sample's marks are"
-                " numbered"
+                "give a segmenter or a detector, not both; without either the sample's marks"
+                " are numbered"
             )
         if self.words and self.detector is None:
             raise ValueError(
@@ -290,7 +290,7 @@ class SetOfMark(WithoutModel):
         frames = [clip_pixels(part.clip, view.size) for part in view.parts]
         placed = place_numbers(regions, sizes, frames)
         for spot in placed:
-            if not spot.inside:  # a line to the middle of the region
+            if not spot.inside:  # draw a line to the middle of the region
                 left, top, right, bottom = spot.area
                 start = (left + right - 1) // 2, (top + bottom - 1) // 2
                 paint_line(pixels, start, spot.anchor, colors[spot.label], 1)

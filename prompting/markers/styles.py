@@ -125,9 +125,9 @@ COLORS: dict[str, RGB] = {
     "blue": (0, 0, 255),
     "yellow": (255, 255, 0),
 }
-# pixels: of the outline, of a plate, and between a shape and a label moved below it
+# pixels: the outline's width, a plate's margin, and the gap to a label below the shape
 STROKE, MARGIN, BELOW = (2, 2, 5)
-# the label of the point in the first image; its plate is wider and stands further off
+# the label of the point in the first image; its plate is wider and further away
 REFERENCE = "REF"
 
 
@@ -140,7 +140,7 @@ class _Drawing:
     radius: int = 5
     scale: float = 0.5
     offset: tuple[int, int] = (0, -25)
-    far: int = 0  # how far beside the point the offset of REF is, where it differs
+    far: int = 0  # horizontal offset of REF, if it differs
     numbers: bool = False
 
 
@@ -209,10 +209,10 @@ class VPBenchStyle(WithoutModel):
     def __post_init__(self) -> None:
         if not self.labels and not DRAWINGS[self.style].shape:
             raise ValueError(
-                f"style {self.style!r} has labels alone, and without labels nothing would be drawn"
+                f"style {self.style!r} draws only labels, so without labels nothing would be drawn"
             )
         if unknown := set(self.colors) - COLORS.keys():
-            raise ValueError(f"colors are some of {', '.join(COLORS)}; found {min(unknown)!r}")
+            raise ValueError(f"colors must be among {', '.join(COLORS)}; got {min(unknown)!r}")
 
     def __call__(self, state: State, model: Model) -> State:
         """Draw on every view that shows a mark."""
@@ -308,16 +308,15 @@ class VPBenchPrompt(Wording):
         points = [mark for mark in sample.marks if isinstance(mark, Point)]
         if not sample.choices or not points:
             raise ValueError(
-                f"sample {sample.id} has no {'points' if sample.choices else 'choices'} to word"
+                f"sample {sample.id} has no {'points' if sample.choices else 'choices'}, which"
+                " this prompt needs"
             )
         labels, lettered = [point.label for point in points], self.marks.labels
         looks = self.marks.looks(labels)
         colors = list(dict.fromkeys(look.color for look in looks))
         if not lettered and len(colors) < len(looks):
-            raise ValueError(
-                f"sample {sample.id}: without labels its points need `colors` of their own"
-            )
-        names: dict[str, str] = {}  # of the points that are called otherwise than in the choices
+            raise ValueError(f"sample {sample.id}: points without labels need different `colors`")
+        names: dict[str, str] = {}  # of points whose names differ from those in the choices
         for label, look in zip(labels, looks, strict=True):
             name = look.text if lettered else f"the {look.color} point"
             names |= {label: name} if name != label else {}

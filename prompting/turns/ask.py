@@ -21,7 +21,7 @@ from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, re
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
-ALTERNATIVES = 20  # per token: the most that OpenAI gives
+ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class History(Ranged):
                 text = strip_thoughts(message.text) if self.thoughts == "drop" else message.text
                 if len(text) > self.longest:
                     notes.append(
-                        f"of an earlier reply of {len(text)} characters the first {self.longest}"
-                        " were sent on"
+                        f"only the first {self.longest} of {len(text)} characters of an earlier"
+                        " reply were sent"
                     )
                     text = text[: self.longest] + " [...]"
                 if not text.strip() and not message.tool_calls:
-                    text = NO_REPLY  # several servers refuse an empty turn
+                    text = NO_REPLY  # several servers reject an empty turn
                 if text != message.text:
                     message = replace(message, parts=(text,))
             sent.append(message)
@@ -84,8 +84,8 @@ def _without_attached(message: Message) -> Message:
     return Message(message.role, message.parts, calls, message.call_id)
 
 
-MIN_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
-NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
+MIN_TOKENS = 16  # per image; no known processor uses fewer for an image of usual size
+NO_MODEL = NoModel("a reader must not call a model: it only reads the replies")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,8 @@ class Ask:
         parts = self.parts(state)
         if not parts:
             raise ValueError(
-                f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"
+                f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
+                " to ask"
             )
         opened, system = state.messages, text_of(self.system)
         if system and all(message.role != "system" for message in opened):
@@ -156,12 +157,14 @@ class Ask:
 
     def parts(self, state: State) -> Parts:
         """Return the texts and views that are sent, in order."""
-        already_sent: set[str] = set()  # the pictures that earlier turns send again
+        already_sent: set[str] = set()  # pictures of earlier turns that are sent again
         if self.attach == "new":
             sent, _ = self.history((*state.messages, Message("user", ())))
             already_sent = {view.picture.sha for message in sent for view in message.views}
         placed = self.images == "placed"
-        shown: dict[int, Parts] = {}  # by the number of the view, or of the image where it stands
+        shown: dict[
+            int, Parts
+        ] = {}  # by the number of the view, or of the image whose place it takes
         if self.tags:
             from looktwice.prompting.views.layout import write_tag
         if "none" not in (self.images, self.attach):
@@ -176,7 +179,7 @@ class Ask:
         wrong = [number for number in named if not 1 <= number <= len(state.views)]
         if wrong and not placed:
             raise ValueError(
-                f"sample {state.sample.id}: the prompt says <image {wrong[0]}>, there are"
+                f"sample {state.sample.id}: the prompt names <image {wrong[0]}>, but there are"
                 f" {len(state.views)} views"
             )
         before = [part for n, parts in shown.items() if n not in named for part in parts]
@@ -205,7 +208,9 @@ def with_confidence(state: State, reply: Reply) -> State:
         if _bare(next(iter(candidates), "")) in choices and mass > 0:
             confidence = min(1.0, max(shares.values()) / mass)
             return state.replace(confidence=confidence).measured("choice_mass", min(1.0, mass))
-    return state.with_notes("no likelihood of a choice came back, so it has no confidence")
+    return state.with_notes(
+        "the server returned no likelihood of a choice, so there is no confidence"
+    )
 
 
 def _bare(text: Any) -> str:

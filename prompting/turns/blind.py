@@ -34,7 +34,7 @@ ELEMENTS = re.compile(
     "clipPath|mask|marker|filter|feBlend|feColorMatrix|feComposite|feDropShadow|feFlood|"
     "feGaussianBlur|feMerge|feMergeNode|feOffset"
 )
-LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; elements inside one another; elements
+LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; nested elements; elements
 LARGEST = 2048  # pixels of the longer side of a drawing
 LONGER = 1024  # pixels of the longer side at which drawings are compared
 SECONDS = 20.0
@@ -51,7 +51,7 @@ class SvgError(Exception):
 
 def find_svg(reply: str) -> str | None:
     """Return the longest complete <svg> ... </svg> of a reply, fenced or not, or None."""
-    # beyond it none is finished
+    # no SVG ends after this position
     end = max((match.end() for match in _END.finditer(reply)), default=0)
     return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
@@ -66,7 +66,7 @@ def sanitize_svg(code: str) -> str:
     try:
         root = ET.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", plain).strip())
     except (ET.ParseError, ValueError) as exc:
-        raise SvgError(f"it is no XML ({exc})") from exc
+        raise SvgError(f"it is not valid XML ({exc})") from exc
     level, count = [root], 0
     for _ in range(DEEPEST):
         if not level:
@@ -77,7 +77,7 @@ def sanitize_svg(code: str) -> str:
         level = [child for element in level for child in element]
     if level or count > MOST:
         raise SvgError(
-            f"it has more than {MOST} elements, or more than {DEEPEST} inside one another"
+            f"it has more than {MOST} elements, or elements nested more than {DEEPEST} deep"
         )
     ET.register_namespace("", SPACE)
     return ET.tostring(root, encoding="unicode")
@@ -86,9 +86,9 @@ def sanitize_svg(code: str) -> str:
 def _check_element(element: ET.Element) -> None:
     space, _, name = str(element.tag).rpartition("}")
     if space.strip("{") not in ("", SPACE) or not ELEMENTS.fullmatch(name):
-        raise SvgError(f"it has <{name[:40]}>, which is not drawn")
+        raise SvgError(f"it has <{name[:40]}>, which is not supported")
     element.tag = f"{{{SPACE}}}{name}"
-    outside = "refers to something outside itself"
+    outside = "has an external reference"
     for key, value in element.attrib.items():
         word = key.rpartition("}")[2].lower()
         if word.startswith("on"):
@@ -124,7 +124,7 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     if done.returncode or drawn is None:
         complaints = done.stderr.decode("utf-8", "replace").strip().splitlines()
         reason = complaints[-1] if complaints else f"exit code {done.returncode}"
-        raise SvgError(f"resvg does not draw it ({reason[:200]})")
+        raise SvgError(f"resvg cannot draw it ({reason[:200]})")
     pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA)
     return np.asarray(pixels, np.uint8)
 
@@ -226,9 +226,11 @@ def describe(
         remark(note)
     text, notes = strip_thoughts(reply.text).strip(), []
     if reply.finish == "length":
-        notes.append(f"{what} was cut off by the bound on its tokens")
+        notes.append(f"{what} was cut off by its token limit")
     if len(text) > stage.longest:
-        notes.append(f"of {what}, {len(text)} characters, the first {stage.longest} were used")
+        notes.append(
+            f"only the first {stage.longest} of {len(text)} characters of {what} were used"
+        )
     return text[: stage.longest], notes
 
 
@@ -314,7 +316,7 @@ class RedrawThenAnswer:
             code = find_svg(text)
             codes.append(code or text)
             if not code:
-                lacking.append(f"{what} holds no finished SVG")
+                lacking.append(f"{what} contains no complete SVG")
             elif self.compare:
                 pixels, scores, note = compare_drawing(code, view.pixels)
                 notes.append(f"image {number}: {note}")
@@ -343,5 +345,5 @@ def compare_drawing(
     alike, blank = similarity(pixels, drawn), similarity(pixels, np.full_like(pixels, 255))
     if math.isnan(alike):
         return drawn, None, "the SVG was drawn; the image is too small to be compared"
-    note = f"the SVG has SSIM {alike:.3f} with the image, where a blank page has {blank:.3f}"
+    note = f"the SVG has an SSIM of {alike:.3f} with the image, a blank page {blank:.3f}"
     return drawn, (alike, blank), note

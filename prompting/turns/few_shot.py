@@ -15,9 +15,7 @@ from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
 from looktwice.prompting.turns.ask import Ask
 
-NOT_ASKED = NoModel(
-    "examples are worded and drawn on without asking; name stages that never call the model"
-)
+NOT_ASKED = NoModel("examples are prepared without the model; name only stages that never call it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,5 +89,5 @@ def _parse_example(row: Any, path: Path, number: int) -> Example:
         raise ValueError("expected an object with question, reply and images")
     reply = row.get("reply", row.get("answer"))
     if reply is None or not str(reply).strip():
-        raise ValueError("it has no reply; say what the model should have answered")
+        raise ValueError("it has no reply; write what the model should have answered")
     return Example(sample_of(row, path, f"example {number}"), str(reply))

@@ -221,7 +221,7 @@ class Vote(Ranged):
             ballots.append(self._ballot(after))
             turns.append(calls_made(after, recorder) - 1)
         after = self._counted(state, ballots, ended).replace(draw=state.draw, trace=trace)
-        # after each draw, the answer that had most votes until then, in the letters that were asked
+        # after each draw, the answer with the most votes so far, in the letters as asked
         asked = {own: shown for shown, own in after.letters.items()}
         first = {ballot.key: ballot.answer for ballot in reversed(ballots)}
         leaders: list[str | None] = []
@@ -249,7 +249,7 @@ class Vote(Ranged):
             return f"{used} tokens were used"
         first, second = [*_count_votes(ballots), ("", 0), ("", 0)][:2]
         if self.stop_early and first[1] > second[1] + self.n - len(ballots):
-            return "it was settled"
+            return "no other answer could win"
         return ""
 
     def _counted(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
@@ -274,7 +274,7 @@ class Vote(Ranged):
         if not best:
             reasons = (ballot.reason.partition(":")[0].strip() for ballot in ballots)
             kind, _ = Counter(reason or "unread" for reason in reasons).most_common(1)[0]
-            why = f"{kind}: not one of {len(ballots)} replies gives an answer"
+            why = f"{kind}: none of {len(ballots)} replies gives an answer"
             return voted.replace(answer=None, reason=why)
         if tied:
             return voted.abstain(f"a tie between {' and '.join(best)}")

@@ -14,7 +14,7 @@ def main() -> None:
     """Run as `svg_process.py WIDTH HEIGHT`: fit the drawing into this size, on white."""
     try:
         resource = importlib.import_module("resource")
-    except ImportError:  # Windows has none; the caller's time limit holds there too
+    except ImportError:  # missing on Windows, where the caller's time limit applies
         resource = None
     renderer = importlib.import_module("resvg_py")
     if resource is not None:

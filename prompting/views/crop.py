@@ -224,7 +224,7 @@ def _part_rect(view: View, place: Mark) -> PixelRect:
 def _fit_interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:
     """Return `length` whole pixels around first..last, shifted into low..high, and cut if that is
     shorter."""
-    # Sums of halves and shares miss whole numbers by a rounding error, which must not cost a pixel.
+    # Rounding errors in sums of halves and shares must not cost a pixel.
     start, stop = max(low, math.floor(first + EPSILON)), min(high, math.ceil(last - EPSILON))
     count = min(high - low, max(1, stop - start, math.ceil(length - EPSILON)))
     begin = math.floor((first + last - count) / 2 + 0.5)

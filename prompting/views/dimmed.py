@@ -19,7 +19,7 @@ from looktwice.prompting.where.windows import known_values
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap
 from looktwice.specialists.results import Floats
 
-GRID = 24, 24  # places of a map of pixels: the patches of CLIP at 336 pixels
+GRID = 24, 24  # size to which maps of pixels are reduced: the patches of CLIP at 336 pixels
 
 
 def attention_mask(values: Floats) -> Floats:
@@ -60,7 +60,7 @@ class Dimmed(LocalEyes, Ranged, WithoutModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.model) == (self.scalar is not None):
-            raise ValueError("views are dimmed by one map: give `model` or `scalar`")
+            raise ValueError("views are dimmed by a single map: give either `model` or `scalar`")
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the dimmed views. Raises WeightsError."""

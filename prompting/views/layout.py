@@ -55,7 +55,9 @@ class Concatenate(WithoutModel):
         rgb(self.color)
         check_ranges(self, "margin >= 0", "columns >= 1")
         if self.columns is not None and self.direction != "grid":
-            raise ValueError(f"columns is for direction: grid, found it in {self.direction}")
+            raise ValueError(
+                f"columns only applies to direction: grid, got direction: {self.direction}"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with one view, whose parts map back to every image."""
@@ -118,8 +120,8 @@ class Reorder(WithoutModel):
             range(1, len(self.order) + 1)
         ):
             raise ValueError(
-                "order lists every image once, counted from 1, as [2, 1], or is shuffled, reversed"
-                f" or rotated; found {list(self.order)}"
+                "order must list every image once, counted from 1, as [2, 1], or be shuffled,"
+                f" reversed or rotated; got {list(self.order)}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -131,9 +133,10 @@ class Reorder(WithoutModel):
             texts = (choice for choice in state.sample.choices if isinstance(choice, str))
             if named := next(filter(None, map(_ORDINAL.search, (state.prompt, *texts))), None):
                 raise ValueError(
-                    f"sample {state.sample.id}: the words name an image by its place"
-                    f" ({named[0]!r}), so another order would make the key wrong; number the images"
-                    ' with tags: "Image {source}:" in prompting.turns.Ask and say words: keep'
+                    f"sample {state.sample.id}: the text names an image by its position"
+                    f" ({named[0]!r}), so another order would make the correct answer wrong; number"
+                    ' the images with tags: "Image {source}:" in prompting.turns.Ask and set'
+                    " words: keep"
                 )
         count = len(state.views)
         numbers = [*range(1, count), 0]
@@ -144,8 +147,8 @@ class Reorder(WithoutModel):
         elif not isinstance(self.order, str):
             if len(self.order) != count:
                 raise ValueError(
-                    f"sample {state.sample.id}: order lists {len(self.order)} images, there are"
-                    f" {count}"
+                    f"sample {state.sample.id}: order lists {len(self.order)} images, but"
+                    f" there are {count}"
                 )
             numbers = [number - 1 for number in self.order]
         order = ", ".join(str(number + 1) for number in numbers)
@@ -217,7 +220,8 @@ def check_tag(setting: str, text: str) -> None:
     strange = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}"}
     if strange:
         raise ValueError(
-            f"{setting} holds {', '.join(sorted(strange))}; only {{n}} and {{source}} are filled in"
+            f"{setting} has unknown fields {', '.join(sorted(strange))}; only {{n}}"
+            " and {source} are filled in"
         )
 
 

@@ -30,8 +30,8 @@ SAMPLING: dict[Chroma, int] = {
     "4:2:0": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
 }
 MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
-DRAWN = 24  # levels of a channel by which a pixel that was drawn differs at least
-KEPT = 0.6  # of a drawn colour, below which it is lost: a line of one pixel in 4:2:0 keeps half
+DRAWN = 24  # minimum difference, in levels of a channel, of a drawn pixel
+KEPT = 0.6  # share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Encode(Ranged, WithoutModel):
         super().__post_init__()
         if self.lossless and self.codec != "webp":
             raise ValueError(
-                f"lossless is a setting of webp, found it with {self.codec}; png is always lossless"
+                f"lossless only applies to webp, got codec: {self.codec}; png is always lossless"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -84,7 +84,7 @@ class Encode(Ranged, WithoutModel):
         width, height = view.size
         if max(width, height) > MAX_SIDE[self.codec]:
             raise ValueError(
-                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels a side, the view has"
+                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels per side, the view has"
                 f" {width} x {height}; make it smaller first (prompting.views.LongestSide)"
             )
         image, file = Image.fromarray(view.pixels), io.BytesIO()
@@ -94,7 +94,7 @@ class Encode(Ranged, WithoutModel):
             settings += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLING[self.chroma]]
             bgr = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2BGR)
             data = cv2.imencode(".jpg", bgr, settings)[1].tobytes()
-        elif self.lossless:  # the least effort: a twelfth of the time for a quarter more bytes
+        elif self.lossless:  # minimum effort: a twelfth of the time for a quarter more bytes
             image.save(file, "WEBP", lossless=True, quality=0, method=0)
         else:
             image.save(file, "WEBP", quality=self.quality)
@@ -143,7 +143,7 @@ class Drawing:
         whole, kept = np.abs(drawn - before).mean(), np.abs(left - before).mean()
         if kept < KEPT * whole:
             yield (
-                f"what stage {self.slot!r} draws keeps {kept / whole:.0%} of its colour as it is"
+                f"the drawing of stage {self.slot!r} keeps {kept / whole:.0%} of its colour when"
                 " sent; draw thicker lines, or encode with `chroma: 4:4:4`"
             )
 
@@ -160,7 +160,7 @@ def say_lost_drawings(
             scale *= layout.size[0] / view.size[0]
             if (patches := drawing.longer_side * scale / layout.patch) < 1:
                 size = f"{patches:.2g} of a patch of {model}"
-                yield f"what stage {drawing.slot!r} draws covers {size}"
+                yield f"the drawing of stage {drawing.slot!r} covers {size}"
         yield from drawing.faded(view)
 
 

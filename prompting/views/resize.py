@@ -32,7 +32,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 MOST_PIXELS = (
-    100_000_000  # of a resized view; a larger one is a mistake that would exhaust the memory
+    100_000_000  # in a resized view; a larger one is a mistake that would exhaust the memory
 )
 QWEN_RATIO = (
     200  # the reference refuses images that are longer than this many times their shorter side
@@ -98,7 +98,7 @@ class MinimumSide(SizeRule):
         factor = self.pixels / min(width, height)
         if factor <= 1:
             return width, height
-        # fractions are cut off, as the toolkit does
+        # truncated, as in the toolkit
         return int(width * factor), int(height * factor)
 
 
@@ -113,7 +113,7 @@ class Megapixels(SizeRule):
     def __post_init__(self) -> None:
         if not (0 <= self.least <= self.most and self.most > 0):
             raise ValueError(
-                f"give 0 <= least <= most megapixels, found least {self.least} and most {self.most}"
+                f"megapixels need 0 <= least <= most, got least {self.least} and most {self.most}"
             )
 
     def size(self, width: int, height: int) -> Size:
@@ -145,7 +145,7 @@ class QwenPatches(SizeRule):
         super().__post_init__()
         if self.least > self.most:
             raise ValueError(
-                f"least is not more than most, found {self.least} and {self.most} patches"
+                f"least must not exceed most, got {self.least} and {self.most} patches"
             )
 
     def size(self, width: int, height: int) -> Size:
@@ -268,7 +268,7 @@ def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
 
 
-STEPS = 64  # sizes that are tried of a view, each a 64th less of its sides
+STEPS = 64  # sizes to try for a view, each a 64th of its sides smaller
 
 
 class Option(NamedTuple):
@@ -309,19 +309,21 @@ class TokenBudget(Ranged, WithoutModel):
         chosen = self._within(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)
         if kept and not chosen:
-            return state.replace(views=kept).with_notes("the budget of tokens has no room for more")
+            return state.replace(views=kept).with_notes(
+                "the token budget has no room for more views"
+            )
         with naming(state.sample):
             if len(chosen) < len(options):
                 least = sum(min(sizes).tokens for sizes in options)
                 raise ValueError(
-                    f"{counted(len(options), 'view')} cost {least:,} tokens at the least, more than"
+                    f"{counted(len(options), 'view')} cost at least {least:,} tokens, more than"
                     f" `tokens: {self.tokens}`; show fewer, or join them"
                     " (prompting.views.Concatenate)"
                 )
             pairs = zip(state.views, chosen, strict=True)
             views = tuple(resize_view(view, option.size) for view, option in pairs)
         total = sum(option.tokens for option in chosen)
-        guess = [] if rule.published else ["tokens of pictures are counted by a guess"]
+        guess = [] if rule.published else ["the token count of images is an estimate"]
         return state.replace(views=views).measured("image_tokens", total).with_notes(*guess)
 
     def _within(self, options: Sequence[Sequence[Option]]) -> list[Option]:

@@ -69,7 +69,7 @@ class RetrievedCrops(Ranged):
         super().__post_init__()
         read_texts(self)
         if not self.tries or min(self.tries) < 0:
-            raise ValueError(f"tries are numbers of regions, 0 for all, found {[*self.tries]}")
+            raise ValueError(f"tries must be numbers of regions, 0 for all, got {[*self.tries]}")
 
     @property
     def asks(self) -> bool:

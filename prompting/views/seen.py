@@ -38,7 +38,7 @@ PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
 )
 """For the models of providers: the pattern of the name's beginning, the rule for the size at which
 they see a picture, and the side of a patch (0 if none is published)."""
-AS_LARGE = 1.01  # times: what rounding of sizes does to the scale
+AS_LARGE = 1.01  # factor: tolerance for the rounding of sizes
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class AsSeen(WithoutModel):
         known = layout_of(self.model, (100, 100), self.stack)
         if known is None and layout_of(self.model, (100, 100)):
             raise ValueError(
-                f"stack {self.stack!r} does not prepare pictures for {self.model!r}; it is known"
-                " for Mistral's models such as 'pixtral-12b', or leave out `stack`"
+                f"stack {self.stack!r} does not prepare pictures for {self.model!r}; use it for"
+                " Mistral's models such as 'pixtral-12b', or leave out `stack`"
             )
         if known is None:
             raise ValueError(
-                f"it is not known how {self.model!r} sees pictures; give the name of an open model"
+                f"how {self.model!r} sees pictures is unknown; give the name of an open model"
                 " such as 'Qwen2.5-VL-7B-Instruct', or one of OpenAI's or Anthropic's"
             )
 
@@ -157,7 +157,7 @@ def say_losses(
         if (sides := _patches(views, layouts, mark)) and max(sides) < 1:
             seen = f"covers {max(sides):.2g} of a patch at most" if max(sides) else "is cut off"
             yield f"mark {mark.label}, as {model} sees it, {seen}"
-    scales = list[float]()  # of the source's pixels; an enlarged one is still one
+    scales = list[float]()  # per pixel of the source; enlarging adds none
     for view, layout in zip(views, layouts, strict=True):
         largest = max((part.affine.scale for part in view.parts), default=0.0)
         scales.append(min(1.0, largest * layout.size[0] / view.size[0]))
@@ -167,8 +167,8 @@ def say_losses(
             as_large = scales[number] <= scales[larger] * AS_LARGE
             if region and whole and as_large and _is_part(region, whole):
                 yield (
-                    f"view {number + 1} adds no pixels: as {model} sees them, it has no more of"
-                    f" what it shows than view {larger + 1}"
+                    f"view {number + 1} adds no pixels: as {model} sees them, view"
+                    f" {larger + 1} shows this region at least as large"
                 )
                 break
 

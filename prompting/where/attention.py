@@ -30,7 +30,7 @@ from looktwice.specialists.features.question_attention import token_places
 from looktwice.specialists.results import Floats
 
 RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
-TILE = 1024  # pixels of a side above which a picture is looked at in tiles
+TILE = 1024  # pixels per side above which a picture is split into tiles
 GENERAL = "Write a general description of the image."
 
 
@@ -134,8 +134,8 @@ class LocalEyes:
         look = self.eyes.look([Message("user", (view, words))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(
-                f"{self.model}: gradients of pixels are read where a picture is one plane of them,"
-                " as in LLaVA-1.5; use method: relative"
+                f"{self.model}: gradients of pixels need a model whose input is a single plane of"
+                " pixels, as in LLaVA-1.5; use method: relative"
             )
         return np.asarray(np.linalg.norm(look.gradient[0], axis=0))
 

@@ -28,7 +28,7 @@ Asked = Literal["existence", "latent", "answering"]
 GRIDS = {4: ((1, 4), (4, 1), (2, 2)), 9: ((2, 4), (4, 2), (3, 3)), 16: ((2, 8), (8, 2), (4, 4))}
 """Columns and rows of the children of a tall node, a wide node, and any other."""
 MOST_DEPTH = 5
-TOGETHER = 50  # pixels by which boxes grow before those that overlap are united
+TOGETHER = 50  # pixels by which boxes grow before overlapping ones are merged
 
 
 @dataclass(frozen=True)

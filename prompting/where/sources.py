@@ -59,14 +59,14 @@ def check_words(source: Any) -> None:
     invalid pattern."""
     given = [name for name in ("words", "words_field", "words_pattern") if getattr(source, name)]
     if len(given) > 1:
-        raise ValueError(f"words come from one place, found {' and '.join(given)}")
+        raise ValueError(f"words must come from one setting, got {' and '.join(given)}")
     if any(not word.strip() for word in source.words):
-        raise ValueError(f"words holds an empty text: {list(source.words)}")
+        raise ValueError(f"words contains an empty text: {list(source.words)}")
     try:
         re.compile(source.words_pattern)
     except re.error as exc:
         raise ValueError(
-            f"words_pattern {source.words_pattern!r} is no regular expression: {exc}"
+            f"words_pattern {source.words_pattern!r} is not a valid regular expression: {exc}"
         ) from exc
 
 
@@ -169,7 +169,7 @@ class InCells(Where):
     def __post_init__(self) -> None:
         if not isinstance(self.grid, DotGrid | RuledGrid):
             raise ValueError(
-                "grid is a DotGrid or a RuledGrid of prompting.grids, found"
+                "grid must be a DotGrid or a RuledGrid of prompting.grids, got"
                 f" {type(self.grid).__name__}"
             )
         if isinstance(self.grid, RuledGrid) and self.grid.names == "none":
@@ -179,8 +179,8 @@ class InCells(Where):
         if wrong:
             raise ValueError(
                 f"the grid has no cell {' and no cell '.join(map(repr, wrong))}: it has"
-                f" {self.grid.rows} rows and {self.grid.columns} columns; name its cells as it"
-                " writes them"
+                f" {self.grid.rows} rows and {self.grid.columns} columns; write cell names as"
+                " the grid does"
             )
 
     def places(self, state: State, model: Model) -> Places:
@@ -241,7 +241,7 @@ class Claimed(Where):
         claims = list(islice(read_claims(strip_thoughts(state.reply), self.points), MAX_BOXES + 1))
         if len(claims) > MAX_BOXES:
             notes.append(
-                f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
+                f"the reply names more than {MAX_BOXES} places; only the first {MAX_BOXES} are used"
             )
         for claim in claims[:MAX_BOXES]:
             try:
@@ -249,7 +249,7 @@ class Claimed(Where):
                 regions.setdefault(region.image, []).append(region)
                 notes += [cut] if cut else []
             except ToolError as exc:
-                notes.append(f"a claimed place was passed over: {exc}")
+                notes.append(f"a claimed place was skipped: {exc}")
         sources = sorted(regions) or shown_sources(state, None)
         return Places("place that the reply names", regions, sources, notes=notes)
 
@@ -311,7 +311,7 @@ class Given(Where):
                 return Box(self.hint, x0, y0, x1, y1)
         except (TypeError, ValueError) as exc:
             raise ValueError(
-                f"sample {sample.id}: its field {self.hint!r} is no region ({exc})"
+                f"sample {sample.id}: its field {self.hint!r} is not a region ({exc})"
             ) from exc
         raise ValueError(
             f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`,"

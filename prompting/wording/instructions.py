@@ -116,14 +116,14 @@ class MultipleChoice(WithoutModel):
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
             raise ValueError(
-                'label_style is the letter A with punctuation around it, such as "(A)", found'
+                'label_style must be the letter A with punctuation around it, such as "(A)", got'
                 f" {self.label_style!r}"
             )
         strange = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
         if strange:
             raise ValueError(
-                f"instruction has the fields {', '.join(sorted(strange))}; only {{letters}} is"
-                " known"
+                f"instruction has unknown fields {', '.join(sorted(strange))}; only {{letters}}"
+                " is filled in"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -182,7 +182,7 @@ class MarksAsText(WithoutModel):
         thousand = self.frame == "0-1000"
         across, down = (1000 / size[0], 1000 / size[1]) if thousand else (1.0, 1.0)
         if isinstance(place, Point):
-            half = 0.5 if thousand else 0.0  # pixel numbers mean centres, shares start at the edge
+            half = 0.5 if thousand else 0.0  # pixels are counted at centres, shares from the edge
             return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
         x0, y0, x1, y1 = bounding_box(place)
         level = f"x from {round(x0 * across)} to {round(x1 * across)}"
@@ -225,7 +225,7 @@ class YesNo(Wording):
     instruction: Text = "Answer with {first} or {second}."
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the instruction below the prompt."""
+        """Return the state with this instruction below its prompt."""
         first, second = self.words
         return add_lines(state, fill_in(self.instruction, first=first, second=second))
 
@@ -237,7 +237,7 @@ class WholeNumber(Wording):
     instruction: Text = "Answer with one whole number, in digits."
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the instruction below the prompt."""
+        """Return the state with this instruction below its prompt."""
         return add_lines(state, text_of(self.instruction))
 
 
@@ -258,7 +258,7 @@ class System(WithoutModel):
     def __post_init__(self) -> None:
         read_texts(self)
         if not text_of(self.text).strip():
-            raise ValueError("text is empty; remove this stage to ask without a system text")
+            raise ValueError("text is empty; remove this stage to ask without a system message")
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the system message first."""
@@ -299,7 +299,7 @@ class ChainOfThought(Wording):
     form: Literal["plain", "steps"] = "plain"
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with these words below the prompt."""
+        """Return the state with this instruction below its prompt."""
         return add_lines(state, text_of(self.text) or REASONING[self.form])
 
 
@@ -319,11 +319,11 @@ the answer.'
         read_texts(self)
         if not self.mark.strip() or "\n" in self.mark:
             raise ValueError(
-                f"mark is the text before the answer, in one line, found {self.mark!r}"
+                f"mark must be the text before the answer, in one line, got {self.mark!r}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with these words below the prompt."""
+        """Return the state with this instruction below its prompt."""
         return add_lines(state, fill_in(self.words, mark=self.mark))
 
 
@@ -341,7 +341,7 @@ class JsonAnswer(Wording):
     words: Text = "Reply with a JSON object and nothing else: {form}"
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with these words below the prompt."""
+        """Return the state with this instruction below its prompt."""
         letters = ", ".join(state.sample.letters)
         answer = f'"answer": {f"one of {letters}" if letters else "your answer"}, as a text'
         reasoning = '"reasoning": what you see and what follows from it, ' if self.reasoning else ""

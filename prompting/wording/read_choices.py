@@ -15,7 +15,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.evidence import Missing, handle_missing
 
 HEADER = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
-# in ASCII and in full width, as Chinese texts have it
+# in ASCII and in full width, as in Chinese texts
 LEFT, RIGHT = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
 LABEL = rf"(?P<left>{LEFT}?)(?P<letter>[A-Z])(?P<right>{RIGHT})"
 ON_ITS_LINE = re.compile(
@@ -64,7 +64,7 @@ def _in_one_line(text: str) -> Iterator[ListedChoices]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
                 listed = _listed(text, run, spans)
-                # an instruction such as "answer (A), (B) or (C)." lists none
+                # an instruction such as "answer (A), (B) or (C)." is not a list
                 if all(choice.strip(".") for choice in listed.texts):
                     yield listed
 
@@ -124,10 +124,12 @@ class ReadChoices(WithoutModel):
             return state
         listed = find_choices(state.prompt)
         if listed is None:
-            return handle_missing(state, self.missing, ["the words list no choices A, B ..."])
+            return handle_missing(state, self.missing, ["the prompt lists no choices A, B ..."])
         before, after = state.prompt[: listed.start], state.prompt[listed.end :]
         bare = f"{ANNOUNCED.sub('', before).rstrip()}\n{after.lstrip()}".strip()
         sample = replace(state.sample, question=bare, choices=listed.texts)
         prompt = bare if self.words == "drop" else state.prompt
-        note = f"{counted(len(listed.texts), 'choice')} read from the words, written {listed.style}"
+        note = (
+            f"{counted(len(listed.texts), 'choice')} read from the prompt, written {listed.style}"
+        )
         return state.replace(sample=sample, prompt=prompt).with_notes(note)

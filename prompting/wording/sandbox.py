@@ -72,7 +72,7 @@ def weigh(value: Any) -> Any:
         inner = waiting.pop()
         spend(_size(inner))
         if isinstance(inner, jinja2.Undefined):
-            continue  # it looks like a collection, and may only be asked whether it is defined
+            continue  # it looks like a collection, but only tests of whether it is defined work
         if isinstance(inner, Namespace):
             inner = object.__getattribute__(inner, "_Namespace__attrs")
         if isinstance(inner, Mapping):
@@ -342,10 +342,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 spend(len(args[0]) * _size(owner))
             elif check := CHECKS.get(name):
                 check(owner, [*args, *kwargs.values()])
-        else:  # a macro, or what is as cheap as one
+        else:  # a macro, or something as cheap
             spend(work.nodes)
         weigh([*args, *kwargs.values()])
-        if isinstance(__obj, LoopContext):  # a recursive loop goes through what it is given
+        if isinstance(__obj, LoopContext):  # a recursive loop iterates over its arguments
             args = tuple(count_items(arg, work.nodes) for arg in args)
         return super().call(__context, __obj, *args, **kwargs)
 

@@ -74,7 +74,7 @@ class Template(WithoutModel):
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        with bounded():  # what is constant in it is computed here
+        with bounded():  # constant expressions are evaluated here
             return environment().from_string(text_of(self.text))
 
     @cached_property
