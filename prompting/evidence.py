@@ -59,7 +59,7 @@ def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
 
 
 def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> State:
-    """Apply `missing` to the state: add notes, or abstain. Raises ValueError for "fail"."""
+    """Apply `missing` to the state: add notes or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
             f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to go on"

@@ -8,7 +8,7 @@ A complete tool, in a file `my_tools.py` of your own:
 
     @dataclass(frozen=True)
     class Darken:
-        description: str = "Shows an image darker."  # what the model is told
+        description: str = "Shows an image darker."  # shown to the model
         arguments = DarkenArguments
 
         def __call__(self, state: State, arguments: DarkenArguments) -> ToolResult:
@@ -17,13 +17,14 @@ A complete tool, in a file `my_tools.py` of your own:
             return ToolResult("darker", (view.with_pixels(darker),))
 
 `tools: {darken: {use: my_tools.Darken}}` in an agent's settings and `--plugin my_tools.py` on the
-command line put it into use. The model calls it by the name in that mapping. Arguments are checked
-before the tool runs: fields of the types `ImageNumber`, `PointCoordinates` and `BoxCoordinates`
-arrive as a valid image number and as pixels of its view.
+command line add it to an agent. The model calls it by the name in that mapping. Arguments are
+checked before the tool runs: fields of the types `ImageNumber`, `PointCoordinates` and
+`BoxCoordinates` arrive as a valid image number and in pixels of its view.
 
-A tool that applies an existing stage to an image is one call of `run_stage_on_image` (the image as
-if it were the sample's only one, as for markers and zooms) or `run_stage` (the sample's own images
-behind it, as for specialists). What the room's door does not give is imported from this file.
+A tool that applies an existing stage to an image needs a single call: `run_stage_on_image` (the
+image counts as the sample's only one, as for markers and zooms) or `run_stage` (the sample's own
+images stay available, as for specialists). Import names that the room does not export from this
+file.
 """
 
 from __future__ import annotations

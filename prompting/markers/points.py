@@ -127,7 +127,7 @@ class Ring:
         return square(self.radius + self.thickness / 2)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         rim = np.abs(np.hypot(x, y) - np.float32(self.radius)) - np.float32(self.thickness / 2)
         return np.maximum(rim, self.gap / 2 - np.minimum(np.abs(x), np.abs(y))) if self.gap else rim
 
@@ -200,7 +200,7 @@ class Disc:
         return square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         return np.hypot(x, y) - np.float32(self.radius)
 
 
@@ -239,7 +239,7 @@ class Cross:
         return square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         across, down, half = np.abs(x), np.abs(y), self.thickness / 2
         level = np.maximum(np.maximum(down - half, across - self.radius), self.gap - across)
         upright = np.maximum(np.maximum(across - half, down - self.radius), self.gap - down)
@@ -305,7 +305,7 @@ class Arrow:
         return min(xs), min(ys), max(xs), max(ys)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         dx, dy = self._way
         along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
         shaft = np.maximum(
@@ -403,7 +403,7 @@ class Outline:
         return square(self.radius + 1.2 * self.thickness)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         across, radius = np.abs(x), np.float32(self.radius)
         if self.name == "square":
             rim = np.maximum(across, np.abs(y)) - radius
