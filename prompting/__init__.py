@@ -1,4 +1,4 @@
-"""What is drawn, cropped, said and asked: the stages between a sample and a model's reply."""
+"""The stages between a sample and the model's reply: markers, crops, prompts and turns."""
 
 import lazy_loader
 

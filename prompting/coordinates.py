@@ -1,5 +1,5 @@
-"""Maps coordinates that a model gives for an image, as it was sent, to pixels of the view before it
-was resized."""
+"""Converts coordinates that a model gives for an image, as it was sent, to pixels of the view
+before it was resized."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ UNITS: dict[Frame, str] = {
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
 FARTHEST = 1e9  # pixels; larger numbers are rejected before they can overflow
-LEAST_INSIDE = 0.25  # of a box that is cut to its image; less of it is taken for another unit
-MOST_BEYOND = 1.1  # times the largest coordinate of a normalised frame; more is another unit
-CUT = 0.5  # pixels by which a box may reach beyond the image without being told so
+LEAST_INSIDE = 0.25  # minimum share of a box inside its image; less suggests another unit
+MOST_BEYOND = 1.1  # times the largest coordinate of a normalised frame; more suggests another unit
+CUT = 0.5  # pixels by which a box may extend beyond the image without a remark
 NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
 
 
 class ToolError(ValueError):
-    """A tool cannot do what the model asked; the message is written for the model."""
+    """A tool cannot do what the model asked; the message is addressed to the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,8 @@ class ShownImage:
 
     @classmethod
     def through(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
-        """A view as the stage `fit` resizes it. Raises ValueError if it does more than resize."""
+        """Resize a view with the stage `fit`. Raises ValueError if the stage does more than
+        resize."""
         if fit is None:
             return cls(view, view)
         views = fit(state_of_view(state, view), NO_MODEL).views
@@ -63,12 +64,12 @@ class ShownImage:
         return cls(view, map_to_sources(view, views[0]), views[0].parts[0].affine)
 
     def place(self, numbers: Sequence[float], frame: Frame, name: str) -> tuple[float, ...]:
-        """A point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of
+        """Return a point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of
         `view`.
 
         Points are pixel centres; boxes are edges, and are clipped to the image. Raises ToolError
-        for places outside the image or for the most part outside it, for boxes without an area or
-        with swapped corners, and for numbers that are of another frame.
+        for places outside or mostly outside the image, for boxes without an area or with swapped
+        corners, and for numbers that belong to another frame.
         """
         width, height = self.sent.size
         scaled = self._in_pixels(numbers, frame)
@@ -81,7 +82,7 @@ class ShownImage:
                 f"the {kind} {_format_numbers(numbers)} lies outside what can be meant: its numbers"
                 f" look like {other}; give {UNITS[frame]} ({name} has {width} x {height} pixels)"
             )
-        if len(numbers) == 2:  # pixel numbers are those of centres, other frames count from the rim
+        if len(numbers) == 2:  # pixels are counted at centres, other frames from the edge
             x, y = (number - (0.0 if frame == "pixels" else 0.5) for number in scaled)
             if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
                 raise ToolError(f"the point {_format_numbers(numbers)} lies outside {where}")
@@ -104,7 +105,7 @@ class ShownImage:
         return bounds(full)
 
     def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
-        """A sentence if `place` cuts this box to the image, else an empty text."""
+        """Return a sentence if `place` clips this box to the image, otherwise an empty text."""
         width, height = self.sent.size
         left, top, right, bottom = (*self._in_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
@@ -117,7 +118,7 @@ class ShownImage:
         )
 
     def _in_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
-        """The numbers in pixels of the image as it was sent."""
+        """Convert the numbers to pixels of the image as it was sent."""
         width, height = self.sent.size
         across, down = {
             "pixels": (1.0, 1.0),
@@ -128,7 +129,8 @@ class ShownImage:
 
 
 def _other_frame(numbers: Sequence[float], frame: Frame) -> str:
-    """What the numbers look like if they can hardly be of this frame, else an empty text.
+    """Return the frame that the numbers look like if they can hardly belong to this one, otherwise
+    an empty text.
 
     A box of shares is at most one pixel or thousandth wide; a point of shares has a fraction.
     """
@@ -147,14 +149,14 @@ def _area(box: Sequence[float]) -> float:
 
 
 def state_of_view(state: State, view: View, *marks: Mark) -> State:
-    """A state whose sample has this view as its only image, and these marks in the view's
+    """Return a state whose sample has this view as its only image, and these marks in the view's
     pixels."""
     sample = replace(state.sample, images=(view.picture,), choices=(), marks=marks)
     return State.start(sample, state.seed, state.draw)
 
 
 def map_to_sources(view: View, new: View) -> View:
-    """The view `new`, which was made of `view` as if that were a source image, mapped to the
+    """Map the view `new`, which was made from `view` as if that were a source image, to the
     sample's own images."""
     parts = [
         replace(
@@ -169,11 +171,11 @@ def map_to_sources(view: View, new: View) -> View:
 
 
 def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
-    """The region of a source image that each view from index `first` shows: (image, left, top,
-    right, bottom).
+    """Return the region of a source image that each view from index `first` on shows: (image, left,
+    top, right, bottom).
 
-    Empty for a view that shows no source image, or the same region as an earlier view. For a view
-    of several images it is the region of the one that fills most of it.
+    It is empty for a view that shows no source image, or the same region as an earlier view. For a
+    view of several images it is the region of the one that fills most of it.
     """
     regions: list[tuple[float, ...]] = []
     new: list[tuple[float, ...]] = []

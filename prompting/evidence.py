@@ -1,4 +1,4 @@
-"""Runs a specialist on the source images that views show, and maps what it finds into the views."""
+"""Runs a specialist on the source images that views show, and maps its results into the views."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Found = TypeVar("Found")
 def collect(
     state: State, images: Sequence[int] | None, look: Callable[[int], Found]
 ) -> tuple[dict[int, Found], dict[int, str]]:
-    """What `look` finds in each source image that a view shows, and the reason where it finds
-    nothing, both by image number.
+    """Return the result of `look` for each source image that a view shows, and the reasons for
+    missing results, both by image number.
 
     `images` restricts it to these numbers, counted from 0. Raises ValueError for a number that the
     sample lacks.
@@ -42,7 +42,7 @@ def collect(
 
 
 def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
-    """The numbers of the source images that views show, from 0; of `images` alone where these are
+    """Return the numbers, from 0, of the source images that views show, restricted to `images` if
     given.
 
     Raises ValueError for a number that the sample does not have.
@@ -59,7 +59,7 @@ def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
 
 
 def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> State:
-    """Apply `missing` to the state: add notes, or abstain. Raises ValueError for "fail"."""
+    """Apply `missing` to the state: add notes or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
             f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to go on"
@@ -73,8 +73,8 @@ def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> St
 def with_views(
     state: State, views: Sequence[View], words: str = "", lacking: Iterable[str] = ()
 ) -> State:
-    """The state with these views, and a note for each reason in `lacking` why an image was kept as
-    it is.
+    """Return the state with these views, and a note for each reason in `lacking` why an image was
+    kept unchanged.
 
     If any view is new, `words` become the last line of the prompt.
     """
@@ -93,8 +93,8 @@ def show_evidence(
     show: Callable[[View, dict[int, Found]], Iterable[View]],
     words: str,
 ) -> State:
-    """The state with the views that `show` makes of each one and of what `look` finds (`collect`);
-    `missing` decides about images in which it finds nothing."""
+    """Return the state with the views that `show` makes from each view and from the results of
+    `look` (see `collect`). `missing` decides about images without a result."""
     results, lacking = collect(state, images, look)
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking.values())
@@ -103,11 +103,11 @@ def show_evidence(
 
 
 def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Maps of source images, each (height, width) of its image, projected into one map of the view
+    """Project maps of source images, each (height, width) of its image, into one map of the view
     (height, width).
 
-    NaN where the topmost part has no map or its map has no value. Resampled linearly between known
-    pixels.
+    It is NaN where the topmost part has no map or its map has no value. Known pixels are
+    interpolated linearly.
     """
     width, height = view.size
     field = np.full((height, width), np.nan)

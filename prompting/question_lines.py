@@ -1,4 +1,4 @@
-"""Files of JSON lines with pictures beside them: few-shot examples, and marks of known pictures."""
+"""Files of JSON lines that refer to pictures: few-shot examples, and marks of known pictures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ Parsed = TypeVar("Parsed")
 
 
 def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[Parsed, ...]:
-    """What `parse` makes of each line, of its path and of its number. Raises ValueError that names
-    the line."""
+    """Parse each line with `parse`, which receives the JSON value, the path and the line number.
+    Raises ValueError that names the line."""
     path, parsed = Path(path), []
     try:
         lines = read_file(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ValueError(f"{path} cannot be read ({exc}); expected one JSON object a line") from exc
+        raise ValueError(
+            f"{path} cannot be read ({exc}); expected one JSON object per line"
+        ) from exc
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -34,25 +36,24 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
             except (ValueError, TypeError, KeyError, PictureError) as exc:
                 raise ValueError(f"{path} line {number}: {exc}") from exc
     if not parsed:
-        raise ValueError(f"{path} holds no example; write one JSON object a line")
+        raise ValueError(f"{path} contains no line with data; write one JSON object per line")
     return tuple(parsed)
 
 
 def settle_sha(stage: Any, content: Sequence[Any]) -> None:
-    """Fill in the `sha` of a stage from what the lines of its `path` hold, as plain values. Raises
-    ValueError where it has another one."""
+    """Set the `sha` of a stage to the hash of the lines in its `path`, given as plain values.
+    Raises ValueError if it already has a different one."""
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     if stage.sha and stage.sha != digest:
         raise ValueError(
-            f"{stage.path} or its images have changed: sha is {digest}, and {stage.sha} was"
-            " expected"
+            f"{stage.path} or its images have changed: their sha is {digest}, expected {stage.sha}"
         )
     object.__setattr__(stage, "sha", digest)
 
 
 def sample_of(row: Mapping[str, Any], path: Path, name: str) -> Sample:
-    """The question of a line, with its `image` or `images`, which lie below the file's folder.
-    Raises ValueError, PictureError."""
+    """Return the question of a line as a sample, with its `image` or `images`, which must lie below
+    the file's folder. Raises ValueError, PictureError."""
     names = row.get("images") or ([row["image"]] if row.get("image") else [])
     meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
     marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())

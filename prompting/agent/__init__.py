@@ -1,7 +1,7 @@
-"""Agents: a model calls tools to look at images again. The loop and its bounds, the tools, and the
-formats of calls.
+"""Agents: a model calls tools to look at images again. This room holds the loop, its bounds, the
+tools and the formats of tool calls.
 
-`tool.py` says how to write a tool of your own; `tools.py` holds examples.
+`tool.py` explains how to write a tool of your own; `tools.py` holds examples.
 
 Not here: turns that need no tools (`turns`), and the analysis of what an agent did
 (`eval.analysis`).

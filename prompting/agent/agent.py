@@ -1,4 +1,4 @@
-"""The agent loop: the model calls tools that show it new images, as often as its bounds allow, and
+"""The agent loop: the model calls tools that show it new images, as often as the bounds allow, and
 then answers."""
 
 from __future__ import annotations
@@ -52,36 +52,36 @@ class Agent:
     """Shows the views and the prompt, and runs the tools that the model calls until it answers.
 
     `tools` maps the names by which the model calls them to tools of `prompting.agent` or classes of
-    your own (docs/howto/own.md shows one). `protocol` is the format of the calls: `NativeCalls`,
-    `TaggedCalls`, `PlainCalls` or `CodeCalls`. `system` stands in front of the conversation,
-    `{unit}` in it for the frame of coordinates. The model gives coordinates in the frame
-    `coordinates` of the image that it was sent. `label` stands before each image, `{n}` in it for
-    its number, and `{k}` for its number among those that tools brought; empty, nothing does. `fit`
-    is a stage that resizes every image before it is sent; tools work on the image before that, so a
-    zoom shows detail that the resized image has lost. `history` says what of the earlier turns is
-    sent again.
+    your own (docs/howto/own.md shows one). `protocol` is the format of tool calls: `NativeCalls`,
+    `TaggedCalls`, `PlainCalls` or `CodeCalls`. `system` is the system message; `{unit}` in it
+    becomes the unit of coordinates. The model gives coordinates in the frame `coordinates` of the
+    image that it was sent. `label` is written before each image: `{n}` becomes the image's number,
+    and `{k}` its number among the images that tools returned; an empty label writes nothing. `fit`
+    is a stage that resizes every image before it is sent. Tools work on the image before that
+    resize, so a zoom shows detail that the resized image has lost. `history` sets which parts of
+    earlier turns are sent again.
 
     A reply without a tool call is the final answer, which is read when the run is scored. An answer
     given through the tool `prompting.agent.Answer` is read by `reader`. When one of the `bounds` is
-    reached the model gets the text `final` and no tools, and its next reply is the answer; if it
-    still calls a tool, the sample abstains. A call is malformed if there is no such tool, if its
-    arguments do not match the tool's, or if it names a place outside the image; after more than
-    `corrections` malformed replies in a row the sample abstains too. A ToolError, ValueError,
-    LookupError or NoEvidence of a tool is reported to the model and counts as a step; any other
-    exception fails the sample.
+    reached, the model is sent the text `final` without tools, and its next reply is the answer; if
+    it still calls a tool, the sample abstains. A call is malformed if the tool does not exist, if
+    its arguments do not match the tool's schema, or if it names a place outside the image. After
+    more than `corrections` malformed replies in a row the sample abstains too. A ToolError,
+    ValueError, LookupError or NoEvidence raised by a tool is reported to the model and counts as a
+    step; any other exception fails the sample.
 
     With a `probe`, such as "What would you answer now?", the model is asked this before each of its
     turns, outside the conversation. It costs one more call per turn, and shows what each look
     changed.
 
-    `results`, such as `BlackImages`, is a control that changes what every tool returned before the
-    model gets it. With `afresh` the last answer is asked for in a new conversation that shows every
-    image at once, without tools and looks: the results alone.
+    `results`, such as `BlackImages`, is a control that changes every tool result before the model
+    gets it. With `afresh`, the final answer is asked for in a new conversation that shows all
+    images at once, without the tools and the tool calls: it measures the results alone.
 
     Every tool call is written into the record as a `Look` (`prompting.agent.looks`), and every
-    image becomes a view. Measured are the `looks` that were run, the `crop_share` of an image that
-    they showed, and the turns. Raises ModelError, and WeightsError if the network of a tool cannot
-    be loaded.
+    image becomes a view. `options` are passed to the model. Measures `looks` (how many were run),
+    `crop_share` (the share of an image that they showed) and the turns. Raises ModelError, and
+    WeightsError if the network of a tool cannot be loaded.
     """
 
     tools: Mapping[str, AgentTool]
@@ -105,15 +105,14 @@ class Agent:
     def __post_init__(self) -> None:
         read_texts(self)
         if not isinstance(self.tools, Mapping):
-            raise TypeError("tools is a mapping of names to tools, such as {zoom: {use: ...Zoom}}")
+            raise TypeError("tools must map names to tools, such as {zoom: {use: ...Zoom}}")
         for name, tool in self.tools.items():
             if not hasattr(tool, "arguments"):
-                raise TypeError(f"tools: {name!r} is no tool; `looktwice list tools` names them")
+                raise TypeError(f"tools: {name!r} is not a tool; `looktwice list tools` lists them")
         wrong = [name for name in self.tools if not NAME.fullmatch(name)]
         if wrong or not self.tools:
             raise ValueError(
-                f"tools: {wrong[0]!r} cannot be the name of a tool; use letters, digits, '_'"
-                " and '-'"
+                f"tools: {wrong[0]!r} is not a valid tool name; use letters, digits, '_' and '-'"
                 if wrong
                 else "tools is empty; to ask without tools, use prompting.turns.Ask"
             )
@@ -124,15 +123,15 @@ class Agent:
             )
         check_ranges(self, "corrections >= 0")
         if self.options.tools is not None:
-            raise ValueError("options.tools must stay unset, the agent sets it")
+            raise ValueError("options.tools must stay unset: the agent sets it")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the conversation, every image shown as a view, and a note for each
-        look."""
+        """Return the state with the conversation, every image shown as a view, and a note for each
+        tool call."""
         looked = self._look(self._open(state, model))
         if not self.afresh:
             return looked
-        # all images at once, in a conversation that knows of no tool
+        # all images at once, in a conversation without tools
         afresh = Ask(tags="Image {n}:", options=self.options)
         asked = afresh(state.replace(views=looked.views), model)
         turns = looked.measures["turn_call"]
@@ -142,13 +141,14 @@ class Agent:
 
     @property
     def tool_descriptions(self) -> tuple[Tool, ...]:
-        """The tools with their JSON schemas, as the model gets them; none if no step is allowed."""
+        """The tools with their JSON schemas, as the model gets them; empty if no step is
+        allowed."""
         named = self.tools.items() if self.bounds.steps else ()
         return tuple(describe_tool(name, tool, self.coordinates) for name, tool in named)
 
     def _open(self, state: State, model: Model) -> Episode:
-        """Start the conversation: the system text, the sample's images with their numbers, and the
-        prompt."""
+        """Start the conversation: the system message, the sample's images with their numbers, and
+        the prompt."""
         shown = [ShownImage.through(view, self.fit, state) for view in state.views]
         episode = Episode(state, model, state.messages, shown, len(shown), calls_made(state, model))
         parts: list[str | View] = []
@@ -157,7 +157,8 @@ class Agent:
         parts += filter(None, split_words(state))
         if not parts:
             raise ValueError(
-                f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"
+                f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
+                " to ask"
             )
         tools = self.tool_descriptions
         system: Parts = ()
@@ -224,7 +225,7 @@ class Agent:
         )
 
     def _run_call(self, episode: Episode, call: ToolCall) -> Parts:
-        """Run one call, or refuse it. Errors in what a model writes are reported to the model and
+        """Run one call, or refuse it. Errors in what the model wrote are reported to the model and
         raise nothing."""
         look = episode.new_look(call.name, call.arguments)
         try:
@@ -256,7 +257,7 @@ class Agent:
             shown = [ShownImage.through(view, self.fit, episode.state) for view in result.views]
         except (
             WeightsError
-        ):  # our fault, not the model's: a look that failed would count as one that did not help
+        ):  # our fault, not the model's: it must not count as a look that did not help
             raise
         except (ValueError, LookupError, NoEvidence) as exc:
             episode.add_look(look, outcome="failed", reason=str(exc)[:LONGEST])
@@ -269,8 +270,8 @@ class Agent:
     def _add_result(
         self, episode: Episode, look: Look, key: str, result: ToolResult, shown: list[ShownImage]
     ) -> Parts:
-        """Add what a tool returned: its text with as many images as the bounds allow, its answer,
-        or an undo."""
+        """Add a tool's result: its text with as many images as the bounds allow, its answer, or an
+        undo."""
         if result.answer is not None:
             episode.answer = result.answer
             episode.add_look(look, outcome="answered")
@@ -298,7 +299,7 @@ class Agent:
         return tuple(parts) or ("done",)
 
     def _ask_for_answer(self, episode: Episode, bound: str) -> State:
-        """The last turn at a bound: the model gets no tools, and its reply is the answer."""
+        """Ask for the answer at a bound: the model gets no tools, and its reply is the answer."""
         episode.add_user_text(text_of(self.final))
         reply = self._ask(episode, None)
         calls, _ = self.protocol.read_calls(reply, 1)
@@ -311,14 +312,14 @@ class Agent:
             if episode.answer is not None:
                 episode.add_turns(self.protocol.assistant_turn(reply, calls))
                 return self._finish(episode, bound)
-        why = f"it called {call.name or 'a tool'} where it had to answer ({bound} used up)"
+        why = f"it called {call.name or 'a tool'} instead of answering ({bound} used up)"
         episode.add_turns(reply.as_message())
         look = episode.new_look(call.name, call.arguments)
         episode.add_look(look, outcome="bound", reason=why)
         return self._finish(episode, bound).abstain(why)
 
     def _finish(self, episode: Episode, by: str) -> State:
-        """The end of the conversation; an answer that a tool gave is read by `reader`."""
+        """End the conversation. An answer that was given through a tool is read by `reader`."""
         views = tuple(image.sent for image in episode.shown)
         notes = (*episode.notes, *(look.note for look in episode.looks), episode.end(by).note)
         state = episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)

@@ -1,5 +1,5 @@
-"""What is wrong with the arguments of a tool call, in words that name the argument, what it must be
-and what was given, for the model to correct it."""
+"""Describes faults in the arguments of a tool call: the argument, what it must be and what was
+given, so that the model can correct it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from looktwice.pipelines.json_input import write_json
 
 Json = Mapping[str, Any]
 
-MOST_FAULTS = 3  # that the model is told at once
-LONGEST = 60  # characters of a value that are shown
+MOST_FAULTS = 3  # reported to the model at once
+LONGEST = 60  # characters shown of a value
 KINDS = {
     "integer": "a whole number",
     "number": "a number",
@@ -32,7 +32,7 @@ BOUNDS = {
 
 
 def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationError) -> str:
-    """Describe the first faults of the given arguments, a clause for each."""
+    """Describe the first faults in the given arguments, one clause each."""
     schema = arguments.model_json_schema()
     names = _argument_names(arguments, schema)
     faults = dict.fromkeys(_describe_each(exc, schema, names, given))
@@ -40,7 +40,7 @@ def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationErro
 
 
 def _argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
-    """The name of each argument in the schema, by every name under which it may be given."""
+    """Map every name under which an argument may be given to its name in the schema."""
     names = dict[str, str]()
     for field, info in arguments.model_fields.items():
         alias = info.validation_alias

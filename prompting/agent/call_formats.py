@@ -1,8 +1,8 @@
 """Formats of tool calls: native function calls of the server, <tool_call> tags in the text, or
 plain CALL lines.
 
-Arguments are parsed as JSON and never evaluated. Calls are read from the reply alone, not from its
-<think> parts and not from anything that users, tools or images say.
+Arguments are parsed as JSON and never evaluated. Calls are read from the reply alone: not from its
+<think> parts, and not from anything that users, tools or images contain.
 """
 
 from __future__ import annotations
@@ -27,36 +27,37 @@ _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
 
 
 class CallFormat:
-    """One format of tool calls and their results; as it stands, calls in the text of a reply, where
-    `pattern` finds them."""
+    """A format of tool calls and their results. By default, calls are read from the text of a
+    reply, wherever `pattern` matches."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What finds the calls in a reply."""
+        """The pattern that matches a call in a reply."""
         raise NotImplementedError
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """What the system text says about the tools and the format; nothing where the server
+        """Return what the system message says about the tools and the format; empty if the server
         describes them."""
         return ""
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """The tools that are passed to the server; None if calls are made in the text."""
+        """Return the tools that are passed to the server, or None if calls are written in the
+        text."""
         return None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The first `most` calls of a reply, outside its <think> parts, and how many it has. A
-        malformed one has no name, only arguments."""
+        """Return the first `most` calls of a reply, outside its <think> parts, and how many calls
+        it has. A malformed call has arguments but no name."""
         matches = list(self.pattern.finditer(strip_thoughts(reply.text)))
         return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:most])], len(matches)
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call at a match of the pattern, with this id."""
+        """Parse the call at a match of the pattern; `name` becomes its id."""
         raise NotImplementedError
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The reply as a turn of the conversation: the text up to the last answered call, if
-        unanswered calls follow."""
+        """Return the reply as a turn of the conversation. If unanswered calls follow, the text ends
+        after the last answered call."""
         text = strip_thoughts(reply.text)
         ends = [match.end() for match in islice(self.pattern.finditer(text), len(calls) + 1)]
         cut = calls and len(ends) > len(calls)
@@ -64,16 +65,16 @@ class CallFormat:
         return Message("assistant", (kept,), attached=reply.attached)
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """The turns that hold the results of the calls: one of the user."""
+        """Return the turns that hold the results of the calls: here a single user turn."""
         parts = (part for answer in answers for part in self.wrapped(*answer))
         return (Message("user", tuple(parts)),)
 
     def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
-        """The result of one call, as the user's turn holds it."""
+        """Return the result of one call as it appears in the user turn."""
         raise NotImplementedError
 
     def find_fault(self, reply: Reply) -> str:
-        """Why a reply without a call cannot be the final answer; empty if it can."""
+        """Return why a reply without a call cannot be the final answer; empty if it can."""
         return ""
 
 
@@ -81,24 +82,24 @@ class CallFormat:
 class NativeCalls(CallFormat):
     """Function calls with JSON schemas, for servers that support them.
 
-    Calls that a server leaves in the text, in the forms of Qwen, Llama, Mistral and others, are run
-    as well.
+    Calls that a server leaves in the text, in the formats of Qwen, Llama, Mistral and others, are
+    run as well.
 
     Most servers accept images in user turns only. `images_as` "user" puts the images of all results
-    of a reply into one user turn, each after its label; "tool" leaves them in the tool turns for
-    servers that accept images there (`pipelines.models.wire` moves them into a user turn, without
-    labels, for those that do not).
+    of a reply into one user turn, each after its label. "tool" leaves them in the tool turns, for
+    servers that accept images there (for other servers `pipelines.models.wire` moves them into a
+    user turn, without labels).
     """
 
     images_as: Literal["user", "tool"] = "user"
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """The tools."""
+        """Return all tools, or None if there are none."""
         return tuple(tools) or None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The calls as the server parsed them, or those that it left in the text, with ids that are
-        unique within the reply."""
+        """Return the calls that the server parsed, or else those that it left in the text, with ids
+        that are unique within the reply."""
         if not reply.tool_calls:
             calls = [found.call for found in read_text_calls(strip_thoughts(reply.text))]
             return calls[:most], len(calls)
@@ -109,14 +110,15 @@ class NativeCalls(CallFormat):
         return kept, len(reply.tool_calls) + reply.calls_left_out
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The text of the reply and its calls."""
+        """Return the text of the reply and its calls."""
         turn = replace(reply.as_message(), tool_calls=tuple(calls))
         if reply.tool_calls:
             return turn
         return replace(turn, parts=(strip_text_calls(strip_thoughts(reply.text)),))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """A tool turn for each call and, with `images_as` "user", one user turn with the images."""
+        """Return a tool turn for each call and, if `images_as` is "user", one user turn with the
+        images."""
         if self.images_as == "tool":
             return tuple(Message("tool", parts, call_id=call.id) for call, parts in answers)
         turns: list[Message] = []
@@ -135,14 +137,14 @@ class TaggedCalls(Worded, CallFormat):
     """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments":
     {...}}</tool_call>`.
 
-    This is the format of Qwen's chat templates, Hermes and many models trained to use tools; use it
+    This is the format of Qwen's chat templates, Hermes and many models trained to use tools. Use it
     with servers that do not support function calls. Results are sent in a user turn, in
     <tool_response> tags.
 
-    Models that were trained elsewhere name things otherwise: `tag` and `results` are the names of
-    the tags, without their angles (no `results`, no tags); with `tool` the tags hold the arguments
-    of that tool alone. `how` is said of tools and format in place of our words, `then` behind each
-    result.
+    Some models were trained with other names: `tag` and `results` are the names of the tags,
+    without angle brackets (an empty `results` writes no tags). With `tool`, the tags hold the
+    arguments of that tool alone. `how` replaces the default description of tools and format, and
+    `then` is written after each result.
     """
 
     tag: str = "tool_call"
@@ -153,12 +155,13 @@ class TaggedCalls(Worded, CallFormat):
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What stands in tags; the last may lack the closing one, of which servers make a stop."""
+        """The pattern of a tagged call. The last call may lack its closing tag, because servers use
+        that tag as a stop sequence."""
         tag = re.escape(self.tag)
         return re.compile(rf"<{tag}>(.*?)(?:</{tag}>|(?=<{tag}>)|\Z)", re.S)
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """The tools, and how to call them."""
+        """Describe the tools and how to call them."""
         if self.how is not None:
             return text_of(self.how)
         call = "the arguments as JSON" if self.tool else '{"name": "NAME", "arguments": {...}}'
@@ -171,7 +174,7 @@ class TaggedCalls(Worded, CallFormat):
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call between two tags; without a name if that is not an object with name and
+        """Parse the call between two tags; it gets no name unless it is an object with name and
         arguments."""
         text = match[1].strip()
         if self.tool:
@@ -187,23 +190,23 @@ class TaggedCalls(Worded, CallFormat):
         return ToolCall(name, data["name"], written)
 
     def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
-        """The result in tags, with what is said behind each."""
+        """Return the result in tags, followed by the text `then`."""
         tags = (f"<{self.results}>", f"</{self.results}>") if self.results else ("", "")
         return tuple(filter(None, (tags[0], *parts, text_of(self.then), tags[1])))
 
 
 @dataclass(frozen=True)
 class PlainCalls(CallFormat):
-    """Plain lines for models that know no other format: `CALL name {...}` calls a tool,
-    `ANSWER: ...` answers.
+    """Plain lines, for models that know no other format: `CALL name {...}` calls a tool, `ANSWER:
+    ...` answers.
 
     A reply with neither line is malformed.
     """
 
-    pattern = _CALL  # of the class: it has no settings
+    pattern = _CALL  # a class attribute, since there are no settings
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """The tools, and how to call them."""
+        """Describe the tools and how to call them."""
         return (
             "The tools, one a line, with their parameters as JSON"
             f" schemas:\n{_list_tools(tools)}\nEvery reply must end in one of two forms. To call a"
@@ -213,29 +216,29 @@ class PlainCalls(CallFormat):
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call of a line."""
+        """Parse the call in a line."""
         return ToolCall(name, match[1], match[2].strip() or "{}")
 
     def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
-        """The result after the name of its tool."""
+        """Return the result after a line with the name of its tool."""
         return (f"RESULT of {call.name}:", *parts)
 
     def find_fault(self, reply: Reply) -> str:
-        """That neither line was found."""
+        """Return a message if the reply has neither line."""
         if _ANSWER.search(strip_thoughts(reply.text)):
             return ""
         return 'the reply has neither a line "CALL NAME {...}" nor a line "ANSWER: ..."'
 
 
 def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
-    """The arguments of a call, parsed as JSON. Raises ToolError unless they are one object with
+    """Parse the arguments of a call as JSON. Raises ToolError unless they are one object with
     finite numbers."""
     given = repr(call.arguments[:120])
     if not call.name:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')
     try:
         data = read_json(call.arguments, parse_constant=_refuse_constant)
-        canonical(data).encode()  # refuses 1e999, which is read as infinite
+        canonical(data).encode()  # rejects 1e999, which is read as infinity
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {given}") from exc
     if not isinstance(data, dict):

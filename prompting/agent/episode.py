@@ -1,5 +1,5 @@
-"""The state of one agent run on one sample: its conversation, the images shown, what it has used
-up, and its bounds."""
+"""The state of one agent run on one sample: its conversation, the images shown, its usage and its
+bounds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from looktwice.prompting.wording.instructions import Parts, fill_in
 if TYPE_CHECKING:
     from looktwice.prompting.coordinates import ShownImage
 
-LONGEST = 300  # characters of what a note holds of a model's words
+LONGEST = 300  # characters of a model's text that a note holds
 IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
 def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
-    """The state with how many looks were run, which share of an image they showed, and the call
-    that ended each turn.
+    """Measure how many looks were run, the share of an image that they showed, and the call that
+    ended each turn.
 
-    `last` is the call of the final answer.
+    `last` is the index of the call that gave the final answer.
     """
     asked: dict[int, int] = {}
     shares: list[float] = []
@@ -44,14 +44,15 @@ def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
 
 @dataclass(frozen=True)
 class Bounds(Ranged):
-    """What an agent may use up for one sample; the first bound that is reached ends the tool calls.
+    """Limits on what an agent may use for one sample. Tool calls end at the first bound that is
+    reached.
 
-    `steps` limits the replies that call tools, and `calls` the tool calls that are run of one
-    reply. `images` and `megapixels` limit the images that tools add, at the size at which they are
-    sent. `tokens` limits all input and output tokens that the server reports for the sample; a
-    server that reports none is limited by the other bounds. `seconds` limits the time that the
-    model took for its replies; replies from the cache count with their original time, so a repeated
-    run stops at the same place. Tokens and seconds are checked after each reply.
+    `steps` limits the replies that call tools, and `calls` the tool calls that are run per reply.
+    `images` and `megapixels` limit the images that tools add, at the size at which they are sent.
+    `tokens` limits all input and output tokens that the server reports for the sample; a server
+    that reports none is limited by the other bounds. `seconds` limits the time that the model took
+    for its replies. Cached replies count with their original time, so a repeated run stops at the
+    same place. Tokens and seconds are checked after each reply.
     """
 
     steps: int = 6
@@ -66,14 +67,15 @@ class Bounds(Ranged):
 
 @dataclass(eq=False)
 class Episode:
-    """One agent run on one sample, which changes as it goes on.
+    """One agent run on one sample; it is mutable.
 
-    `turns` is the conversation, `shown` all images in the order of their numbers, of which the
-    first `first` are the sample's own; `withdrawn` are the numbers of images that were taken back.
-    `calls` counts the model calls in the record so far, and `probe` is the number of the last one
-    that only asked for a preliminary answer. `done` holds the images that each tool call brought.
-    `malformed` counts the replies in a row without a valid call. `answer` is the final answer if a
-    tool gave it, and `full` the bound because of which an image was not shown.
+    `turns` is the conversation. `shown` holds all images in the order of their numbers, of which
+    the first `first` are the sample's own; `withdrawn` holds the numbers of images that were taken
+    back. `calls` counts the model calls in the record so far, and `probe` is the number of the last
+    call that only asked for a preliminary answer. `done` holds the images that each tool call
+    returned. `malformed` counts consecutive replies without a valid call. `answer` is the final
+    answer if it was given through a tool, and `full` is the bound that kept an image from being
+    shown.
     """
 
     state: State
@@ -95,7 +97,7 @@ class Episode:
     full: str = ""
 
     def end(self, by: str) -> EpisodeEnd:
-        """What was used up, for the record."""
+        """Return the reason for the end and the usage so far, for the record."""
         added = [image.sent for image in self.shown[self.first :]]
         return EpisodeEnd(
             by,
@@ -107,7 +109,7 @@ class Episode:
         )
 
     def reached_bound(self, bounds: Bounds) -> str:
-        """The name of the bound that is reached; empty while there is none."""
+        """Return the name of the bound that was reached; empty if none was."""
         used = self.end("")
         for name in ("steps", "images", "megapixels", "tokens", "seconds"):
             if getattr(used, name) >= getattr(bounds, name):
@@ -115,7 +117,8 @@ class Episode:
         return self.full
 
     def bound_for(self, sent: View, bounds: Bounds) -> str:
-        """The name of the bound that does not allow this image too; empty if it may be shown."""
+        """Return the name of the bound that one more image would exceed; empty if it may be
+        shown."""
         added = [image.sent for image in self.shown[self.first :]]
         if len(added) >= bounds.images:
             return "images"
@@ -123,17 +126,19 @@ class Episode:
 
     def add_usage(self, reply: Reply) -> None:
         """Count one more reply with its tokens and time."""
-        self.calls = max(self.calls + 1, calls_made(self.state, self.model))  # a describer's too
+        self.calls = max(
+            self.calls + 1, calls_made(self.state, self.model)
+        )  # includes a describer's calls
         self.tokens += reply.usage.tokens_in + reply.usage.tokens_out
         self.seconds += reply.seconds
 
     def count_step(self, valid: bool) -> None:
-        """Count a reply that called tools, or should have."""
+        """Count a reply that called tools, or that should have."""
         self.steps += 1
         self.malformed = 0 if valid else self.malformed + 1
 
     def new_look(self, tool: str, arguments: Any) -> Look:
-        """The next look, before it is known what becomes of it; of long arguments the beginning of
+        """Return the next look, before its outcome is known. Long arguments are cut to the start of
         their text."""
         text = arguments if isinstance(arguments, str) else canonical(arguments)
         if len(text) > LONGEST:
@@ -142,8 +147,8 @@ class Episode:
         return Look(number, call, tool[:64], arguments=arguments, probe=self.probe)
 
     def add_look(self, look: Look, **result: Any) -> None:
-        """Add a look with its result, and remark it at once, so that the record has it even if the
-        sample fails later."""
+        """Add a look with its result and write its note at once, so that the record has it even if
+        the sample fails later."""
         self.looks.append(replace(look, **result))
         remark(self.looks[-1].note)
 
@@ -160,7 +165,7 @@ class Episode:
         return (words,)
 
     def add_user_text(self, text: str) -> None:
-        """Add words of the user: to the last turn if that is the user's, else as a new turn."""
+        """Add text from the user: to the last turn if it is the user's, otherwise as a new turn."""
         *earlier, last = self.turns
         if last.role == "user":
             self.turns = (*earlier, replace(last, parts=(*last.parts, text)))
@@ -168,7 +173,7 @@ class Episode:
             self.turns = (*self.turns, Message("user", (text,)))
 
     def add_turns(self, *turns: Message) -> None:
-        """Add turns, and put a text in place of every image that was taken back."""
+        """Add turns, and replace every image that was taken back with a text."""
         hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
         whole = [*self.turns, *turns]
         for number, turn in enumerate(whole):
@@ -178,8 +183,9 @@ class Episode:
         self.turns = tuple(whole)
 
     def image_parts(self, number: int, frame: str, label: str) -> Parts:
-        """An image after a line with its label and, if coordinates are in pixels, its size; without
-        a line where there is no label, or none for the sample's own images."""
+        """Return an image after a line with its label and, if coordinates are in pixels, its size.
+        Without a label the line is left out; a label with `{k}` is left out for the sample's own
+        images."""
         sent, brought = self.shown[number - 1].sent, number - self.first
         if not label or ("{k}" in label and brought < 1):
             return (sent,)

@@ -1,4 +1,4 @@
-"""The looks of an agent, and why it stopped, as notes in a record."""
+"""Notes in a record about an agent: each of its tool calls, and why it stopped."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import canonical
 
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
-"""What became of a tool call: it "shown" new images; "said" something without one; gave the final
-answer ("answered"); was "repeated", as it had been made before; "failed" in the tool; was "refused"
-as malformed and not run; or reached a "bound" before it was run or its images were shown."""
+"""The outcome of a tool call: "shown" (new images), "said" (a text without images), "answered" (the
+final answer), "repeated" (the same call was made before), "failed" (an error in the tool),
+"refused" (malformed, not run) or "bound" (a bound was reached before the call was run or its images
+were shown)."""
 
 
 @dataclass(frozen=True)
 class _Note:
-    """What is kept in the record as one line: a `word` and the fields that are not empty, as
-    JSON."""
+    """A line in the record: a `word`, then the fields that are not empty, as JSON."""
 
     word: ClassVar[str]
 
     @property
     def note(self) -> str:
-        """The line in the record."""
+        """The note as a line of the record."""
         plain = {
             name: value for name, value in asdict(self).items() if value not in (None, "", (), {})
         }
@@ -32,8 +32,8 @@ class _Note:
 
     @classmethod
     def read(cls, notes: Iterable[str]) -> list[Self]:
-        """Those among the notes of a record or state, in order; another stage's notes may begin
-        alike."""
+        """Return the notes of this class among the notes of a record or state, in order. Notes of
+        other stages that begin alike are skipped."""
         own, names = [], {setting.name for setting in fields(cls)}
         for note in notes:
             if note.startswith(f"{cls.word} {{"):
@@ -54,12 +54,13 @@ class Look(_Note):
     """One tool call of an agent, as a note in the record.
 
     `number` counts the tool calls of the sample from 1. `call` is the index, from 0, of the model
-    call whose reply contained this tool call, and `probe` that of the model call before it that
-    asked for a preliminary answer. `arguments` are in the coordinate frame of the model. `images`
-    are the numbers of the images that the call added, and `regions` what each of them shows of a
-    source image: (number of the source, left, top, right, bottom) in its pixels, edge coordinates;
-    empty for an image that shows the same region as an earlier one, such as a rotated copy.
-    `reason` says why there is no image, or that the box was cut to its image.
+    call whose reply contained this tool call, and `probe` the index of the preceding model call
+    that asked for a preliminary answer. `arguments` are in the coordinate frame of the model.
+    `images` are the numbers of the images that the call added. `regions` gives, for each of them,
+    the part of a source image that it shows: (number of the source, left, top, right, bottom) in
+    the source's pixels, edge coordinates; it is empty for an image that shows the same region as an
+    earlier one, such as a rotated copy. `reason` says why there is no image, or that the box was
+    cut to its image.
     """
 
     number: int
@@ -76,7 +77,7 @@ class Look(_Note):
 
     @property
     def words(self) -> str:
-        """The look in one line, for people."""
+        """The look in one readable line."""
         asked = self.arguments if isinstance(self.arguments, str) else canonical(self.arguments)
         brought = ", ".join(f"image {number}" for number in self.images)
         result = ": ".join(filter(None, (self.outcome, brought, self.reason)))
@@ -85,7 +86,7 @@ class Look(_Note):
 
 @dataclass(frozen=True)
 class EpisodeEnd(_Note):
-    """Why an agent stopped, and what it had used up by then.
+    """Why an agent stopped, and what it had used by then.
 
     `by` is "reply" (an answer in words), "answer" (the tool of that name), "malformed" (too many
     malformed calls), or the bound that was reached: "steps", "images", "megapixels", "tokens" or
@@ -103,10 +104,10 @@ class EpisodeEnd(_Note):
 
 
 def read_looks(notes: Iterable[str]) -> list[Look]:
-    """The looks among the notes of a record or state, in order."""
+    """Return the looks among the notes of a record or state, in order."""
     return Look.read(notes)
 
 
 def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
-    """The last EpisodeEnd among the notes of a record or state."""
+    """Return the last EpisodeEnd among the notes of a record or state."""
     return next(reversed(EpisodeEnd.read(notes)), None)

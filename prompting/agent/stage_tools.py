@@ -1,5 +1,5 @@
 """Tools that apply a stage to the image that the model names, most of them with a specialist: crops
-by a word and of faces, depth, segments and matches."""
+of named objects and of faces, depth, segments and matches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORD_CROP = Crop(padding=0.1, min_px=32, upscale=512, most=4)
 
 
 class SearchArguments(ImageArguments):
-    """A thing to look for in one of the images."""
+    """An object to look for in one of the images."""
 
     word: str = Field(min_length=1, max_length=80, description="what to look for, in a word or two")
 
@@ -42,24 +42,24 @@ class PairArguments(Arguments):
 class _StageTool:
     """A tool that applies a stage, often one with a specialist, to the image that the model names.
 
-    Specialists in the stage see the sample's own image from which that one was made.
+    Specialists in the stage see the sample's own image from which the named image was made.
     """
 
     arguments: type[ImageArguments] = ImageArguments
 
     def stage_for(self, arguments: Any) -> Stage:
-        """What is applied."""
+        """Return the stage to apply."""
         raise NotImplementedError
 
     def __call__(self, state: State, arguments: Any) -> ToolResult:
-        """The result of the stage. Raises ToolError, and what the stage raises."""
+        """Return the result of the stage. Raises ToolError, and what the stage raises."""
         return run_stage(self.stage_for(arguments), state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
 class ApplyStage(_StageTool):
-    """Any stage as a tool, applied to the image that the model names; `description` describes it to
-    the model."""
+    """Any stage as a tool, applied to the image that the model names; `description` is what the
+    model is told about it."""
 
     stage: Stage
     description: str
@@ -70,10 +70,10 @@ class ApplyStage(_StageTool):
 
 @dataclass(frozen=True)
 class CropByWord(_StageTool):
-    """`prompting.views.ZoomOnDetections` with the word that the model names; `detector` must take
+    """`prompting.views.ZoomOnDetections` with the word that the model gives; `detector` must accept
     words.
 
-    What it finds with a score below `min_score` is left out; null keeps all.
+    Detections with a score below `min_score` are left out; null keeps all.
     """
 
     detector: Detector
@@ -119,8 +119,8 @@ class ShowDepth(_StageTool):
 
 @dataclass(frozen=True)
 class ShowSegments(_StageTool):
-    """`prompting.markers.SetOfMark` on the image that the model names: every region with a number,
-    `most` at most."""
+    """`prompting.markers.SetOfMark` on the image that the model names: numbers at most `most`
+    regions."""
 
     segmenter: Segmenter
     description: str = "Shows an image with its regions outlined and numbered."
@@ -142,8 +142,8 @@ class ShowMatches:
     arguments = PairArguments
 
     def __call__(self, state: State, arguments: PairArguments) -> ToolResult:
-        """The two images, with lines between matching points. Raises ToolError, and ValueError if
-        nothing matches."""
+        """Return the two images, with lines between matching points. Raises ToolError, and
+        ValueError if nothing matches."""
         views = state.views[arguments.first - 1], state.views[arguments.second - 1]
         shown = [{part.source for part in view.parts} for view in views]
         if any(len(sources) != 1 for sources in shown) or shown[0] == shown[1]:

@@ -8,7 +8,7 @@ A complete tool, in a file `my_tools.py` of your own:
 
     @dataclass(frozen=True)
     class Darken:
-        description: str = "Shows an image darker."  # what the model is told
+        description: str = "Shows an image darker."  # shown to the model
         arguments = DarkenArguments
 
         def __call__(self, state: State, arguments: DarkenArguments) -> ToolResult:
@@ -17,13 +17,14 @@ A complete tool, in a file `my_tools.py` of your own:
             return ToolResult("darker", (view.with_pixels(darker),))
 
 `tools: {darken: {use: my_tools.Darken}}` in an agent's settings and `--plugin my_tools.py` on the
-command line put it into use. The model calls it by the name in that mapping. Arguments are checked
-before the tool runs: fields of the types `ImageNumber`, `PointCoordinates` and `BoxCoordinates`
-arrive as a valid image number and as pixels of its view.
+command line add it to an agent. The model calls it by the name in that mapping. Arguments are
+checked before the tool runs: fields of the types `ImageNumber`, `PointCoordinates` and
+`BoxCoordinates` arrive as a valid image number and in pixels of its view.
 
-A tool that applies an existing stage to an image is one call of `run_stage_on_image` (the image as
-if it were the sample's only one, as for markers and zooms) or `run_stage` (the sample's own images
-behind it, as for specialists). What the room's door does not give is imported from this file.
+A tool that applies an existing stage to an image needs a single call: `run_stage_on_image` (the
+image counts as the sample's only one, as for markers and zooms) or `run_stage` (the sample's own
+images stay available, as for specialists). Import names that the room does not export from this
+file.
 """
 
 from __future__ import annotations
@@ -60,18 +61,19 @@ ImageNumber = Annotated[
     IMAGE,
 ]
 PointCoordinates = Annotated[tuple[float, float], COORDINATES]
-"""A point (x, y) in the model's coordinate frame; the tool gets it in pixel centres of the view."""
+"""A point (x, y) in the model's coordinate frame; the tool receives it in pixel centres of the
+view."""
 BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES]
-"""A box (left, top, right, bottom) in the model's coordinate frame; the tool gets it in edges of
-the view's pixels."""
+"""A box (left, top, right, bottom) in the model's coordinate frame; the tool receives it as pixel
+edges of the view."""
 
 
 class Arguments(BaseModel):
     """The arguments of a tool, checked by pydantic; `{unit}` in a description becomes the agent's
     coordinate frame.
 
-    Fields of the type `ImageNumber` reach the tool as the number of an image that is there, those
-    of the types `PointCoordinates` and `BoxCoordinates` in pixels of its view.
+    The tool receives fields of the type `ImageNumber` as the number of an existing image, and
+    fields of the types `PointCoordinates` and `BoxCoordinates` in pixels of its view.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -100,7 +102,7 @@ class BoxArguments(ImageArguments):
 
 @dataclass(frozen=True, eq=False)
 class ToolResult:
-    """What a tool returns: a text for the model, new images, or a request to the agent.
+    """A tool's result: a text for the model, new images, or a request to the agent.
 
     `answer` ends the run with this final answer to the sample's question; `undo` takes back the
     last image that a tool has shown.
@@ -113,7 +115,7 @@ class ToolResult:
 
 
 class AgentTool(Protocol):
-    """A tool: a frozen dataclass. `state.views` are all images shown so far, in order and at full
+    """A tool: a frozen dataclass. `state.views` holds all images shown so far, in order and at full
     size.
 
     `__call__` raises ToolError (or ValueError) with a message for the model if it cannot do what
@@ -130,15 +132,16 @@ class AgentTool(Protocol):
 
 
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
-    """The tool as it is described to the model, its parameters as a JSON schema."""
+    """Return the description of the tool that the model gets, with its parameters as a JSON
+    schema."""
     schema = _simplify_schema(tool.arguments.model_json_schema(), UNITS[frame])
     schema.pop("description", None)
     return Tool(name, tool.description.replace("{unit}", UNITS[frame]), schema)
 
 
 class ParsedArguments(NamedTuple):
-    """The arguments in pixels of the views, the same as the model gave them, and a sentence for the
-    model if a box was cut."""
+    """The arguments in pixels of the views, the arguments as the model gave them, and a sentence
+    for the model if a box was cut."""
 
     checked: Arguments
     given: dict[str, Any]
@@ -152,7 +155,8 @@ def parse_arguments(
     gone: Set[int],
     frame: Frame,
 ) -> ParsedArguments:
-    """Check a call's arguments and map its places to pixels of the views. Raises ToolError."""
+    """Check a call's arguments and convert its coordinates to pixels of the views. Raises
+    ToolError."""
     try:
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
@@ -179,10 +183,10 @@ def parse_arguments(
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
-    """Run a stage on some of the views; the new views, notes and words of the prompt are the
-    result. Raises ToolError if nothing is new.
+    """Run a stage on some of the views. The result holds the new views, notes and lines of the
+    prompt. Raises ToolError if nothing is new.
 
-    Specialists in the stage see the sample's own images, and what they find is mapped into the
+    Specialists in the stage see the sample's own images, and their results are mapped into the
     views.
     """
     after, words = _run(stage, state.replace(views=views))
@@ -207,8 +211,8 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
 
 def _run(stage: Stage, before: State) -> tuple[State, str]:
-    """The state after a stage, and its text: its notes, its reason for abstaining, and the lines
-    that it added to the prompt."""
+    """Run a stage. Return the state after it, and its text: its notes, its reason for abstaining,
+    and the lines that it added to the prompt."""
     after = stage(before, NO_MODEL)
     lines = [note for note in after.notes if note not in before.notes]
     lines += [after.reason] if after.ended else []
@@ -216,7 +220,7 @@ def _run(stage: Stage, before: State) -> tuple[State, str]:
 
 
 def _simplify_schema(value: Any, unit: str) -> Any:
-    """A schema without titles, with the unit filled in, and with arrays in the form that all
+    """Return a schema without titles, with the unit filled in, and with arrays in the form that all
     servers accept."""
     if isinstance(value, dict):
         kept = {key: v for key, v in value.items() if not (key == "title" and isinstance(v, str))}
@@ -232,47 +236,47 @@ DESCRIBE = "Describe this image completely: every thing, its colour, shape, plac
 
 
 class ResultControl(Protocol):
-    """Changes what a tool returned before the model gets it; errors of tools, answers and undone
-    looks stay."""
+    """Changes a tool's result before the model gets it. Errors, answers and undone looks stay
+    unchanged."""
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult: ...
 
 
 @dataclass(frozen=True)
 class BlackImages:
-    """Every image of a result is black, at its own size: the call, the words and the tokens without
-    the pixels.
+    """Makes every image of a result black, at its own size: the call, the text and the tokens stay,
+    the pixels do not.
 
     The black crop of VisualNeedle (arXiv 2605.26380).
     """
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
-        """The result with black images."""
+        """Return the result with black images."""
         black = tuple(view.with_pixels(np.zeros_like(view.pixels)) for view in result.views)
         return replace(result, views=black)
 
 
 @dataclass(frozen=True)
 class NoResult:
-    """The model is told `text` alone: the form of tool use without any result.
+    """Returns `text` alone to the model: tool use without any result.
 
-    Format only, in the terms of arXiv 2606.02357.
+    "Format only" in the terms of arXiv 2606.02357.
     """
 
     text: str = "done"
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
-        """The result without words and images."""
+        """Return `text` instead of the tool's text and images."""
         return result if result.undo or result.answer is not None else ToolResult(self.text)
 
 
 @dataclass(frozen=True)
 class DescribedImages(Worded):
-    """Every image of a result is described in words by `describer`, such as `{ref: chat}`, and not
-    shown.
+    """Replaces every image of a result with a description by the model `describer`, such as `{ref:
+    chat}`.
 
-    `prompt` asks for the description, `options` bound it. Whatever these words suffice for needs no
-    second look.
+    `prompt` asks for the description, and `options` limits it. Questions that these descriptions
+    answer need no second look.
     """
 
     describer: Model
@@ -280,7 +284,7 @@ class DescribedImages(Worded):
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
-        """The result with descriptions. Raises ModelError."""
+        """Return the result with descriptions. Raises ModelError."""
         if not result.views:
             return result
         words = [result.text] if result.text else []

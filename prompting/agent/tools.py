@@ -1,5 +1,5 @@
-"""The tools: zoom, magnify, mark, grid, rotate, contrast, measure, undo and answer; and the oracle
-of the zoom. Those that apply a specialist or any other stage stand in `stage_tools.py`."""
+"""The agent's tools: zoom, magnify, mark, grid, rotate, contrast, measure, undo and answer; and the
+oracle of the zoom. Tools that apply a specialist or any other stage are in `stage_tools.py`."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from looktwice.prompting.views.zoom import ZoomOnMarks
 
 ASKED = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
-CLAHE_TILES = 8  # of CLAHE along each side
-MAX_MEGAPIXELS = 32.0  # of a rotated image, which grows with every rotation
+CLAHE_TILES = 8  # along each side
+MAX_MEGAPIXELS = 32.0  # limit for a rotated image, which grows with every rotation
 MAX_ANSWER_CHARACTERS = 4000
 
 
@@ -84,7 +84,7 @@ class MeasureArguments(ImageArguments):
 
 
 class AnswerArguments(Arguments):
-    """A text."""
+    """The text of the answer."""
 
     text: str = Field(
         max_length=MAX_ANSWER_CHARACTERS, description="the answer to the question, and nothing else"
@@ -93,12 +93,12 @@ class AnswerArguments(Arguments):
 
 @dataclass(frozen=True)
 class Zoom:
-    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cropped.
+    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` sets how it is cropped.
 
-    With `elsewhere` it is its own placebo, `prompting.controls.OracleCrop` with `elsewhere` on that
-    box: a crop of the same size, of `tries` random ones the one that overlaps it least; with
-    `tries: 1` a uniform draw over all places where it fits. The model is told the same; `seed`
-    gives other places.
+    With `elsewhere` the tool is its own placebo, like `prompting.controls.OracleCrop` with
+    `elsewhere` on that box: a crop of the same size at the one of `tries` random places that
+    overlaps the box least. `tries: 1` draws uniformly from all places where it fits. The model gets
+    the same `description`; another `seed` draws other places.
     """
 
     description: str = "Shows a part of an image larger, as an image of its own."
@@ -110,12 +110,12 @@ class Zoom:
     arguments: ClassVar[type[BoxArguments]] = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop. Raises ToolError."""
+        """Return the crop. Raises ToolError."""
         view, box = state.views[arguments.image - 1], Box(ASKED, *arguments.box)
         if self.elsewhere:
             seed = self.seed + len(state.views)
             placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed)
-            # its note says where it is
+            # the note would reveal the place
             return ToolResult("", run_stage_on_image(placebo, state, view, box).views)
         return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
 
@@ -132,7 +132,7 @@ class Magnify:
     arguments = MagnifyArguments
 
     def __call__(self, state: State, arguments: MagnifyArguments) -> ToolResult:
-        """The crop. Raises ToolError."""
+        """Return the crop. Raises ToolError."""
         view = state.views[arguments.image - 1]
         half = np.array(view.size) / arguments.factor / 2
         middle = np.clip(np.array(arguments.point) + 0.5, half, view.size - half)
@@ -151,7 +151,8 @@ class DrawBox:
     arguments = DrawBoxArguments
 
     def __call__(self, state: State, arguments: DrawBoxArguments) -> ToolResult:
-        """The image with the box. Raises ToolError, and ValueError if the label does not fit."""
+        """Return the image with the box. Raises ToolError, and ValueError if the label does not
+        fit."""
         box = Box(arguments.label, *arguments.box)
         return run_stage_on_image(self.marker, state, state.views[arguments.image - 1], box)
 
@@ -168,7 +169,8 @@ class DrawPoint:
     arguments = DrawPointArguments
 
     def __call__(self, state: State, arguments: DrawPointArguments) -> ToolResult:
-        """The image with the mark. Raises ToolError, and ValueError if the label does not fit."""
+        """Return the image with the mark. Raises ToolError, and ValueError if the label does not
+        fit."""
         point = Point(arguments.label, *arguments.point)
         return run_stage_on_image(self.marker, state, state.views[arguments.image - 1], point)
 
@@ -183,7 +185,7 @@ class ShowGrid:
     arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """The image with the grid. Raises ValueError if it does not fit."""
+        """Return the image with the grid. Raises ValueError if it does not fit."""
         return run_stage_on_image(self.grid, state, state.views[arguments.image - 1])
 
 
@@ -196,7 +198,8 @@ class Rotate:
     arguments = RotateArguments
 
     def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
-        """The rotated image. Raises ToolError for full turns, and for what would be too large."""
+        """Return the rotated image. Raises ToolError for full turns and for a result that would be
+        too large."""
         view, degrees = state.views[arguments.image - 1], arguments.degrees
         turned = f"turned by {degrees:g} degrees"
         if degrees % 360 == 0:
@@ -222,7 +225,7 @@ class Contrast:
     arguments = ContrastArguments
 
     def __call__(self, state: State, arguments: ContrastArguments) -> ToolResult:
-        """The image with more contrast; hue and saturation are unchanged."""
+        """Return the image with more contrast; hue and saturation are unchanged."""
         view = state.views[arguments.image - 1]
         lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
         clahe = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES))
@@ -233,11 +236,11 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Measure:
-    """Tells the distance between two points of an image and the direction from one to the other, in
+    """Gives the distance between two points of an image and the direction from one to the other, in
     words.
 
-    Distances are in pixels of the image at full size and in percent of its width, which can be
-    compared between images.
+    Distances are in pixels of the image at full size and in percent of its width, so that they can
+    be compared between images.
     """
 
     description: str = (
@@ -248,7 +251,7 @@ class Measure:
     arguments = MeasureArguments
 
     def __call__(self, state: State, arguments: MeasureArguments) -> ToolResult:
-        """Distance and direction in words."""
+        """Return distance and direction in words."""
         (x0, y0), (x1, y1) = arguments.start, arguments.end
         length, angle = math.hypot(x1 - x0, y1 - y0), math.degrees(math.atan2(y0 - y1, x1 - x0))
         width = state.views[arguments.image - 1].size[0]
@@ -260,14 +263,15 @@ class Measure:
 
 @dataclass(frozen=True)
 class Undo:
-    """Takes back the last image that a tool showed; neither model nor tools see it again."""
+    """Takes back the last image that a tool showed; neither the model nor the tools see it
+    again."""
 
     description: str = "Takes back the last image that a tool showed."
 
     arguments = Arguments
 
     def __call__(self, state: State, arguments: Arguments) -> ToolResult:
-        """A request to the agent, which does it."""
+        """Return a request that the agent take the image back."""
         return ToolResult(undo=True)
 
 
@@ -280,7 +284,7 @@ class Answer:
     arguments = AnswerArguments
 
     def __call__(self, state: State, arguments: AnswerArguments) -> ToolResult:
-        """The answer."""
+        """Return the answer."""
         return ToolResult(answer=arguments.text)
 
 
@@ -289,10 +293,10 @@ ZOOM_CONTROL = Zoom()
 
 @dataclass(frozen=True)
 class OracleZoom:
-    """Oracle of `Zoom`: always the region that matters, whatever box the model names.
+    """Oracle of `Zoom`: always shows the region that matters, whichever box the model names.
 
-    It is `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names
-    or, if that does not show the region, on the first one that does.
+    It applies `prompting.controls.OracleCrop` by `label` or `hint` to the image that the model
+    names or, if that image does not show the region, to the first one that does.
     """
 
     description: str = ZOOM_CONTROL.description
@@ -303,8 +307,8 @@ class OracleZoom:
     arguments = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop, without a note that says where it is. Raises ValueError if no image shows the
-        region."""
+        """Return the crop, without the note that says where it is. Raises ValueError if no image
+        shows the region."""
         oracle = OracleCrop(self.label, self.hint, self.crop)
         asked = state.views[arguments.image - 1]
         places = oracle.in_views(state.replace(views=(asked, *state.views)))

@@ -1,5 +1,6 @@
-"""What agents call that were trained elsewhere: a zoom under the names they know, image operations
-of a closed vocabulary, and Python code that is read for such operations and never run."""
+"""Tools and call formats for agents that were trained on other tools: a zoom under the names they
+know, image operations from a fixed vocabulary, and Python code that is parsed for such operations
+and never run."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ SOURCE = re.compile(r"original_image|observation_(\d{1,6})")
 
 
 class ZoomInArguments(BoxArguments):
-    """A box as `bbox_2d`, and a label; of the first image, or of the one that `img_idx` numbers
-    from 0 or `source` names, "original_image" or "observation_1"."""
+    """A box as `bbox_2d`, and a label, on the first image, or on the one that `img_idx` numbers
+    from 0 or `source` names as "original_image" or "observation_1"."""
 
     image: ImageNumber = Field(
         default_factory=lambda: 1,
@@ -72,11 +73,11 @@ class ZoomInArguments(BoxArguments):
 
 @dataclass(frozen=True)
 class ZoomIn(Zoom):
-    """`prompting.agent.Zoom` under the arguments that DeepEyes, Mini-o3 and Qwen3-VL know:
+    """`prompting.agent.Zoom` with the arguments that DeepEyes, Mini-o3 and Qwen3-VL know:
     `bbox_2d`, `label`, and the image as `img_idx` or `source`.
 
-    Without either it is the first image. Samples of Mini-o3 have one image, of which observations
-    are counted.
+    Without either, the first image is used. Samples of Mini-o3 have one image, from which
+    observations are counted.
     """
 
     arguments: ClassVar[type[BoxArguments]] = ZoomInArguments
@@ -103,13 +104,13 @@ OPERATIONS: Mapping[str, Callable[[View, float], View]] = {
     "sharpness": partial(_enhanced, kind=ImageEnhance.Sharpness),
     "color": partial(_enhanced, kind=ImageEnhance.Color),
 }
-"""What an operation makes of a view and its amount: degrees counter-clockwise, or a factor that is
-1 for no change."""
+"""Functions of a view and an amount: degrees counter-clockwise, or a factor of which 1 changes
+nothing."""
 STEP = re.compile(r"(\w+)(?: (-?\d{1,4}(?:\.\d+)?))?")
 
 
 class EditArguments(ImageArguments):
-    """A part of an image, and what is done to it."""
+    """A part of an image, and the operations on it."""
 
     box: Annotated[tuple[float, float, float, float] | None, COORDINATES] = Field(
         None,
@@ -129,8 +130,8 @@ class EditArguments(ImageArguments):
 
 @dataclass(frozen=True)
 class Edit:
-    """Image operations of a closed vocabulary, `OPERATIONS`, on a part of an image: what agents do
-    that write Python, without a sandbox. `crop` says how the part is cropped."""
+    """Image operations from a fixed vocabulary, `OPERATIONS`, on a part of an image. It covers what
+    agents that write Python do, without a sandbox. `crop` sets how the part is cropped."""
 
     description: str = "Shows a part of an image, or all of it, turned, mirrored or enhanced."
     crop: Crop = CROP
@@ -138,7 +139,7 @@ class Edit:
     arguments = EditArguments
 
     def __call__(self, state: State, arguments: EditArguments) -> ToolResult:
-        """The image behind all steps. Raises ToolError."""
+        """Return the image after all steps. Raises ToolError."""
         view = before = state.views[arguments.image - 1]
         if arguments.box:
             box = Box(ASKED, *arguments.box)
@@ -158,11 +159,11 @@ class Edit:
 
 @dataclass(frozen=True)
 class CodeCalls(TaggedCalls):
-    """Python code in `<code>` tags, as Thyme writes it: read for operations of Pillow, never run,
-    and turned into one call of `tool`, a `prompting.agent.Edit`.
+    """Python code in `<code>` tags, as Thyme writes it. The code is parsed for operations of
+    Pillow, never run, and turned into one call of `tool`, a `prompting.agent.Edit`.
 
-    One crop to numbers, or names that hold numbers, may stand first; `rotate`, `transpose`,
-    `ImageOps.mirror` and `flip`, and `ImageEnhance` may follow. All else is passed over: results
+    It may begin with one crop to numbers, or to names that hold numbers. `rotate`, `transpose`,
+    `ImageOps.mirror`, `flip` and `ImageEnhance` may follow. Everything else is ignored: results
     have the size that the agent's `fit` gives them. Code without an operation is refused.
     """
 
@@ -171,7 +172,7 @@ class CodeCalls(TaggedCalls):
     tool: str = "edit"
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """The call that the code stands for."""
+        """Translate the code into a call."""
         code = match[1].strip().removeprefix("```python").removesuffix("```")
         try:
             arguments = read_code(code)
@@ -185,7 +186,8 @@ class CodeCalls(TaggedCalls):
 
 
 UNREADABLE = SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError
-"""What `ast` raises for hostile code, such as a hundred thousand signs before a number."""
+"""The exceptions that `ast` raises for hostile code, such as a hundred thousand signs before a
+number."""
 TRANSPOSED = {
     "FLIP_LEFT_RIGHT": "mirror",
     "FLIP_TOP_BOTTOM": "flip",
@@ -196,8 +198,8 @@ TRANSPOSED = {
 
 
 def read_code(code: str) -> dict[str, Any]:
-    """The arguments of `Edit` for which Python code stands. Raises SyntaxError, and ValueError for
-    what is no operation of its vocabulary."""
+    """Return the arguments of `Edit` that do the same as some Python code. Raises SyntaxError, and
+    ValueError for an operation outside the vocabulary."""
     numbers, steps, box, enhancer = dict[str, Any](), list[str](), None, ""
     nodes = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign | ast.Call))
     for node in sorted(nodes, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0)):
@@ -222,7 +224,7 @@ def read_code(code: str) -> dict[str, Any]:
 
 
 def _bound(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The names to which an assignment gives constants, and these."""
+    """Return the names to which an assignment gives constants, with these constants."""
     target = node.targets[0]
     with suppress(ValueError, TypeError):
         value = _value(node.value, numbers)
@@ -233,7 +235,8 @@ def _bound(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:
-    """A constant, or a list of them. Raises ValueError for what would have to be computed."""
+    """Return a constant, or a list of constants. Raises ValueError for what would have to be
+    computed."""
     if isinstance(node, ast.Tuple | ast.List):
         return [_value(inner, numbers) for inner in node.elts]
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tuple", "list", "int", "float"):

@@ -1,4 +1,4 @@
-"""Tools that compare two places of an image: which is nearer, and how they differ in colour."""
+"""Tools that compare two places of an image: which is nearer, and how their colours differ."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class TellNearer:
     arguments = MeasureArguments
 
     def __call__(self, state: State, arguments: MeasureArguments) -> ToolResult:
-        """Ranks and nearness in words. Raises ToolError, NoEvidence and WeightsError."""
+        """Return depth ranks and nearness in words. Raises ToolError, NoEvidence and
+        WeightsError."""
         view, points = state.views[arguments.image - 1], list[Point]()
         for label, (x, y) in (("start", arguments.start), ("end", arguments.end)):
             if (place := view.to_source(x, y)) is None:
@@ -55,7 +56,8 @@ class TellNearer:
 
 @dataclass(frozen=True)
 class CompareRegions:
-    """Two parts of an image, enlarged, and how far apart their mean colours are, by CIEDE2000."""
+    """Two parts of an image, enlarged, and the difference of their mean colours (CIEDE2000). `crop`
+    sets how they are cropped."""
 
     description: str = (
         "Shows two parts of an image larger, and says how their colour and lightness differ."
@@ -65,7 +67,7 @@ class CompareRegions:
     arguments = RegionsArguments
 
     def __call__(self, state: State, arguments: RegionsArguments) -> ToolResult:
-        """Both crops, and their colours in words. Raises ToolError."""
+        """Return both crops, and their colours in words. Raises ToolError."""
         from skimage.color import deltaE_ciede2000, rgb2lab
 
         view, labs, colours = state.views[arguments.image - 1], list[Any](), list[str]()

@@ -1,7 +1,8 @@
-"""Marks that come with a picture alone: markers in its pixels, found, read as marks and erased, and
-the marks that a file holds for a picture that looks like it.
+"""Marks of images that come without any: markers in the pixels are found, read as marks and erased,
+and known pictures get the marks that a file holds for them.
 
-Not here: drawing markers (`markers`)."""
+Not here: drawing markers (`markers`).
+"""
 
 import lazy_loader
 

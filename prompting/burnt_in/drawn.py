@@ -18,20 +18,21 @@ from looktwice.prompting.burnt_in.shapes import ArrowFit, BoxFit, DotFit, Fit, P
 from looktwice.prompting.drawing.colors import rgb
 
 Kind = Literal["rings", "boxes", "dots", "arrows"]
-LEVELS = (0.3, 0.5, 0.75)  # closeness to the colour from which a pixel may be drawn
-MARGIN = 0.1  # closeness below a level that still tells how much of a pixel is covered
-SIZES = (0.008, 0.7)  # shares of the picture's diagonal that a shape may measure
-SMALLEST = 5.0  # pixels that it must measure
-AROUND = 8  # pixels of surroundings that a patch shows
-MOST = 300  # regions of one colour and level that are looked at, the purest first
+LEVELS = (0.3, 0.5, 0.75)  # minimum closeness to the colour of a drawn pixel
+MARGIN = 0.1  # range below a level in which closeness still measures coverage
+SIZES = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
+SMALLEST = 5.0  # minimum size of a shape in pixels
+AROUND = 8  # pixels of surroundings in a patch
+MOST = 300  # maximum number of regions per colour and level, the purest first
 WEAK = 0.7  # correlation below which a first guess is not refined
-MANY = 8  # shapes of one kind and colour, from which they are a pattern of the scene
-FAR = 60.0  # length of a tint below which a colour is a grey
-GREY = (0.94, 4.0, 0.88)  # what `Demand` asks of greys: score, luma, purity
+MANY = 8  # number of shapes of one kind and colour that count as a pattern in the scene
+FAR = 60.0  # length of a tint below which a colour counts as grey
+GREY = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
 
 class Demand(NamedTuple):
-    """A kind's fit, and the least correlation that makes one."""
+    """The shape model of a kind, and the lowest correlation at which a region counts as that
+    kind."""
 
     fit: type[Fit]
     score: float
@@ -43,12 +44,12 @@ DEMANDS: dict[Kind, Demand] = {
     "dots": Demand(DotFit, 0.95),
     "arrows": Demand(ArrowFit, 0.87),
 }
-# what was drawn in one colour has it in its core, in every place of it; what was photographed has
-# light and shade. Luma is the sure sign, since JPEG stores colour at half the resolution
-OFF = 7.0  # by which the median luma of a core may differ from that of the colour
-SPREAD = 18.0  # luma between the 15th and the 85th percentile of a core, at most
-PURE = 0.55  # median closeness of a core to the colour, at least
-SMALL, ROUGH = 60, 0.7  # pixels of a core from which that must be larger
+# a drawn shape has its colour throughout its core, a photographed one has light and shade. Luma is
+# the reliable sign, since JPEG stores colour at half the resolution
+OFF = 7.0  # maximum difference between the median luma of a core and that of the colour
+SPREAD = 18.0  # maximum luma range from the 15th to the 85th percentile of a core
+PURE = 0.55  # minimum median closeness of a core to the colour
+SMALL, ROUGH = 60, 0.7  # cores of at least this many pixels need a higher closeness
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Drawn:
     score: float
 
     def mark(self, label: str, image: int) -> Mark:
-        """A box as a box, another shape as a point: its centre, or an arrow's tip."""
+        """Return the shape as a mark: a box as a box, any other shape as a point at its centre or,
+        for an arrow, at its tip."""
         fit = self.fit
         if isinstance(fit, BoxFit):
             half = fit.stroke / 2
@@ -77,7 +79,7 @@ class Drawn:
 
     @property
     def look(self) -> dict[str, Any]:
-        """What the record keeps of it, and `EraseMarks` needs."""
+        """The appearance of the shape, for the record and for `EraseMarks`."""
         fit, score = self.fit, round(self.score, 3)
         look: dict[str, Any] = {"kind": LOOKS[self.kind], "color": self.color, "score": score}
         look["stroke"] = getattr(fit, "stroke", 0.0)
@@ -92,11 +94,12 @@ LOOKS: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrow
 
 
 def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
-    """The drawn shapes of some kinds and colours in RGB pixels HxWx3, from top to bottom.
+    """Find the drawn shapes of the given kinds and colours in RGB pixels HxWx3, sorted from top to
+    bottom.
 
     Each connected region of a colour is compared with the ideal shape that fits it best, and must
-    be of exactly that colour everywhere. White, black and grey are looked for in rings and boxes
-    alone, since photographs are full of white spots.
+    have exactly that colour everywhere. White, black and grey are searched for rings and boxes
+    only, since photographs are full of white spots.
     """
     luma = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
     found: list[Drawn] = []
@@ -113,7 +116,8 @@ def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> 
 
 
 def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
-    """The connected regions of at least this closeness whose size a mark may have."""
+    """Yield the connected regions with at least this closeness to the colour and a plausible size
+    for a mark."""
     mask = (near >= level).astype(np.uint8)
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     if count < 2:
@@ -136,14 +140,14 @@ def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Pa
         columns = slice(max(0, left - AROUND), min(width, right + AROUND))
         part = rows, columns
         region = labels[part] == number + 1
-        # what is less close is ground, however like the colour it is
+        # less close pixels count as background, however similar their colour
         clear = np.maximum(near[part], np.float32(level - MARGIN))
         patch = Patch(columns.start, rows.start, region, clear, luma[part], near.shape)
         yield (left, top, right, bottom), patch
 
 
 def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
-    """The shape of a kind that a region is, if it is one."""
+    """Yield the shape of this kind that matches a region, if there is one."""
     wanted = np.asarray(rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < FAR
     if is_grey and kind in ("dots", "arrows"):
@@ -163,7 +167,7 @@ def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Dr
 
 
 def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> bool:
-    """Whether the core of a shape has the colour everywhere."""
+    """Return whether the core of a shape has the colour throughout."""
     covered = fit.coverage(patch.near.shape)
     core = covered >= min(0.95, 0.9 * float(covered.max()))
     if core.sum() < 4:
@@ -175,7 +179,7 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
 
 
 def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
-    """Whether a shape stands in a line of others of its colour, as the O of a word does, or a full
+    """Return whether a shape is in a line with others of its colour, like the O of a word or a full
     stop."""
     left, top, right, bottom = drawn.area
     high, line = bottom - top, set[int]()
@@ -191,7 +195,8 @@ def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool
 
 
 def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
-    """The best of those that lie over one another; a ring around a dot is no double."""
+    """Return the shapes without duplicates: the best of those that overlap. A ring around a dot is
+    not a duplicate."""
     kept: list[Drawn] = []
     for drawn in sorted(found, key=lambda drawn: -drawn.score):
         if not any(_overlap(drawn.area, other.area) > 0.5 for other in kept):
@@ -200,7 +205,7 @@ def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
 
 
 def _overlap(first: PixelRect, second: PixelRect) -> float:
-    """The common area as a share of the larger one."""
+    """Return the common area as a share of the larger area."""
     common = common_rect(first, second)
     sizes = [(right - left) * (bottom - top) for left, top, right, bottom in (first, second)]
     if common is None:

@@ -1,4 +1,4 @@
-"""Removes burnt-in markers from images and views, so that they can be marked anew or read by
+"""Removes burnt-in markers from images and views, so that they can be marked again or read by
 specialists."""
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-REACH = 3.0  # pixels of the neighbourhood that a hidden pixel is made up from
+REACH = 3.0  # radius, in pixels, of the neighbourhood used for inpainting
 Region = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class EraseMarks(Ranged, WithoutModel):
-    """Paints over the markers that RecoverMarks found, from what surrounds them; its marks stay.
+    """Paints over the markers that RecoverMarks found, using the pixels around them; the marks
+    stay.
 
-    Rings lose their stroke, boxes their lines, labels their plate, each with `margin` more pixels
-    around them, where JPEG has smeared them. Every other pixel stays as it was, the inside of a box
-    and the hole inside a ring too. The colour of that hole is no guide to what was under the
-    stroke, since JPEG stores colour at half the resolution; with `hole: recolor` the hole keeps its
-    brightness alone and loses its tint as well. The pixels are inpainted (Telea, J. Graphics Tools
-    2004). The sample's images and every view are treated alike; what shows no marker is passed on
-    as it is. Raises ValueError for a sample on which RecoverMarks has not run.
+    Rings lose their stroke, boxes their lines and labels their plate, each with `margin` more
+    pixels around them, where JPEG has smeared them. Every other pixel stays unchanged, including
+    the inside of a box and the hole of a ring. The colour of that hole does not show what was under
+    the stroke, since JPEG stores colour at half the resolution; with `hole: recolor` the hole keeps
+    its brightness and loses its tint as well. The pixels are inpainted (Telea, J. Graphics Tools
+    2004). The sample's images and all views are treated alike; images without a marker stay
+    unchanged. Raises ValueError for a sample on which RecoverMarks has not run.
     """
 
     margin: float = 2.0
@@ -41,7 +42,7 @@ class EraseMarks(Ranged, WithoutModel):
     ranges = ("margin >= 0",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with clean images and views."""
+        """Return the state with clean images and views."""
         sample = state.sample
         if "burnt_in" not in sample.meta:
             raise ValueError(
@@ -71,8 +72,8 @@ class EraseMarks(Ranged, WithoutModel):
         return state.replace(sample=replace(sample, images=images), views=tuple(views))
 
     def _inpaint(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
-        """The pixels, the hidden ones made up from their surroundings and all others as they
-        were."""
+        """Return the pixels with the hidden ones inpainted from their surroundings and all others
+        unchanged."""
         split = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.uint8)
         stroke, both = (mask.astype(np.uint8) for mask in (hidden, hidden | tinted))
         luma = np.ascontiguousarray(split[..., 0])
@@ -84,7 +85,7 @@ class EraseMarks(Ranged, WithoutModel):
 
 
 def _project(view: View, regions: Mapping[int, Region]) -> Region:
-    """Where regions of the sample's images are seen in a view, HxW."""
+    """Return where regions of the sample's images are visible in a view, HxW."""
     seen = np.zeros(view.size[::-1], bool)
     for number, region in regions.items():
         for place in view.to_view(Mask("", region, number)) if region.any() else ():
@@ -95,8 +96,8 @@ def _project(view: View, regions: Mapping[int, Region]) -> Region:
 def marker_regions(
     marker: Mapping[str, Any], shape: tuple[int, ...], margin: float
 ) -> tuple[Region, Region]:
-    """What a marker, as RecoverMarks describes it, hides or has smeared, and the hole of its ring;
-    both HxW."""
+    """Return the pixels that a marker, as RecoverMarks describes it, hides or has smeared, and the
+    hole of its ring; both HxW."""
     ys, xs = np.ogrid[: shape[0], : shape[1]]
     half = marker["stroke"] / 2
     hole = np.zeros(shape[:2], bool)
@@ -112,7 +113,7 @@ def marker_regions(
     else:
         across = np.minimum(xs + 0.5 - marker["x0"], marker["x1"] - xs - 0.5)
         down = np.minimum(ys + 0.5 - marker["y0"], marker["y1"] - ys - 0.5)
-        # pixels inside the middle of the lines
+        # distance inwards from the middle of the lines
         inward = np.minimum(across, down)
         region = (inward > -half - margin) & (inward < half + margin)
     if marker["plate"]:
@@ -123,7 +124,7 @@ def marker_regions(
 
 
 def _arrow_region(marker: Mapping[str, Any], shape: tuple[int, ...], margin: float) -> Region:
-    """The pixels of an arrow and `margin` more around them, HxW."""
+    """Return the pixels of an arrow and `margin` pixels around it, HxW."""
     canvas = np.zeros(shape[:2], np.uint8)
     corners = np.rint(np.asarray(marker["outline"])).astype(np.int32)
     cv2.fillPoly(canvas, [corners], 1)

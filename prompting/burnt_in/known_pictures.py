@@ -1,5 +1,4 @@
-"""Marks of known pictures, from a file beside them, for questions that bring their pictures
-alone."""
+"""Marks of known pictures, read from a file, for samples that bring images without marks."""
 
 from __future__ import annotations
 
@@ -24,18 +23,19 @@ from looktwice.pipelines.transforms import resample
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
 
-SIDE = 32  # pixels of a thumbnail
-MOST_BITS = 12  # by which the hashes of two pictures may differ; these are compared more closely
-CLEARER = 0.7  # the difference to the nearest picture is at most this share of that to the next
+SIDE = 32  # side of a thumbnail in pixels
+MOST_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
+CLEARER = 0.7  # maximum ratio of the difference to the nearest picture and that to the next
 
 
 def make_thumbnail(picture: Picture) -> Pixels:
-    """SIDE x SIDE x 3, RGB. Raises PictureError."""
+    """Return a thumbnail, SIDE x SIDE x 3, RGB. Raises PictureError."""
     return resample(np.asarray(picture.small(8 * SIDE).convert("RGB")), SIDE, SIDE)
 
 
 class Match(NamedTuple):
-    """A picture of the file: its line, its number in it, and how far a picture is from it."""
+    """A picture of the file that resembles an image: its line, its number in the line, and its
+    distance from the image."""
 
     line: Sample
     image: int
@@ -50,19 +50,19 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class MarksFrom(WithoutModel):
-    """Gives the images of a sample the marks that a file holds for pictures that look alike: other
-    programs encode and resize pictures anew, and send no marks.
+    """Gives the images of a sample the marks that a file holds for pictures that look alike. Use it
+    for requests of other programs, which re-encode and resize images and send no marks.
 
     `path` is a file of JSON lines such as `eval.tasks.Folder` reads: `image` or `images` (paths
     relative to the file) and `marks` in their pixels, which are scaled to the sample's images. Two
-    pictures are alike if their perceptual hashes are near, and if their thumbnails of 32 x 32
-    pixels differ by at most `most` on average, of 255. The nearest one counts. Where another is
-    nearly as near and has other marks, those lines count whose `question` stands in the words; what
-    is still ambiguous gets no marks. Images that have marks keep them.
+    pictures are alike if their perceptual hashes are close, and if their thumbnails of 32 x 32
+    pixels differ by at most `most` on average, of 255. The nearest one is used. If another picture
+    is almost as near and has other marks, only lines whose `question` occurs in the prompt are
+    considered; an image that is still ambiguous gets no marks. Images that have marks keep them.
 
-    Which line it was and how near is noted in the record. `missing` says what is done where an
-    image is like none: "keep" it with a note, "fail" the sample, or "abstain". `sha` is the hash of
-    the file and its pictures, as in `prompting.turns.FewShot`. Raises ValueError.
+    A note in the record names the line and its distance. `missing` decides about images that match
+    no picture: "keep" the sample with a note, "fail" it, or "abstain". `sha` is the hash of the
+    file and its pictures, as in `prompting.turns.FewShot`. Raises ValueError.
     """
 
     path: Path
@@ -76,7 +76,7 @@ class MarksFrom(WithoutModel):
 
     @cached_property
     def lines(self) -> tuple[Sample, ...]:
-        """What each line says of its pictures. Raises ValueError that names the line."""
+        """The content of each line. Raises ValueError that names the line."""
         return read_lines(self.path, _parse_line)
 
     @cached_property
@@ -89,7 +89,7 @@ class MarksFrom(WithoutModel):
         return pictures
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state whose sample has these marks too."""
+        """Return the state with these marks added to its sample."""
         sample, notes, lacking = state.sample, list[str](), list[str]()
         marks, name = list(sample.marks), Path(self.path).name
         for number, image in enumerate(sample.images):
@@ -99,7 +99,7 @@ class MarksFrom(WithoutModel):
             if len(matches) != 1:
                 lines = " and ".join(match.line.id for match in matches) or "no picture"
                 differ = ", whose marks differ" if matches else ""
-                lacking.append(f"image {number + 1} is like {lines} of {name}{differ}")
+                lacking.append(f"image {number + 1} matches {lines} of {name}{differ}")
                 continue
             match = matches[0]
             width, height = match.line.images[match.image].size
@@ -115,8 +115,8 @@ class MarksFrom(WithoutModel):
         return handle_missing(state, self.missing, lacking) if lacking else state
 
     def _nearest(self, image: Picture, words: str) -> list[Match]:
-        """One picture where it is clear which one is meant, none where all are too far, or those
-        between which it is not clear."""
+        """Return the one picture that matches, none if all are too far, or several if it is
+        ambiguous."""
         look, small, matches = perceptual_hash(image), make_thumbnail(image), list[Match]()
         for line, number, hashed, thumbnail in self._known:
             bits = hash_distance(look, hashed)

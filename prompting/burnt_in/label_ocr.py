@@ -1,5 +1,4 @@
-"""Finds short white words on black plates, and reads them: the labels that are burnt in beside
-markers."""
+"""Finds and reads short white words on black plates: the burnt-in labels of markers."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ from looktwice.pipelines.marks import mask_bounds
 from looktwice.prompting.burnt_in.rings import cut
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
 
-# luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
+# thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 CUTS = (96, 150)
 HEIGHTS = (5, 40)  # pixels of a capital
-BLACK = 56.0  # mean luma of a plate's margin, at most; JPEG of quality 75 leaves about 20
+BLACK = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
 CANVAS = 16  # side of the square on which glyphs are compared
 SIZES = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
-LIKENESS = 0.72  # correlation with the best template, at least
+LIKENESS = 0.72  # minimum correlation with the best template
 Gray = NDArray[np.uint8]
 
-# width, height, stroke; the last one is thinner across than along
+# width, height, stroke; the last one has thinner horizontal strokes
 PENS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
 
 
@@ -42,22 +41,22 @@ class ReadLabel:
 
     @property
     def center(self) -> XY:
-        """(x, y) of the middle of the plate, in pixel-centre coordinates."""
+        """The middle (x, y) of the plate, in pixel-centre coordinates."""
         left, top, right, bottom = self.plate
         return (left + right - 1) / 2, (top + bottom - 1) / 2
 
 
 @dataclass(frozen=True, eq=False)
 class Glyph:
-    """A white shape on black, and how like it is to each capital of the alphabet that is looked
-    for."""
+    """A white shape on black, and its similarity to each capital that is searched for."""
 
     area: PixelRect
     likeness: NDArray[np.float32]
 
 
 def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
-    """Every place (luma HxW) that reads as one of `words`, capitals all; the likeliest first."""
+    """Find every place in the luma (HxW) that reads as one of `words`, which are in capitals; the
+    likeliest first."""
     letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
@@ -78,15 +77,15 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
 
 
 def shift(area: PixelRect, x: int, y: int) -> PixelRect:
-    """An area moved by whole pixels."""
+    """Return an area moved by whole pixels."""
     return area[0] + x, area[1] + y, area[2] + x, area[3] + y
 
 
 def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
-    """The black rectangle around glyphs, or None where black does not surround them.
+    """Return the black rectangle around glyphs, or None if black does not surround them.
 
-    A plate on a dark ground has no edge of its own: it is taken to reach half a capital's height at
-    most.
+    A plate on a dark background has no visible edge, so it is taken to extend by at most half a
+    capital's height.
     """
     left, top, right, bottom = area
     most = max(3, (bottom - top) // 2)
@@ -94,7 +93,7 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     rows = cut(gray, (left - 1, top - most, right + 1, bottom + most))
     reach: list[int] = []
     for lines, start, length in ((columns, left, right - left), (rows, top, bottom - top)):
-        first = min(most, start)  # lines before the glyphs that lie in the picture
+        first = min(most, start)  # lines before the glyphs, inside the picture
         for beside in (lines[:first][::-1], lines[first + length :]):
             black = _count_black_lines(beside)
             if black < 1 and len(beside):
@@ -104,8 +103,8 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
 
 
 def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
-    """How like the visible part of `area` is to the same part of the word, -1..1; the place may be
-    2 px out."""
+    """Return the correlation, -1..1, of the visible part of `area` with the same part of the word.
+    The area may be off by 2 px."""
     best, (height, width) = 0.0, gray.shape
     around = (area[0] - 2, area[1] - 2, area[2] + 2, area[3] + 2)
     for large in _render_letter(word):
@@ -122,8 +121,8 @@ def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
 
 
 def _count_black_lines(lines: Gray) -> int:
-    """How many lines beside the glyphs are black, the nearest first; that one may hold a glyph's
-    blurred edge."""
+    """Count the black lines beside the glyphs, from the nearest on; the nearest may contain a
+    glyph's blurred edge."""
     if not lines.size:
         return 0
     dark = np.percentile(lines, 90, axis=1) < CUTS[0]
@@ -133,8 +132,7 @@ def _count_black_lines(lines: Gray) -> int:
 
 
 def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
-    """The connected shapes brighter than `least`, on black, that could be capitals, and what they
-    look like."""
+    """Find the connected shapes on black that are brighter than `least` and could be capitals."""
     bright = (gray > least).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T
@@ -148,14 +146,14 @@ def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
         on_black = rim < BLACK * max(1, outer.size - inner.size)
         if on_black and 0.15 <= count / inner.size <= 0.85:
             scores = templates @ _normalize(inner)
-            best = np.full(len(letters), -1, np.float32)  # for each over fonts and sizes
+            best = np.full(len(letters), -1, np.float32)  # per letter, over fonts and sizes
             np.maximum.at(best, owner, scores)
             glyphs.append(Glyph(area, best))
     return glyphs
 
 
 def _normalize(patch: Gray) -> NDArray[np.float32]:
-    """A glyph stretched to the canvas, with mean 0 and length 1."""
+    """Return a glyph stretched to the canvas, with mean 0 and length 1."""
     canvas = cv2.resize(patch, (CANVAS, CANVAS)).astype(np.float32).ravel()
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
@@ -163,12 +161,12 @@ def _normalize(patch: Gray) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=32)
 def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the letter of
-    each."""
+    """Return canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the
+    letter on each canvas."""
     canvases, owner = [], []
     for number, letter in enumerate(letters):
         for large, size, phase in itertools.product(_render_letter(letter), SIZES, (0, 0.5)):
-            # at a capital height of `size` pixels, shifted by a part of a pixel
+            # at a capital height of `size` pixels, shifted by a fraction of a pixel
             pixel = large.shape[0] / size
             before, after = round(pixel) + round(phase * pixel), round(pixel)
             framed = np.pad(large, (before, after))
@@ -182,8 +180,8 @@ def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def _render_letter(letter: str) -> Iterator[Gray]:
-    """The letter, large, white on black: Pillow's own font plain and bold, and as thin and thick
-    strokes, as drawing libraries without TrueType have them."""
+    """Yield the letter, large, white on black: in Pillow's own font, plain and bold, and in thin
+    and thick strokes, as drawing libraries without TrueType render it."""
     font = ImageFont.load_default(96)
     for weight in (0, 4):
         image = Image.new("L", (220, 220))
@@ -215,7 +213,7 @@ def _trim(image: Gray) -> Gray:
 def _find_words(
     word: str, letters: str, glyphs: Sequence[Glyph]
 ) -> Iterator[tuple[float, PixelRect]]:
-    """Where glyphs in a row spell the word, with their mean likeness."""
+    """Yield the areas where glyphs in a row spell the word, with their mean likeness."""
     rows: list[list[tuple[float, PixelRect]]] = [[]]
     for letter in word:
         likeness = [float(glyph.likeness[letters.index(letter)]) for glyph in glyphs]

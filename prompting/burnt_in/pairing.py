@@ -1,5 +1,5 @@
-"""Markers in a picture: rings paired with their labels by both and by a common style, also where a
-label is cut off."""
+"""Finds the markers in a picture: rings are paired with labels that lie beside them and that share
+a style, even if a label is cut off."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from looktwice.prompting.burnt_in.rings import (
 )
 from looktwice.prompting.drawing.colors import rgb
 
-COARSE = 3.0  # stroke that rings are first looked for with, in pixels
-SURE = 0.5  # correlation from which a ring beside a label is one
-LIKE = 0.35  # the same where another marker of the picture has the same style and arrangement
-LONE = 0.8  # the same where it is the only one of several that must be there
-BONUS = 0.1  # what it is worth, in correlation, that two markers are arranged alike
-FAINT = 0.25  # the same at the very place where the style of another marker puts the ring
+COARSE = 3.0  # stroke, in pixels, for the first search for rings
+SURE = 0.5  # minimum correlation of a ring beside a label
+LIKE = 0.35  # the same, if another marker of the picture has the same style and arrangement
+LONE = 0.8  # the same, if it is the only one found of several expected
+BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
+FAINT = 0.25  # minimum correlation at the place predicted from another marker
 GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
-MOST = 4  # readings per word that are followed up
+MOST = 4  # readings per word to follow up
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Marker:
     """A ring and its label; `plate` is the black rectangle behind the label in pixels, `glyphs` the
     letters on it.
 
-    Both are None where they lie outside the picture.
+    Both are None if they lie outside the picture.
     """
 
     label: str
@@ -57,7 +57,8 @@ class Marker:
 
 @dataclass(frozen=True, eq=False)
 class MarkerScene:
-    """A picture as the search sees it: luma, and how close each pixel is to each colour by name."""
+    """A picture prepared for the search: its luma, and the closeness of each pixel to each named
+    colour."""
 
     gray: Gray
     near: Mapping[str, Map]
@@ -65,14 +66,14 @@ class MarkerScene:
 
     @classmethod
     def of(cls, pixels: Pixels, colors: Sequence[str], radii: tuple[float, float]) -> MarkerScene:
-        """From RGB pixels HxWx3."""
+        """Prepare RGB pixels HxWx3 for the search."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
         near = {color: color_closeness(pixels, rgb(color)) for color in colors}
         return cls(gray, near, radii)
 
     @property
     def steps(self) -> list[float]:
-        """The radii that are tried first: a pixel apart, then a pixel and a half."""
+        """The radii that are tried first: 1 pixel apart, then 1.5 pixels."""
         low, high = self.radii
         return [*np.arange(low, min(7.0, high), 1.0), *np.arange(max(low, 7.0), high + 0.75, 1.5)]
 
@@ -87,7 +88,7 @@ class Pair:
 
     @property
     def offset(self) -> XY:
-        """From the middle of the plate to that of the ring."""
+        """The vector from the middle of the plate to the middle of the ring."""
         x, y = self.label.center
         return self.ring.x - x, self.ring.y - y
 
@@ -95,11 +96,11 @@ class Pair:
 def find_markers(
     scene: MarkerScene, words: Sequence[str], style: Ring | None = None
 ) -> list[Marker]:
-    """At most one marker for each word, all in one style; those whose label cannot be read are left
-    out.
+    """Find at most one marker for each word, all in one style. Markers whose label cannot be read
+    are left out.
 
-    One marker alone, where several words may be there, must be plainer than several in one style,
-    unless it has the `style` of a ring in another picture.
+    If several words are expected and only one marker is found, it must be clearer than several
+    markers in one style would have to be, unless it has the `style` of a ring in another picture.
     """
     readings: dict[str, list[ReadLabel]] = {word: [] for word in words}
     for label in read_labels(scene.gray, words):
@@ -129,7 +130,7 @@ def find_markers(
 
 
 def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
-    """The scene with nothing of any colour on these glyphs, so that no letter is taken for a
+    """Return the scene with all colours removed from these glyphs, so that no letter is taken for a
     ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
     for values in near.values():
@@ -139,7 +140,7 @@ def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
 
 
 def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
-    """The rings around a label that it may belong to."""
+    """Yield pairs of a label with the rings around it."""
     reach = int(2 * scene.radii[1] + GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
@@ -153,8 +154,8 @@ def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
 
 
 def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
-    """How little a label's place suits a ring, 0 above or below or beside it; None where it cannot
-    belong to it."""
+    """Return how unusual the label's place is for a ring: 0 directly above, below or beside it;
+    None if they cannot belong together."""
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
@@ -167,15 +168,15 @@ def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> floa
 
 
 def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
-    """The best pair for each word such that all rings are alike."""
+    """Return the best pair for each word such that all rings share a style."""
     best, most = list[Pair](), 0.0
     ranked = sorted(pairs, key=lambda pair: -pair.value)
     for first in ranked[:12]:
         if first.value < SURE or (style and not same_style(first.ring, style)):
             continue
-        picked, worth = [first], first.value + BONUS  # each word and each ring is given once
+        picked, worth = [first], first.value + BONUS  # each word and each ring is used once
         for pair in ranked:
-            # ring and label lie alike
+            # ring and label are arranged alike
             alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
             enough = pair.value >= (LIKE if alike else SURE)
             if enough and same_style(pair.ring, first.ring) and _fits_in(pair, picked):
@@ -188,8 +189,8 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
 
 
 def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
-    """Whether a pair is another marker than those that were picked already: another word, another
-    ring, and no letter of one is the ring of the other."""
+    """Return whether a pair is distinct from those already picked: another word, another ring, and
+    no ring that is a letter of the other pair's label."""
     return not any(
         pair.label.text == taken.label.text
         or overlaps(pair.label.area, taken.label.area)
@@ -200,14 +201,14 @@ def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
 
 
 def _clash(first: Pair, second: Pair) -> bool:
-    """Whether the ring of a pair is the ring or a letter of another."""
+    """Return whether the ring of the first pair is the ring or a letter of the second."""
     (left, top, right, bottom), ring = second.label.area, first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
     return letter or ring_distance(ring, second.ring) <= ring.radius / 2
 
 
 def same_style(first: Ring, second: Ring) -> bool:
-    """Whether two rings, found with coarse steps of radius, may be of one style."""
+    """Return whether two rings, found with coarse steps of radius, may share a style."""
     return first.color == second.color and abs(first.radius - second.radius) <= 1.6
 
 
@@ -216,8 +217,8 @@ def ring_distance(first: Ring, second: Ring) -> float:
 
 
 def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence[Pair]) -> Pair:
-    """The best ring where those of the known markers lie relative to their labels, however
-    faint."""
+    """Return the best ring, however faint, at the offsets from the label that other markers
+    have."""
     (x, y), options = label.center, list[Ring]()
     for pair in pairs:
         dx, dy = pair.offset
@@ -228,27 +229,27 @@ def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence
     return Pair(label, best, best.score)
 
 
-ALONE = 0.72  # correlation from which a ring is one, where no label can be read beside it
-UNLIKE = 0.85  # the same where no other marker shows the style
-EXPECTED = 5.0  # radius without another marker, give or take 1: that of BLINK's released pictures
-NEAR_RIM = 40  # rings that are looked at
-SEEN = 0.6  # correlation of a letter's visible part, at least
-LEAD = 0.05  # by how much it must be likelier than any other letter
+ALONE = 0.72  # minimum correlation of a ring without a readable label
+UNLIKE = 0.85  # the same, if no other marker shows the style
+EXPECTED = 5.0  # radius, +-1, without another marker: that of BLINK's released pictures
+NEAR_RIM = 40  # maximum number of rings to examine
+SEEN = 0.6  # minimum correlation of a letter's visible part
+LEAD = 0.05  # minimum lead in correlation over any other letter
 LETTER = 10  # pixels from one letter of a word to the next
 HIGH = 29  # pixels from the point up to the top of its glyphs, in BLINK's released pictures
 
 
 @dataclass(frozen=True)
 class LabelLayout:
-    """Where glyphs and plate lie relative to a point; without a readable marker, as in BLINK's
-    released pictures."""
+    """The position of glyphs and plate relative to a point. The default is that of BLINK's released
+    pictures, for pictures without a readable marker."""
 
     glyphs: PixelRect = (-4, -HIGH, 5, -HIGH + 11)
     plate: PixelRect = (-7, -HIGH - 2, 7, -HIGH + 13)
 
     @classmethod
     def of(cls, markers: Sequence[Marker]) -> LabelLayout:
-        """That of the first marker whose label was read."""
+        """Return the layout of the first marker whose label was read."""
         for marker in markers:
             if marker.glyphs and marker.plate:
                 x, y = -round(marker.ring.x), -round(marker.ring.y)
@@ -263,13 +264,13 @@ def find_clipped_markers(
     color: str,
     like: Sequence[Marker],
 ) -> list[Marker]:
-    """Markers whose label lies partly or wholly outside the picture, for words that were read
-    nowhere.
+    """Find markers whose label lies partly or wholly outside the picture, for words that were not
+    read anywhere.
 
-    They are looked for in the style of the known `markers` of the picture, or of those of other
-    pictures that it is `like`, or without any in `color` and with the labels placed as BLINK
-    released them. A letter is told from what can be seen of it; where nothing can be seen, by being
-    the only one left.
+    The search uses the style of the known `markers` of the picture, or of the markers `like` from
+    other pictures. Without either it uses `color` and the label layout of BLINK's released
+    pictures. A letter is identified by its visible part, or, if none is visible, by being the only
+    one left.
     """
     pattern = next((marker.ring for marker in (*markers, *like)), None)
     style = pattern or Ring(0, 0, EXPECTED, COARSE, color, 0)
@@ -297,16 +298,16 @@ def find_clipped_markers(
 def _assign_words(
     gray: Gray, words: Sequence[str], rings: Sequence[Ring], layout: LabelLayout, last: bool
 ) -> list[Marker]:
-    """The rings with the letters that suit them best together; `last` where the only one left needs
-    no proof."""
-    # half a second, for which nobody else should wait
+    """Assign the words to the rings so that the visible letters match best overall. With `last`, a
+    single remaining word needs no evidence for a single ring."""
+    # imported here, since it takes half a second
     from scipy.optimize import linear_sum_assignment
 
     likeness = np.zeros((len(rings), len(words)))
     plates = {}
     for row, column in np.ndindex(likeness.shape):
         x, y, word = round(rings[row].x), round(rings[row].y), words[column]
-        more = LETTER * (len(word) - 1) // 2  # than the area of one letter, to either side
+        more = LETTER * (len(word) - 1) // 2  # pixels to either side, more than for one letter
         areas = [(a - more, b, c + more, d) for a, b, c, d in (layout.glyphs, layout.plate)]
         glyphs, plates[row, column] = (shift(area, x, y) for area in areas)
         likeness[row, column] = partial_likeness(gray, glyphs, word)

@@ -1,5 +1,5 @@
 """Reads markers that are burnt into the pixels, such as those of the official BLINK images, and
-gives them as marks."""
+adds them as marks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from looktwice.prompting.burnt_in.rings import Map
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.evidence import Missing
 
-CLOSE = 0.25  # closeness to the colour from which a pixel may be a line's
-# by how much a line is closer to the colour than its ground, which may be of a like colour
+CLOSE = 0.25  # minimum closeness to the colour of a pixel in a line
+# margin by which a line is closer to the colour than its background, which may be similar
 CLOSER = 0.15
-SHORTEST = 16  # pixels of a side, at least
-THICKEST = 8  # pixels of a line, at most
-WHOLE = 0.8  # share of each side that must show its line; labels and other boxes may cover the rest
-BEYOND = 8  # pixels behind a corner that the lines must not run on
-LINES = 16  # lines of either direction that are followed up
+SHORTEST = 16  # minimum side in pixels
+THICKEST = 8  # maximum thickness of a line in pixels
+WHOLE = 0.8  # minimum visible share of each side; labels and other boxes may cover the rest
+BEYOND = 8  # pixels past a corner into which lines must not continue
+LINES = 16  # lines per direction to follow up
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class FoundRectangle:
 
     @property
     def edges(self) -> Rect:
-        """Left, top, right, bottom."""
+        """The edges: left, top, right, bottom."""
         return self.x0, self.y0, self.x1, self.y1
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A thin straight line across the picture: its middle, its thickness, and where along it colour
-    is seen."""
+    """A thin straight line across the picture: its middle, its thickness, and where along it the
+    colour is visible."""
 
     middle: float
     thickness: float
@@ -70,7 +70,7 @@ class Line:
 
 
 def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
-    """The most complete rectangle in a map of closeness HxW, if there is any."""
+    """Return the most complete rectangle in a map of closeness HxW, if there is any."""
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
@@ -80,13 +80,13 @@ def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
 
 
 def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
-    """The level lines of a mask, from top to bottom, the longest if there are many."""
+    """Return the horizontal lines of a mask, from top to bottom; of many, the longest."""
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((1, 5), np.uint8))
     runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, SHORTEST), np.uint8))
     count = runs.sum(1, dtype=int)
     lines: list[tuple[int, Line]] = []
     steps = np.diff(count >= SHORTEST, prepend=False, append=False)
-    for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # where runs of rows lie
+    for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # runs of rows
         longest = int(count[start:stop].max())
         strong = start + np.flatnonzero(count[start:stop] >= 0.5 * longest)
         first, last = int(strong[0]), int(strong[-1])
@@ -100,7 +100,8 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
 def _rectangle(
     level: tuple[Line, Line], upright: tuple[Line, Line], color: str
 ) -> FoundRectangle | None:
-    """The rectangle of four lines, or None where a side is not there or runs on."""
+    """Return the rectangle that four lines form, or None if a side is incomplete or runs on past a
+    corner."""
     (y0, y1), (x0, x1) = ([line.middle for line in pair] for pair in (level, upright))
     if min(x1 - x0, y1 - y0) < SHORTEST:
         return None
@@ -123,42 +124,42 @@ def _rectangle(
 WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
 CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
 Recovered = tuple[Mark, dict[str, Any]]
-"""A mark, and the look of its marker for the record."""
-FAR = 1e9  # what it costs to pair a box with a label that is not beside it
+"""A mark, and the appearance of its marker for the record."""
+FAR = 1e9  # cost of pairing a box with a label that is not next to it
 PLAIN = (
     *("red", "lime", "green", "blue", "yellow", "cyan", "magenta", "orange"),
     *("white", "black"),
 )
-"""The colours that shapes are commonly drawn in."""
-NEAR = 2  # steps of 8 pixels between a box and its label, at most
+"""The colours in which shapes are commonly drawn."""
+NEAR = 2  # maximum distance between a box and its label, in steps of 8 pixels
 
 
 @dataclass(frozen=True)
 class RecoverMarks(WithoutModel):
-    """The sample with the markers of its images as marks: rings become points, drawn boxes become
-    boxes.
+    """Adds the markers that are visible in a sample's images as marks: rings become points, drawn
+    boxes become boxes.
 
-    Looked for are circles in one of `colors` with a white label on a black plate beside them
-    (`kinds: [rings]`), and upright rectangles in `box_colors` (`[boxes]`); those whose label cannot
-    be read are labelled with their colour. `radii` are the least and the greatest to the middle of
-    the stroke of these circles, in pixels. Where none of them is found in any image, `unlabelled`
-    names the kinds that are looked for without a label and at any size: "rings" and "dots" become
-    points at their centres, "arrows" points at their tips, "boxes" boxes. Such a shape must be
-    drawn in exactly one of `plain_colors`, white and black as rings and boxes only, and measure 1
-    to 70 percent of the diagonal. It takes the label that is read beside it, or the only label
-    that is missing if it is the only shape, or else the name of its colour ("red", "red 2").
-    `unlabelled: []` demands labels.
+    It finds circles in one of `colors` with a white label on a black plate beside them (`kinds:
+    [rings]`), and upright rectangles in `box_colors` (`[boxes]`); a box whose label cannot be read
+    is labelled with its colour. `radii` are the smallest and the largest radius of these circles,
+    to the middle of the stroke, in pixels. If no image has any of them, `unlabelled` names the
+    kinds that are searched for without a label and at any size: "rings" and "dots" become points at
+    their centres, "arrows" points at their tips, "boxes" boxes. Such a shape must be drawn in
+    exactly one of `plain_colors` (white and black for rings and boxes only) and measure 1 to 70
+    percent of the diagonal. It gets the label that is read beside it. The only shape gets the only
+    label that is missing; any other shape is named after its colour ("red", "red 2"). `unlabelled:
+    []` requires labels.
 
-    `letters` are the labels that must be there, each once in all images; null takes those that the
-    choices name, and REF where the prompt does. Rings of one image have one style, which also finds
-    a ring that is nearly lost in its ground, and a ring whose label is cut off by the rim. Marks
-    that the sample has already are dropped; with `given: keep` those stay whose label is not found
-    in the pixels, such as those of a client that sends no rings. Views are left as they are, and
-    how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
+    `letters` are the expected labels, each once in all images; null takes the labels that the
+    choices name, and REF if the prompt does. The rings of one image share a style, which also helps
+    to find a ring that hardly stands out, and a ring whose label is cut off at the edge. Marks that
+    the sample already has are dropped; `given: keep` keeps those whose label is not found in the
+    pixels, such as those of a client that sends no rings. Views stay unchanged, and the appearance
+    of each marker is stored in `meta["burnt_in"]` for EraseMarks.
 
-    Where labels are missing, `on_missing` keeps what was found with a note in the record, fails
-    (ValueError) or abstains, with the reason. Raises ValueError at once for settings that cannot
-    be.
+    If labels are missing, `on_missing` decides: "keep" what was found with a note in the record,
+    "fail" (ValueError), or "abstain" with the reason. Raises ValueError at once for invalid
+    settings.
     """
 
     kinds: tuple[Literal["rings", "boxes"], ...] = ("rings",)
@@ -176,25 +177,25 @@ class RecoverMarks(WithoutModel):
     def __post_init__(self) -> None:
         for name in ("kinds", "colors", "box_colors", "plain_colors"):
             if not getattr(self, name):
-                raise ValueError(f"{name} is empty; name at least one")
+                raise ValueError(f"{name} is empty; give at least one")
         for color in (*self.colors, *self.box_colors, *self.plain_colors):
             rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:
             raise ValueError(
-                "radii are the least, 2 or more, and the greatest in pixels, found"
+                "radii must be the smallest (2 or more) and the largest in pixels, got"
                 f" {list(self.radii)}"
             )
         if self.letters is not None:
             wrong = [word for word in self.letters if not re.fullmatch("[A-Z]+", word)]
             if wrong or not self.letters or len(set(self.letters)) < len(self.letters):
                 raise ValueError(
-                    "letters are different words of capitals, such as A or REF, found"
+                    "letters must be distinct words in capitals, such as A or REF, got"
                     f" {list(self.letters)}"
                 )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the marks that were read. Raises ValueError where `on_missing` says so,
-        PictureError."""
+        """Return the state with the marks that were read. Raises PictureError, and ValueError if
+        `on_missing` is "fail"."""
         sample = state.sample
         words = self.letters if self.letters is not None else label_words(sample)
         markers: list[Recovered] = []
@@ -227,7 +228,7 @@ class RecoverMarks(WithoutModel):
         return state.abstain(reason) if self.on_missing == "abstain" else state.with_notes(reason)
 
     def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
-        """The point of each word that was found, and its look."""
+        """Yield the point of each word that was found, with the appearance of its ring."""
         scenes = [MarkerScene.of(image.pixels, self.colors, self.radii) for image in sample.images]
         best: dict[str, tuple[int, Marker]] = {}
 
@@ -249,7 +250,7 @@ class RecoverMarks(WithoutModel):
             if rest := _missing_words(words, best):
                 keep_best(number, find_clipped_markers(scene, rest, own, self.colors[0], like))
         for image, marker in best.values():
-            # on a pixel of its image also where half of the ring lies outside
+            # on a pixel of its image, even if half of the ring lies outside
             ring, (width, height) = marker.ring, sample.images[image].size
             x, y = min(max(0.0, ring.x), width - 1.0), min(max(0.0, ring.y), height - 1.0)
             point = Point(marker.label, x, y, image)
@@ -259,8 +260,8 @@ class RecoverMarks(WithoutModel):
             yield point, {"kind": "ring", **point.to_dict(), **look, **more}
 
     def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
-        """The rectangles of each image, one of each colour, with the labels read beside them or
-        left for them, and their looks."""
+        """Yield the rectangles of each image, one of each colour, with their labels and appearance.
+        A rectangle without a label beside it may get the one that is left."""
         for number, image in enumerate(sample.images):
             scene = MarkerScene.of(image.pixels, self.box_colors, self.radii)
             outlines = [
@@ -279,7 +280,8 @@ class RecoverMarks(WithoutModel):
                 yield box, {"kind": "box", **box.to_dict(), **look, "plate": plate}
 
     def _drawn(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
-        """The shapes of all images that were drawn in one plain colour, and their looks."""
+        """Yield the shapes of all images that were drawn in one plain colour, with their
+        appearance."""
         found = list[tuple[int, Drawn, ReadLabel | None]]()
         for number, image in enumerate(sample.images):
             shapes = find_drawn(image.pixels, self.plain_colors, self.unlabelled)
@@ -309,11 +311,11 @@ class RecoverMarks(WithoutModel):
 
 
 def label_words(sample: Sample) -> tuple[str, ...]:
-    """The labels that a question's words speak of, in their order: those of its choices, REF, or a
-    clause's.
+    """Return the labels that a question names, in order: those of its choices, or of a clause in
+    the prompt, and REF.
 
-    Choices such as "A is closer" and "Point A" name them; "labeled by A and B" in the prompt does
-    so too.
+    Choices such as "A is closer" and "Point A" name labels; so does "labeled by A and B" in the
+    prompt.
     """
     prompt = f"{sample.question}\n{sample.meta.get('prompt', '')}"
     texts = [choice for choice in sample.choices if isinstance(choice, str)]
@@ -323,7 +325,8 @@ def label_words(sample: Sample) -> tuple[str, ...]:
 
 
 def _lies_in(area: PixelRect, plate: PixelRect) -> bool:
-    """Whether the middle of an area lies in a plate that is not much smaller."""
+    """Return whether the middle of an area lies in a plate that is not much smaller than the
+    area."""
     x, y = (area[0] + area[2]) / 2, (area[1] + area[3]) / 2
     inside = plate[0] <= x <= plate[2] and plate[1] <= y <= plate[3]
     return inside and area[2] - area[0] <= 1.5 * (plate[2] - plate[0])
@@ -336,12 +339,11 @@ def _missing_words(words: Sequence[str], markers: Container[str]) -> list[str]:
 def _match_labels(
     outlines: Sequence[FoundRectangle], read: Sequence[ReadLabel]
 ) -> dict[int, ReadLabel]:
-    """For each rectangle, by its place in the list, the label beside its outline; each word is
-    given once.
+    """Return, for each rectangle by its index, the label beside its outline; each word is used
+    once.
 
-    Labels go to outlines so that as many as can be are given and those lie nearest, all taken
-    together: a label that stands beside two outlines then goes to the one whose own label is not
-    elsewhere.
+    All labels are assigned together, so that as many rectangles as possible get one and distances
+    are smallest. A label beside two outlines therefore goes to the one that has no other label.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -359,8 +361,8 @@ def _match_labels(
 
 
 def _label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
-    """Pixels from a label's plate to the outline, in steps of 8, and from its middle to the nearest
-    corner."""
+    """Return the distance from a label's plate to the outline, in steps of 8 pixels, and from its
+    middle to the nearest corner, in pixels."""
     (x, y), (left, top, right, bottom) = label.center, label.plate
     across = max(outline.x0 - x, x - outline.x1)
     down = max(outline.y0 - y, y - outline.y1)

@@ -1,4 +1,5 @@
-"""Detects single-colour rings by fitting a template: an annulus with its hole and surroundings."""
+"""Detects single-colour rings by template matching; the template is an annulus with its hole and
+its surroundings."""
 
 from __future__ import annotations
 
@@ -14,22 +15,20 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.picture import Pixels
 
-AROUND = (
-    3.5  # pixels of hole and surroundings, on either side of the stroke, that a ring is told from
-)
-APART = 3  # pixels between two rings that are told apart
-FLAT = 0.02  # standard deviation of closeness below which a neighbourhood shows nothing
-CLEAR = 0.75  # correlation with luma, either way, from which it tells the stroke
-THICK = 0.7  # share of its radius that a ring's stroke takes at most when it is first looked for
-WHOLE = 0.45  # share of a ring's stroke that must lie in the image
+AROUND = 3.5  # pixels of hole and surroundings on either side of the stroke in the template
+APART = 3  # minimum distance between two rings in pixels
+FLAT = 0.02  # standard deviation of closeness below which a neighbourhood is flat
+CLEAR = 0.75  # minimum absolute correlation with luma for measuring the stroke
+THICK = 0.7  # maximum stroke, as a share of the radius, in the first search
+WHOLE = 0.45  # minimum share of a ring's stroke inside the image
 LUMA = (0.299, 0.587, 0.114)
 Map = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Ring:
-    """A circle of `radius` to the middle of its stroke, around (x, y) in pixel-centre coordinates;
-    all in pixels.
+    """A circle around (x, y) in pixel-centre coordinates, with `radius` to the middle of its
+    stroke; all in pixels.
 
     `score` is the correlation of the neighbourhood with the ring, at most 1.
     """
@@ -43,22 +42,22 @@ class Ring:
 
     @property
     def outer(self) -> float:
-        """The radius to the stroke's outer edge."""
+        """The radius to the outer edge of the stroke."""
         return self.radius + self.stroke / 2
 
 
 def cut(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
-    """The part of an image, which can be written to, in an area grown by some pixels."""
+    """Return a writable view of an image's pixels in an area grown by `by` pixels."""
     left, top = max(0, area[0] - by), max(0, area[1] - by)
     return image[top : max(0, area[3] + by), left : max(0, area[2] + by)]
 
 
 def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
-    """How close each pixel is to a colour, 0..1, HxW.
+    """Return the closeness of each pixel to a colour, 0..1, HxW.
 
-    A saturated colour is compared by hue and saturation, on a scale that is linear in how much of
-    the pixel it covers, because JPEG halves the resolution of both; a grey one by its distance,
-    because a photograph is full of greys in between.
+    A saturated colour is compared by hue and saturation, on a scale that is linear in the share of
+    the pixel that it covers, because JPEG halves the resolution of both. A grey is compared by
+    distance, because a photograph is full of intermediate greys.
     """
     wanted, image = np.asarray(color, np.float32), pixels.astype(np.float32)
     tint = wanted - wanted.mean()
@@ -66,7 +65,7 @@ def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
     if length < 60:
         difference = np.abs(image - wanted).max(-1)
         return np.asarray(np.clip(1 - difference / 128, 0, 1) ** 2, np.float32)
-    # the directions of the tint, of the other hues, and of light
+    # axes of the tint, of other hues, and of brightness
     axes = np.stack([tint / length, np.cross(tint, np.ones(3)) / length / np.sqrt(3), LUMA])
     along, across, luma = np.moveaxis(image @ axes.T.astype(np.float32), -1, 0)
     bright = np.clip(1.25 - np.abs(luma - wanted @ LUMA) / 150, 0, 1)
@@ -76,11 +75,11 @@ def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
 def find_rings(
     near: Map, color: str, radii: Sequence[float], stroke: float, most: int, least: float
 ) -> list[Ring]:
-    """The `most` best rings in a map of closeness that correlate by `least`, no two about the same
-    place.
+    """Return the `most` best rings in a map of closeness with a correlation of at least `least`, no
+    two at about the same place.
 
-    A ring may leave the map; what is outside does not count. One radius of `radii` for each, all of
-    one stroke.
+    A ring may extend beyond the map; the part outside is ignored. Each ring has one of the `radii`,
+    and all have the same stroke.
     """
     scores = np.stack([_score_map(near, radius, stroke) for radius in radii])
     best = scores.max(0)
@@ -97,8 +96,8 @@ def find_rings(
 
 
 def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
-    """The ring moved, resized and thickened in steps down to a quarter pixel as long as it
-    correlates better."""
+    """Return the ring with position, radius and stroke adjusted, in steps down to a quarter pixel,
+    for as long as the correlation improves."""
     best = replace(ring, score=ring_score(near, ring))
     for step in (1.0, 0.5, 0.25):
         better = True
@@ -119,7 +118,8 @@ def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
 
 MOVES = np.vstack([np.eye(4), (0, 0, 0.5, 1), (0, 0, 0.5, -1)])
 CHANGES = np.vstack([MOVES, -MOVES]).tolist()
-"""Of x, y, radius and stroke; the last two of either sign move one edge of the stroke alone."""
+"""Steps of x, y, radius and stroke. The last two, of either sign, move one edge of the stroke
+alone."""
 
 
 def _has_hole(ring: Ring) -> bool:
@@ -127,10 +127,11 @@ def _has_hole(ring: Ring) -> bool:
 
 
 def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
-    """Rings of one style with the radius and stroke of the one that stands out best in luma (HxW).
+    """Return rings of one style with the radius and stroke of the ring that is clearest in luma
+    (HxW).
 
-    JPEG smears colour over twice the distance, so that strokes look too thick in it; where no ring
-    stands out from its ground in luma, all stay as they are.
+    JPEG smears colour over twice the distance, so strokes look too thick in colour. If no ring
+    stands out in luma, all stay unchanged.
     """
     luma, clear, best = gray.astype(np.float32) / np.float32(255), CLEAR, None
     for ring in rings:
@@ -146,8 +147,8 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
 
 
 def ring_score(near: Map, ring: Ring) -> float:
-    """The correlation of a ring with its neighbourhood in the map; 0 where most of it is outside or
-    all is flat."""
+    """Return the correlation of a ring with its neighbourhood in the map; 0 if most of the ring
+    lies outside or the neighbourhood is flat."""
     reach = ring.outer + AROUND
     left, top = max(0, int(ring.x - reach)), max(0, int(ring.y - reach))
     patch = near[top : int(ring.y + reach) + 2, left : int(ring.x + reach) + 2]
@@ -160,15 +161,15 @@ def ring_score(near: Map, ring: Ring) -> float:
 
 
 def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDArray[np.bool_]]:
-    """How much of each pixel at this distance from the centre the stroke covers, and whether it
-    belongs to the template."""
+    """Return the share of each pixel, at this distance from the centre, that the stroke covers, and
+    whether the pixel belongs to the template."""
     away = np.abs(distance - radius)
     covered = np.clip(stroke / 2 + 0.5 - away, 0, 1).astype(np.float32)
     return covered, np.asarray(away <= stroke / 2 + AROUND)
 
 
 def _score_map(near: Map, radius: float, stroke: float) -> Map:
-    """The scores of a ring around each pixel, HxW."""
+    """Return the score of a ring centred at each pixel, HxW."""
     stroke = min(stroke, THICK * radius)
     covered, band = _template(radius, stroke)
     total, share, square = _inside(radius, stroke, near.shape)
@@ -182,18 +183,18 @@ def _score_map(near: Map, radius: float, stroke: float) -> Map:
 
 @lru_cache(maxsize=64)
 def _template(radius: float, stroke: float) -> tuple[Map, Map]:
-    """The stroke of a ring, and all that it is told from."""
+    """Return the coverage of a ring's stroke, and the mask of the whole template."""
     reach = int(radius + stroke / 2 + AROUND) + 1
     ys, xs = np.ogrid[-reach : reach + 1, -reach : reach + 1]
     covered, band = _ring_weights(np.hypot(xs, ys), radius, stroke)
     return covered, band.astype(np.float32)
 
 
-# the maps of an image's colours, and mostly of the next image, are of one size
+# cached, since the maps of an image, and mostly of the next one, have the same size
 @lru_cache(maxsize=64)
 def _inside(radius: float, stroke: float, size: tuple[int, ...]) -> tuple[Map, Map, Map]:
-    """What of a template around each pixel lies inside: all of it, at least 1, and the shares of
-    its stroke and of that squared."""
+    """Return three maps of the part of a template, centred at each pixel, that lies inside the map:
+    its area (at least 1), and the mean coverage and mean squared coverage of the stroke."""
     (covered, band), whole = _template(radius, stroke), np.ones(size, np.float32)
     total: Map = np.maximum(_sums(whole, band), np.float32(1))
     share: Map = _sums(whole, covered) / total
@@ -202,5 +203,6 @@ def _inside(radius: float, stroke: float, size: tuple[int, ...]) -> tuple[Map, M
 
 
 def _sums(values: Map, kernel: Map) -> Map:
-    """The sum of a map under a kernel around each pixel; nothing lies outside."""
+    """Return the sum of a map under a kernel centred at each pixel; pixels outside the map count as
+    0."""
     return np.asarray(cv2.filter2D(values, -1, kernel, borderType=cv2.BORDER_CONSTANT), np.float32)

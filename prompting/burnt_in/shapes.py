@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import XY
 from looktwice.prompting.burnt_in.rings import Map
 
-FINE = 4  # samples per pixel and axis of a polygon
-AROUND = 4  # pixels of surroundings that a shape must stand out from
-THINNEST = 0.8  # pixels of a line
-VISIBLE = 0.5  # share of a ring that must lie in the picture
-ROUNDS = 6  # of a search with one step
+FINE = 4  # samples per pixel and axis for polygons
+AROUND = 4  # pixels of surroundings from which a shape must stand out
+THINNEST = 0.8  # minimum line width in pixels
+VISIBLE = 0.5  # minimum share of a ring inside the picture
+ROUNDS = 6  # per step size of the search
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -38,13 +38,13 @@ class Patch:
 
     @property
     def points(self) -> Points:
-        """The x and y of the region's pixels."""
+        """The x and y coordinates of the region's pixels."""
         ys, xs = np.nonzero(self.mask)
         return xs.astype(np.float64), ys.astype(np.float64)
 
 
 class Fit(ABC):
-    """A shape whose numbers are pixels of a patch; a subclass is a frozen dataclass."""
+    """A shape measured in pixels of a patch; a subclass is a frozen dataclass."""
 
     tuned: ClassVar[tuple[str, ...]]
     steps: ClassVar[tuple[float, ...]] = (0.5, 0.25)
@@ -52,19 +52,20 @@ class Fit(ABC):
     @classmethod
     @abstractmethod
     def propose(cls, patch: Patch) -> Iterator[Self]:
-        """The shapes that the region may be."""
+        """Yield shapes that may fit the region."""
 
     @abstractmethod
     def coverage(self, shape: tuple[int, ...]) -> Map:
-        """How much of each pixel the shape covers, HxW."""
+        """Return the share of each pixel that the shape covers, HxW."""
 
     @property
     @abstractmethod
     def is_sound(self) -> bool:
-        """Whether the numbers make a shape of this kind, with a hole where there must be one."""
+        """Return whether the values form a valid shape of this kind, with a hole if it needs
+        one."""
 
     def score(self, patch: Patch) -> float:
-        """The correlation of the shape with the closeness around it."""
+        """Return the correlation of the shape with the closeness around it."""
         covered = self.coverage(patch.near.shape)
         reach = np.ones((2 * AROUND + 1, 2 * AROUND + 1), np.uint8)
         band = cv2.dilate((covered > 0.05).astype(np.uint8), reach).astype(bool)
@@ -74,7 +75,8 @@ class Fit(ABC):
         return float(np.corrcoef(seen, drawn)[0, 1])
 
     def refine(self, patch: Patch) -> tuple[Self, float]:
-        """The shape changed in steps as long as it correlates better, and its score."""
+        """Return the shape, adjusted in steps for as long as its correlation improves, and its
+        score."""
         best, most = self, self.score(patch)
         for step in self.steps:
             for _ in range(ROUNDS):
@@ -158,7 +160,7 @@ class DotFit(Fit):
 
 @dataclass(frozen=True)
 class BoxFit(Fit):
-    """An upright rectangle of outer edges, whose lines are `stroke` wide."""
+    """An upright rectangle given by its outer edges, with lines `stroke` wide."""
 
     x0: float
     y0: float
@@ -198,8 +200,9 @@ class BoxFit(Fit):
 
 @dataclass(frozen=True)
 class ArrowFit(Fit):
-    """A straight arrow from (`tail_x`, `tail_y`) to (`x`, `y`), its tip, with a shaft `stroke`
-    wide; the head is `head` long and `wide` across, and filled, or `is_open`: two lines."""
+    """A straight arrow from (`tail_x`, `tail_y`) to its tip (`x`, `y`), with a shaft `stroke` wide.
+    The head is `head` long and `wide` across; it is filled or, with `is_open`, consists of two
+    lines."""
 
     x: float
     y: float
@@ -218,7 +221,7 @@ class ArrowFit(Fit):
 
     @property
     def length(self) -> float:
-        """From tail to tip."""
+        """The distance from tail to tip."""
         return float(np.hypot(self.x - self.tail_x, self.y - self.tail_y))
 
     @classmethod
@@ -234,7 +237,8 @@ class ArrowFit(Fit):
 
     @classmethod
     def _along(cls, xs: NDArray[np.float64], ys: NDArray[np.float64], axis: XY) -> Iterator[Self]:
-        """The arrow that points along an axis, if the width grows from the tip and then stays."""
+        """Yield the arrow along an axis, if the region widens from the tip and then stays
+        narrow."""
         (ax, ay), cx, cy = axis, float(xs.mean()), float(ys.mean())
         along, aside = (xs - cx) * ax + (ys - cy) * ay, (ys - cy) * ax - (xs - cx) * ay
         tip = float(along.max())
@@ -262,7 +266,7 @@ class ArrowFit(Fit):
 
     @property
     def outline(self) -> list[XY]:
-        """The corners of shaft and filled head, from the tip around."""
+        """The corners of the shaft and the filled head, in order from the tip."""
         left, right = self._barbs(self.wide / 2)
         start, end = self._barbs(self.stroke / 2)
         (ax, ay), back = self._axis, self.length - self.head
@@ -275,7 +279,7 @@ class ArrowFit(Fit):
         return (self.x - self.tail_x) / length, (self.y - self.tail_y) / length
 
     def _barbs(self, half: float) -> tuple[XY, XY]:
-        """The points `half` to either side of the axis, at the base of the head."""
+        """Return the points `half` to either side of the axis, at the base of the head."""
         ax, ay = self._axis
         x, y = self.x - ax * self.head, self.y - ay * self.head
         return (x - ay * half, y + ax * half), (x + ay * half, y - ax * half)
@@ -296,7 +300,7 @@ class ArrowFit(Fit):
 
     @property
     def _inner(self) -> float:
-        """From the axis to the middle of a line's end in an open head."""
+        """The distance from the axis to the middle of a line's end in an open head."""
         return (self.wide - self.stroke) / 2
 
 
@@ -306,14 +310,14 @@ def _distance(shape: tuple[int, ...], x: float, y: float) -> NDArray[np.float64]
 
 
 def _span(length: int, start: float, stop: float) -> NDArray[np.float64]:
-    """How much of each pixel of a line lies between two edges."""
+    """Return the share of each pixel in a row that lies between two edges."""
     pixels = np.arange(length)
     inside = np.minimum(pixels + 1, stop) - np.maximum(pixels, start)
     return np.asarray(np.clip(inside, 0, 1), np.float64)
 
 
 def _line(start: XY, end: XY, width: float) -> list[XY]:
-    """The corners of a straight line of a width."""
+    """Return the corners of a straight line of the given width."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     half = width / 2 / max(float(np.hypot(dx, dy)), 1e-6)
     dx, dy = dx * half, dy * half
@@ -326,6 +330,7 @@ def _line(start: XY, end: XY, width: float) -> list[XY]:
 
 
 def _fill(canvas: NDArray[np.uint8], corners: Sequence[XY]) -> None:
-    """Paint a polygon whose corners are in pixel centres onto a finer canvas, to 1/16 sample."""
+    """Paint a polygon, whose corners are in pixel centres, onto a finer canvas, to 1/16 of a
+    sample."""
     places = ((np.asarray(corners) + 0.5) * FINE - 0.5) * 16
     cv2.fillPoly(canvas, [np.rint(places).astype(np.int32)], 255, cv2.LINE_8, 4)

@@ -1,10 +1,11 @@
 """Permutes the order of the choices or the labels of the marks, and maps answers back.
 
-A model that answers by content and not by letter is not affected. The permutation is kept in
-`State.letters` and in the record (a letter as asked -> the sample's own letter), together with the
-choices as asked. A reader, mid-way or at scoring, reads what was really asked; scoring then maps
-the letter that it found back and compares it with the key. So no stage needs the key, and a better
-reader re-reads these records as any other.
+The accuracy of a model that answers by content rather than by letter does not change. The
+permutation is kept in `State.letters` and in the record (a letter as asked -> the sample's own
+letter), together with the choices as asked. A reader, within the pipeline or at scoring, reads the
+question as it was asked; scoring then maps the letter that it found back and compares it with the
+correct answer. So no stage needs the correct answer, and a better reader can re-read these records
+like any others.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ Order = Literal["shuffled", "rotated", "reversed"]
 
 @dataclass(frozen=True)
 class _Permutation(WithoutModel):
-    """An `order`, the same for every run of one seed, sample and draw; `by` says how far, or which
-    one."""
+    """Settings of a permutation: its `order`, which is the same for every run with one seed, sample
+    and draw; `by` sets the distance of a rotation, or selects another shuffle."""
 
     order: Order = "shuffled"
     by: int = 1
 
     def numbers(self, state: State, count: int) -> list[int]:
-        """The numbers of things in the new order: the first is the one that comes first now."""
+        """Return the numbers of the items in their new order: the first is the item that now comes
+        first."""
         if self.order == "reversed":
             return list(range(count))[::-1]
         if self.order == "rotated":
@@ -41,28 +43,28 @@ class _Permutation(WithoutModel):
 
 @dataclass(frozen=True)
 class PermuteChoices(_Permutation):
-    """The choices in another `order`, under the same letters; the answer is mapped back.
+    """Puts the choices in another `order`, under the same letters; the answer is mapped back.
 
     `rotated` moves each choice `by` letters down (A to B), so that a sweep over `by: [0, 1, 2, 3]`
-    is a circular evaluation; `shuffled` is random, the same for every run of one seed, sample and
-    draw, and `by` gives another one (of two choices it leaves half the samples as they are);
-    `reversed` swaps the ends. Put it before the stage that words the choices. The sample's own
-    `prompt`, which lists the choices in their old order, is dropped from its fields, so that
-    `prompting.wording.Verbatim` fails instead of asking it.
+    is a circular evaluation. `shuffled` is random, but the same for every run with one seed, sample
+    and draw; `by` selects another shuffle (with two choices it leaves half the samples unchanged).
+    `reversed` swaps the ends. Put it before the stage that writes the choices into the prompt. The
+    sample's own `prompt`, which lists the choices in their old order, is removed from its fields,
+    so that `prompting.wording.Verbatim` fails instead of asking it.
 
     Choices that name letters themselves ("Point A", "Point B") raise ValueError: under another
-    letter, "C" in a reply could mean either. `PermuteLabels` is for them. "None of the above" is
-    not noticed.
+    letter, "C" in a reply could mean either. Use `PermuteLabels` for them. "None of the above" is
+    not detected.
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its choices permuted. Raises ValueError, see the class, and where it comes
-        too late."""
+        """Return the state with its choices permuted. Raises ValueError as the class describes, and
+        if the choices are already in the prompt."""
         sample = state.sample
         _check_position(state)
         texts = [choice for choice in sample.choices if isinstance(choice, str)]
         named = {letter for choice in texts for letter in _find_labels(sample.letters, choice)}
-        if len(named) > 1:  # one alone is the article of "A dog"
+        if len(named) > 1:  # a single A is the article, as in "A dog"
             raise ValueError(
                 f"sample {sample.id}: the choices name the letters {', '.join(sorted(named))}"
                 " themselves, so an answer could mean a choice's letter or its text; permute the"
@@ -71,8 +73,8 @@ class PermuteChoices(_Permutation):
         worded, anyway = (all(t in p for t in texts) for p in (state.prompt, sample.question))
         if texts and worded and not anyway:
             raise ValueError(
-                f"sample {sample.id}: the choices are worded already; put this stage before"
-                " that one"
+                f"sample {sample.id}: the choices are already in the prompt; put this stage"
+                " before the one that writes them"
             )
         numbers = self.numbers(state, len(sample.choices))
         meant = [sample.letters[number] for number in numbers]
@@ -84,23 +86,22 @@ class PermuteChoices(_Permutation):
 
 @dataclass(frozen=True)
 class PermuteLabels(_Permutation):
-    """The labels of the marks permuted among the marks that the choices name; the answer is mapped
-    back.
+    """Permutes the labels of those marks that the choices name; the answer is mapped back.
 
-    With "Point A" and "Point B" as choices, the place that was A is now called B: who answers "B"
-    means the former A. Words stay as they are, so the benchmark's own prompt may be used. `order`
-    and `by` as in `PermuteChoices`; `rotated` gives each place the label that is `by` further on.
-    Put it before every stage that draws or says marks. It cannot change letters that are part of
-    the pixels: find and erase those first.
+    With "Point A" and "Point B" as choices, the place that was A is now called B, so the answer "B"
+    means the former A. The text stays unchanged, so the benchmark's own prompt may be used. `order`
+    and `by` are those of `PermuteChoices`; `rotated` gives each place the label that is `by`
+    further on. Put it before every stage that draws or names marks. It cannot change letters that
+    are part of the pixels: find and erase those first.
 
-    It is sound only where each choice names one label at most, no two the same, and the question
-    names none of the permuted labels or all of them; other samples raise ValueError, as do those
-    without such marks. A label is a whole word here, and an "A" alone in the question counts as the
-    article.
+    It is valid only if each choice names at most one label, no two choices name the same one, and
+    the question names either none or all of the permuted labels. Other samples raise ValueError,
+    and so do samples without such marks. A label must be a whole word, and a single "A" in the
+    question counts as the article.
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its marks relabelled."""
+        """Return the state with its marks relabelled."""
         sample = state.sample
         _check_position(state)
         named = self._named(state)
@@ -113,8 +114,8 @@ class PermuteLabels(_Permutation):
         return _relettered(state, replace(sample, marks=marks), letters)
 
     def _named(self, state: State) -> dict[str, str]:
-        """The letter of the choice that names each label. Raises ValueError where a permutation
-        would not be sound."""
+        """Return, for each label, the letter of the choice that names it. Raises ValueError if a
+        permutation would not be valid."""
         sample = state.sample
         mark_labels = sorted({mark.label for mark in sample.marks if mark.label})
         named: dict[str, str] = {}
@@ -122,8 +123,8 @@ class PermuteLabels(_Permutation):
             labels = _find_labels(mark_labels, choice) if isinstance(choice, str) else []
             if len(labels) > 1 or not named.keys().isdisjoint(labels):
                 raise ValueError(
-                    f"sample {sample.id}: choice {letter} ({choice!r}) does not name one label of"
-                    " its own"
+                    f"sample {sample.id}: choice {letter} ({choice!r}) must name exactly one"
+                    " label, which no other choice names"
                 )
             named |= dict.fromkeys(labels, letter)
         if len(named) < 2:
@@ -136,14 +137,14 @@ class PermuteLabels(_Permutation):
         if asked - {"A"} and asked != named.keys():
             raise ValueError(
                 f"sample {sample.id}: the question names {', '.join(sorted(asked))} but not the"
-                " other labels, so it would be another question under other labels"
+                " other labels, so permuting the labels would change the question"
             )
         return named
 
 
 def _check_position(state: State) -> None:
-    """Raises ValueError where there is nothing to permute, or an answer or a turn is there
-    already."""
+    """Raise ValueError if there is nothing to permute, or if there already is an answer or a
+    turn."""
     if len(state.sample.choices) < 2:
         raise ValueError(
             f"sample {state.sample.id} has {len(state.sample.choices)} choices, so nothing can be"
@@ -151,14 +152,14 @@ def _check_position(state: State) -> None:
         )
     if state.messages or state.answer is not None:
         raise ValueError(
-            f"sample {state.sample.id}: letters are permuted before the model is asked or a"
-            " specialist answers; put this stage first"
+            f"sample {state.sample.id}: letters must be permuted before the model is asked or"
+            " a specialist answers; put this stage first"
         )
 
 
 def _relettered(state: State, sample: Sample, letters: Mapping[str, str]) -> State:
-    """The state with its sample as asked now, and these letters through what an earlier stage
-    permuted."""
+    """Return the state with its sample as it is now asked. The letters are composed with those of
+    an earlier permutation."""
     before = state.letters
     own = {shown: before.get(meant, meant) for shown, meant in letters.items()}
     return state.replace(sample=sample, letters=own)

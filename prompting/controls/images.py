@@ -1,5 +1,6 @@
-"""Controls that show how much a result depends on the image, the marks and the zoom: none, blank,
-another, or moved ones; and crops of the true region, as an upper bound, and of random places."""
+"""Controls that show how much a result depends on the image, the marks and the zoom: no image, a
+blank or another image, or moved marks; and crops of the true region, as an upper bound, and of
+random places."""
 
 from __future__ import annotations
 
@@ -26,28 +27,28 @@ from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
 from looktwice.prompting.where.sources import Given
 
-MAX_TRIES = 2000  # random places that are tried for one mark
-CANDIDATES = 64  # random places that are drawn at most, of which some may not hold the crop
+MAX_TRIES = 2000  # random places to try for one mark
+CANDIDATES = 64  # maximum number of random places; some may not fit the crop
 
 
 @dataclass(frozen=True)
 class NoImage(WithoutModel):
-    """No image at all: how much can be answered from the words. Put it right before the stage that
-    asks."""
+    """Removes all images, to measure how much can be answered from the text. Put it directly before
+    the stage that asks."""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state without views."""
+        """Return the state without views."""
         return state.replace(views=())
 
 
 @dataclass(frozen=True)
 class BlankImage(WithoutModel):
-    """Replaces every view by a single-coloured one of its size: the same form of prompt without the
-    image's content.
+    """Replaces every view with a single-coloured one of its size: the same form of prompt without
+    the image's content.
 
     `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The map to the sources
-    stays, so that marks drawn afterwards stand on the blank ground at their places; put it after
-    the markers to blank them too.
+    stays, so that marks drawn afterwards appear at their places on the blank background; put it
+    after the markers to blank them too.
     """
 
     color: str = "gray"
@@ -57,7 +58,7 @@ class BlankImage(WithoutModel):
             rgb(self.color)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views blank."""
+        """Return the state with blank views."""
         views = []
         for view in state.views:
             pixels = view.pixels
@@ -68,14 +69,14 @@ class BlankImage(WithoutModel):
 
 @dataclass(frozen=True)
 class OtherImage(WithoutModel):
-    """Replaces the images by those of another sample; question, choices and marks stay.
+    """Replaces the images with those of another sample; question, choices and marks stay.
 
-    `task` gives the samples to choose from, usually the task itself (`task: ${task}`). The choice
-    is the same for every run of one seed, sample and draw; `seed` gives another one. The other
-    sample shares no image with this one, and has at least as many images, if there is such a
-    sample. `fit` "cover" scales and crops the other image around its middle to the size of the view
-    that it replaces, so that marks drawn afterwards fall inside and the size says nothing;
-    "stretch" scales it alone; "none" sends it as it is, in its own bytes, and a mark beyond it is
+    `task` provides the samples to choose from, usually the task itself (`task: ${task}`). The
+    choice is the same for every run with one seed, sample and draw; another `seed` makes another
+    choice. The other sample shares no image with this one and, if possible, has at least as many
+    images. `fit` "cover" scales the other image and crops it around its middle to the size of the
+    view that it replaces, so that marks drawn afterwards fall inside and the size reveals nothing.
+    "stretch" only scales it. "none" sends it unchanged, in its own bytes, and a mark beyond it is
     not drawn. Put it first.
     """
 
@@ -86,8 +87,8 @@ class OtherImage(WithoutModel):
     lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with another sample's images. Raises ValueError where the task has none that
-        may stand in."""
+        """Return the state with another sample's images. Raises ValueError if the task has no
+        suitable sample."""
         if not state.views:
             return state
         chosen, pictures = self._other(state)
@@ -111,8 +112,8 @@ class OtherImage(WithoutModel):
         return state.replace(views=tuple(views)).with_notes(note)
 
     def _other(self, state: State) -> tuple[str, list[Picture]]:
-        """Id and images of the first other sample, in seeded order, that has none of this one's
-        images."""
+        """Return id and images of the first other sample, in seeded order, that shares no image
+        with this one."""
         sample, own = state.sample, {image.sha for image in state.sample.images}
         with self.lock:
             if not self.items:
@@ -121,7 +122,7 @@ class OtherImage(WithoutModel):
         others = [stranger for stranger in samples if stranger.id != sample.id and stranger.images]
         alike = [s for s in others if len(s.images) >= len(state.views)] or others
         for number in state.rng(f"OtherImage {self.seed}").permutation(len(alike)):
-            # copies, so that the list of samples does not keep every image that was ever decoded
+            # copies, so that the list of samples does not keep every decoded image
             pictures = [copy.copy(image) for image in alike[number].images]
             if own.isdisjoint([picture.sha for picture in pictures]):
                 return alike[number].id, pictures
@@ -133,11 +134,12 @@ class OtherImage(WithoutModel):
 
 @dataclass(frozen=True)
 class ShufflePatches(WithoutModel):
-    """Cuts every view into `rows` x `columns` equal patches and puts them in a random order:
-    colours without places.
+    """Cuts every view into `rows` x `columns` equal patches and puts them in a random order: it
+    keeps the colours but not the layout.
 
-    The order is the same for every run of one seed, sample and draw; `seed` gives another one. What
-    is left over at the right and lower edge stays. Put it after the markers to shuffle them too.
+    The order is the same for every run with one seed, sample and draw; another `seed` gives another
+    order. Pixels left over at the right and lower edges stay. Put it after the markers to shuffle
+    them too.
     """
 
     rows: int = 4
@@ -147,18 +149,18 @@ class ShufflePatches(WithoutModel):
     def __post_init__(self) -> None:
         check_ranges(self, "rows, columns >= 1")
         if self.rows == self.columns == 1:
-            raise ValueError("rows and columns make at least two patches, found 1 x 1")
+            raise ValueError("rows and columns must make at least two patches, got 1 x 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views shuffled. Raises ValueError where a patch would have no
-        pixel."""
+        """Return the state with shuffled views. Raises ValueError if a view is too small for its
+        patches."""
         rng, views = state.rng(f"ShufflePatches {self.seed}"), []
         for view in state.views:
             width, height = view.size[0] // self.columns, view.size[1] // self.rows
             if not width or not height:
                 raise ValueError(
                     f"sample {state.sample.id}: a view of {view.size[0]} x {view.size[1]} pixels"
-                    " has no such patches"
+                    f" cannot be cut into {self.columns} x {self.rows} patches"
                 )
             pixels, order = np.array(view.pixels), rng.permutation(self.rows * self.columns)
             whole = pixels[: height * self.rows, : width * self.columns]
@@ -170,24 +172,25 @@ class ShufflePatches(WithoutModel):
 
 
 MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
-"""Of the colours (0..1) that CLIP and LLaVA take as 0 and 1."""
+"""Mean and standard deviation of the colour channels (0..1) in the normalisation of CLIP and LLaVA.
+"""
 
 
 def kept_share(step: int) -> float:
-    """How much of a picture is left after so many of VCD's 1,000 steps of noise, by its standard
-    deviation."""
+    """Return the factor by which the image signal remains after this many of VCD's 1,000 steps of
+    noise (in standard deviations)."""
     betas = (0.005 - 1e-5) / (1 + np.exp(-np.linspace(-6, 6, 1000))) + 1e-5
     return float(np.sqrt(np.prod(1 - betas[: step + 1])))
 
 
 @dataclass(frozen=True)
 class Noise(Ranged, WithoutModel):
-    """Puts noise over every view, as after `step` of 0 to 999 steps of VCD (arXiv 2311.16922): the
-    picture with which it contrasts.
+    """Adds noise to every view, as after `step` of 0 to 999 steps of VCD (arXiv 2311.16922): the
+    image that VCD contrasts with.
 
-    There the noise is on the network's own numbers; here it is on pixels in CLIP's scale, cut at
-    black and white and rounded. It is the same for every run of one seed, sample and draw; `seed`
-    gives another one.
+    VCD adds the noise to the network's normalised input. Here it is added to pixels on CLIP's
+    scale, clipped at black and white and rounded. It is the same for every run with one seed,
+    sample and draw; another `seed` gives other noise.
     """
 
     step: int = 500
@@ -196,7 +199,7 @@ class Noise(Ranged, WithoutModel):
     ranges = ("step >= 0", "step <= 999")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with noisy views."""
+        """Return the state with noisy views."""
         rng, kept = state.rng(f"Noise {self.seed}"), kept_share(self.step)
         views = []
         for view in state.views:
@@ -212,12 +215,12 @@ class RandomMarks(Ranged, WithoutModel):
     """Moves the marks to random places of their images, to test whether it matters where they
     point.
 
-    Places are the same for every run of one seed, sample and draw; `seed` gives others. No mark
-    comes nearer than `apart` to a true place or to another new one (between centres), nor a point
-    nearer than `margin` to the rim, both as a share of the image's shorter side. Boxes and masks
-    keep their shape and stay whole. Labels in `keep` stay where they are. The new marks replace the
-    sample's, so later stages draw them and the record holds them. Put it before every stage that
-    draws or names marks; it cannot move marks that are part of the pixels.
+    Places are the same for every run with one seed, sample and draw; another `seed` gives others.
+    No mark comes closer than `apart` to a true place or to another new one (between centres), and
+    no point closer than `margin` to the edge, both as a share of the image's shorter side. Boxes
+    and masks keep their shape and stay whole. Marks with a label in `keep` stay where they are. The
+    new marks replace the sample's, so later stages draw them and the record holds them. Put it
+    before every stage that draws or names marks; it cannot move marks that are part of the pixels.
     """
 
     apart: float = 0.1
@@ -228,18 +231,20 @@ class RandomMarks(Ranged, WithoutModel):
     ranges = ("apart, margin >= 0", "apart < 1", "margin < 0.5")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its marks moved. Raises ValueError where there are none, or no room."""
+        """Return the state with its marks moved. Raises ValueError if there are no marks, or no
+        room for them."""
         sample = state.sample
         if not any(mark.label not in self.keep for mark in sample.marks):
             raise ValueError(
-                f"sample {sample.id} has no marks to move; it needs a task with marks, or a stage"
+                f"sample {sample.id} has no marks to move; use a task with marks, or a stage"
+                " that adds them"
             )
         rng, new = state.rng(f"RandomMarks {self.seed}"), list(sample.marks)
         for number, mark in enumerate(sample.marks):
             if not 0 <= mark.image < len(sample.images):
                 raise ValueError(
-                    f"sample {sample.id}: mark {mark.label!r} is on image {mark.image}, which is"
-                    " not there"
+                    f"sample {sample.id}: mark {mark.label!r} is on image {mark.image}, which"
+                    " does not exist"
                 )
             if mark.label not in self.keep:
                 others = [m.center for m in (*sample.marks, *new[:number]) if m.image == mark.image]
@@ -250,7 +255,7 @@ class RandomMarks(Ranged, WithoutModel):
     def _moved(
         self, mark: Mark, size: Size, others: Sequence[XY], rng: np.random.Generator
     ) -> Mark:
-        """The mark at the first place that is free."""
+        """Move the mark to the first random place that is free."""
         (width, height), shorter, (x0, y0, x1, y1) = size, min(size), bounding_box(mark)
         rim = self.margin * shorter if not isinstance(mark, Box | Mask) else 0.0
         low, high = (rim - x0, rim - y0), (width - rim - x1, height - rim - y1)
@@ -273,16 +278,16 @@ class RandomMarks(Ranged, WithoutModel):
 
 @dataclass(frozen=True)
 class OracleCrop(Ranged, Given):
-    """The part of a view around the region that matters: what a perfect zoom would show.
+    """Crops each view to the region that matters: what a perfect zoom would show.
 
-    `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they
-    are.
+    `label` or `hint` gives the region, as in `prompting.where.Given`. `crop` sets how it is
+    cropped, as in every zoom. Views that do not show the region stay unchanged.
 
     With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of
-    `tries` random places (1 to 64) that overlaps least with the true one. With `tries: 1` that is a
-    uniform draw over all places where the crop fits, of which some show a part of the region; with
-    more, the place keeps off it. The places are the same in every run with the same seed, sample
-    and draw; another `seed` gives others.
+    `tries` random places (1 to 64) that overlaps least with the true one. `tries: 1` draws
+    uniformly from all places where the crop fits, some of which show a part of the region; with
+    more tries, the place avoids the region. The places are the same in every run with the same
+    seed, sample and draw; another `seed` gives others.
     """
 
     crop: Crop = field(default_factory=Crop)
@@ -293,20 +298,20 @@ class OracleCrop(Ranged, Given):
     ranges = ("tries >= 1", "tries <= 64")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with crops. Raises ValueError if the region is not given or no view shows
-        it."""
+        """Return the state with crops. Raises ValueError if the region is not given or no view
+        shows it."""
         places, crop = self.in_views(state), self.crop
         if self.elsewhere:
             rng = state.rng(f"RandomCrop {self.seed}")
             for number, true in places.items():
                 places[number] = self._place_off(state.views[number], true, rng)
-            # a place is the whole area of its crop
+            # each place is already the whole area of its crop
             crop = replace(crop, padding=0, min_px=0, min_share=0, aspect=None)
         return _crop_places(state, places, crop)
 
     def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
-        """A box of the size of the true crop, within one part of the view; the true one where there
-        is no other."""
+        """Return a box of the size of the true crop, within one part of the view; the true crop if
+        no other place fits."""
         (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
         size = right - left, bottom - top
         drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True)
@@ -319,7 +324,7 @@ class OracleCrop(Ranged, Given):
         return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
 
     def in_views(self, state: State) -> dict[int, Mark]:
-        """The region in the coordinates of each view that shows it, by the view's index."""
+        """Return the region in the coordinates of each view that shows it, by the view's index."""
         region = self.region(state)
         seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
         if not any(seen.values()):
@@ -329,11 +334,11 @@ class OracleCrop(Ranged, Given):
 
 @dataclass(frozen=True)
 class RandomCrop(Ranged, WithoutModel):
-    """A crop of `share` of each view's width and height at a random place, to tell whether any zoom
-    helps.
+    """Crops each view to `share` of its width and height at a random place, to test whether any
+    zoom helps.
 
     The places are the same in every run with the same seed, sample and draw; another `seed` gives
-    others. The placebo of one region is `OracleCrop` with `elsewhere`.
+    others. For the placebo of one region, use `OracleCrop` with `elsewhere`.
     """
 
     share: float = 0.5
@@ -342,7 +347,7 @@ class RandomCrop(Ranged, WithoutModel):
     ranges = ("share > 0", "share <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with crops."""
+        """Return the state with crops."""
         rng = state.rng(f"RandomCrop {self.seed}")
         places: dict[int, Mark] = {}
         for number, view in enumerate(state.views):

@@ -1,10 +1,11 @@
-"""Private to `prompting`: what stages draw with.
+"""Private to `prompting`: the drawing functions that stages use.
 
-`colors` names and chooses colours, `text` renders letters and plates, `placement` finds free places
-for labels, numbers and insets. `shapes` paints in two ways: smooth edges of shapes, boxes and masks
-at parts of pixels, for the markers, and whole pixels, for regions that must not share one
-(set-of-mark, segments). Lines between two points are OpenCV's (`markers/overlays.py`). Not here:
-stages, which users name; they are in other rooms.
+`colors` names and chooses colours, `text` renders letters and plates, and `placement` finds free
+places for labels, numbers and insets. `shapes` paints in two ways: with smooth edges, for the
+shapes, boxes and masks of markers, and in whole pixels, for regions that must not share a pixel
+(set-of-mark, segments). Lines between two points are OpenCV's (`markers/overlays.py`).
+
+Not here: stages, which users name; they are in other rooms.
 """
 
 __all__: list[str] = []

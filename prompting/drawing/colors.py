@@ -1,5 +1,5 @@
-"""Colours of marks: by CSS name, by "#rrggbb", chosen against the pixels around, or told apart by
-number."""
+"""Colours of marks: by CSS name, by "#rrggbb", chosen to contrast with the surrounding pixels, or
+distinct by number."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VIVID: tuple[RGB, ...] = (
     (0, 255, 255),
 )
 LOCAL = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
-"""What a setting may say instead of a colour, to have it chosen from the pixels around."""
+"""Values of a colour setting that choose a colour from the surrounding pixels."""
 DISTINCT: tuple[RGB, ...] = (
     (230, 25, 75),
     (60, 180, 75),
@@ -50,47 +50,48 @@ DISTINCT: tuple[RGB, ...] = (
 
 @lru_cache(maxsize=256)
 def rgb(color: str) -> RGB:
-    """The colour behind a CSS name or "#rrggbb". Raises ValueError with the nearest names."""
+    """Return the RGB value of a CSS name or "#rrggbb". Raises ValueError that suggests similar
+    names."""
     check_color(color)
     red, green, blue = ImageColor.getrgb(color.lower())[:3]
     return red, green, blue
 
 
 def check_color(color: str, *words: str, name: str = "") -> None:
-    """Raise ValueError unless `color` is a CSS name, "#rrggbb", or one of the other `words` allowed
-    for a setting."""
+    """Raise ValueError unless `color` is a CSS name, "#rrggbb", or one of the other `words` that
+    the setting allows."""
     lower = str(color).lower()
     if lower in ImageColor.colormap or re.fullmatch(r"#[0-9a-f]{6}", lower) or color in words:
         return
     also = "".join(f", or {word}" for word in words)
     advice = f'; give a CSS name such as red, or "#rrggbb"{also}'
     hint = did_you_mean(color, [*words, *ImageColor.colormap], most=3) or advice
-    raise ValueError(f"{name + ': ' if name else ''}{color!r} is no colour{hint}")
+    raise ValueError(f"{name + ': ' if name else ''}{color!r} is not a colour{hint}")
 
 
 def contrasting_color(
     pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID
 ) -> RGB:
-    """The colour of `palette` that stands out best from the pixels within `reach` of (x, y), in
-    pixel centres.
+    """Return the colour of `palette` that stands out best from the pixels within `reach` of (x, y),
+    in pixel centres.
 
-    Best is the largest distance in CIELAB (CIE 1976) that nine tenths of these pixels keep; the
-    first wins a tie. Outside the picture nothing counts; a point whose surroundings all lie outside
-    gets the palette's first colour.
+    The best colour has the largest CIELAB distance (CIE 1976) that nine tenths of these pixels
+    exceed; the first wins a tie. Pixels outside the picture are ignored; a point whose surroundings
+    all lie outside gets the first colour of the palette.
     """
     left, top = max(0, math.floor(x - reach)), max(0, math.floor(y - reach))
     right, bottom = max(0, math.ceil(x + reach) + 1), max(0, math.ceil(y + reach) + 1)
     patch = pixels[top:bottom, left:right]
     if not patch.size:
         return palette[0]
-    step = max(1, round(max(patch.shape[:2]) / 32))  # some thousand pixels tell enough
+    step = max(1, round(max(patch.shape[:2]) / 32))  # about a thousand pixels suffice
     seen = _lab(np.ascontiguousarray(patch[::step, ::step]).reshape(-1, 3))
     distances = np.linalg.norm(seen[:, None] - _lab(np.array(palette, np.uint8))[None], axis=2)
     return palette[int(np.percentile(distances, 10, axis=0).argmax())]
 
 
 def readable_color(ground: RGB) -> RGB:
-    """Black or white, whichever reads better on `ground` (contrast ratio of WCAG 2.2)."""
+    """Return black or white, whichever reads better on `ground` (contrast ratio of WCAG 2.2)."""
     parts = (value / 255 for value in ground)
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
@@ -100,26 +101,26 @@ def readable_color(ground: RGB) -> RGB:
 
 
 def distinct_color(number: int) -> RGB:
-    """A colour for mark `number`, counted from 0; twelve that are told apart easily, then again
-    from the first."""
+    """Return a colour for mark `number`, counted from 0: one of twelve colours that are easy to
+    tell apart, repeated from the first."""
     return DISTINCT[number % len(DISTINCT)]
 
 
 def golden_hue(number: int) -> RGB:
-    """Bright colours in a fixed order without end, each far from those just before it: golden steps
-    round the hues."""
+    """Return one of an endless, fixed sequence of bright colours. Hues advance by the golden ratio,
+    so that each differs clearly from those just before it."""
     return hue_color((number * GOLDEN) % 1, 0.85)
 
 
 def hue_color(hue: float, saturation: float = 1.0) -> RGB:
-    """The brightest colour of a hue, a share of the circle from red."""
+    """Return the brightest colour of a hue, given as a share of the colour circle from red."""
     red, green, blue = colorsys.hsv_to_rgb(hue, saturation, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
 def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
-    """Black on bright pixels, white on dark ones and on none: bright is a mean R + G + B of
-    `threshold` or more."""
+    """Return black for bright pixels, white for dark ones or for none. Pixels are bright if their
+    mean R + G + B is at least `threshold`."""
     bright = pixels.size > 0 and pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean() >= threshold
     return (0, 0, 0) if bright else (255, 255, 255)
 
@@ -127,15 +128,16 @@ def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
 def resolve_color(
     color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0
 ) -> RGB:
-    """The colour of a setting at a place: the words of `LOCAL` look at the pixels around,
-    "distinct" at the number."""
+    """Return the colour of a setting at a place: the values in `LOCAL` depend on the pixels around
+    it, "distinct" on the number."""
     if color in LOCAL:
         return contrasting_color(pixels, x, y, reach, LOCAL[color])
     return distinct_color(number) if color == "distinct" else rgb(color)
 
 
 def region_color(color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0) -> RGB:
-    """The colour of a setting for a region (xyxy) and the pixels that lie up to `rim` around it."""
+    """Return the colour of a setting for a region (xyxy), given the pixels up to `rim` around
+    it."""
     left, top, right, bottom = region
     reach = max(right - left, bottom - top) / 2 + rim
     middle = (left + right - 1) / 2, (top + bottom - 1) / 2

@@ -1,5 +1,5 @@
-"""Where labels, numbers of regions and insets stand: inside the image, over no point and no other
-label."""
+"""Placement of labels, region numbers and insets: inside the image, without covering a point or
+another label."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from looktwice.pipelines.geometry import PixelRect, Rect, Size, common_rect, gro
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.shapes import Region
 
-# shares of the wanted size that are tried, so that nothing need be hidden
+# shares of the configured size that are tried, so that nothing needs to be hidden
 SMALLER = (1.0, 0.75, 0.5)
-CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
-GAP = 2  # free pixels between a region and the number beside it
-RINGS = 12  # how far a number may move away, in its own heights
+CLEARANCE = 12  # free pixels around a mark: a ring of the usual size
+GAP = 2  # free pixels between a region and its number outside
+RINGS = 12  # maximum distance of a number from its region, in half heights of the number
 
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
@@ -31,16 +31,16 @@ SIDES: dict[str, tuple[str, ...]] = {
     "beside": ("right", "left", "above", "below"),
     "inside": ("inside", "above", "below", "right", "left"),
 }
-"""The sides of a mark in the order in which they are tried, where it is not above, below, right,
-left; the corners come behind them."""
+"""The sides of a mark in the order in which they are tried. The default is above, below, right,
+left. Corners are tried last."""
 RING = ("above", "below", "right", "left", "above-right", "above-left", "below-right", "below-left")
-"""The places around a region in the order in which a number takes them."""
+"""The places around a region in the order in which a number tries them."""
 INSETS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
-"""Where an inset may lie, in halves of the room across and down."""
+"""Possible positions of an inset, in halves of the free room across and down."""
 
 
 def count_overlaps(area: PixelRect, others: Iterable[Rect]) -> int:
-    """How many of the others an area overlaps."""
+    """Count how many of the others an area overlaps."""
     return sum(overlaps(area, rect) for rect in others)
 
 
@@ -49,14 +49,15 @@ def choose_area(
     taken: Sequence[PixelRect],
     cost: Callable[[PixelRect], tuple[float, ...]],
 ) -> PixelRect | None:
-    """The first area of the least cost among those that cover nothing `taken`; None where there is
-    none."""
+    """Return the first area with the lowest cost among those that overlap nothing in `taken`, or
+    None if there is none."""
     free = (area for area in areas if not count_overlaps(area, taken))
     return min(free, key=cost, default=None)
 
 
 def _area_beside(side: str, size: Size, before: Size, middle: Size, after: Size) -> PixelRect:
-    """The area of this size on a side, of the three places that its left and its top may have."""
+    """Return the area of this size on a side, given the left and top positions before, in the
+    middle and after."""
     left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
     top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
     return left, top, left + size[0], top + size[1]
@@ -64,12 +65,12 @@ def _area_beside(side: str, size: Size, before: Size, middle: Size, after: Size)
 
 @dataclass(frozen=True)
 class Anchor:
-    """What a label belongs to: a mark as it was drawn, in pixels of the view.
+    """The drawing that a label belongs to, in pixels of the view.
 
-    `x`, `y` is its middle in pixel centres; `box` is what the drawing covers, left, top, right,
-    bottom edge. `frame` is the area that the label must not leave: the part of the view that shows
-    the mark. `color` is the drawing's. Of an `open` anchor the pixel in the middle has to stay
-    visible, so no label may lie on it.
+    (`x`, `y`) is its middle in pixel centres; `box` is what the drawing covers: left, top, right
+    and bottom edge. `frame` is the area that the label must not leave: the part of the view that
+    shows the mark. `color` is the drawing's colour. If the anchor is `open`, the pixel in its
+    middle must stay visible, so no label may cover it.
     """
 
     text: str
@@ -84,15 +85,15 @@ class Anchor:
 def place_labels(
     anchors: Sequence[Anchor], sizes: Sequence[Size], placement: Placement = "auto", gap: float = 3
 ) -> list[PixelRect | None]:
-    """An area of each (width, height) beside its anchor, one after the other; ends with None where
-    one has no room.
+    """Return an area for each (width, height) in `sizes` beside its anchor, placed one after the
+    other. The list ends with None at the first label without room.
 
-    Anchors beyond the last size get no label, but none may hide them.
+    Anchors beyond the last size get no label, but no label may hide them.
 
     No area covers the middle of an open anchor or another area, and none leaves its frame.
     `placement` is the side that is tried first; `gap` pixels stay free between drawing and label.
-    Of the sides, the first is taken that hides no drawing, else the one that lies on the fewest;
-    where every side would hide a point or a label, the nearest free place of the frame.
+    The first side that hides no drawing is used, or else the one that hides the fewest. If every
+    side would hide a point or a label, the nearest free place in the frame is used.
     """
     count = len(anchors)
     rects: Rects = np.full((4, 2 * count + len(sizes)), np.nan)  # drawings, open points, labels
@@ -111,7 +112,7 @@ def place_labels(
             drawings = int(np.count_nonzero(hidden))
             if drawings < least and not hidden[count:].any():
                 best, least = area, drawings
-            if not least:  # none of the others can hide less
+            if not least:  # no other side can hide less
                 break
         areas.append(best or _nearest_place(rects, count, anchors[own], size))
         if areas[-1] is None:
@@ -125,8 +126,8 @@ Rects = NDArray[np.float64]
 
 
 def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> PixelRect | None:
-    """The nearest place of the frame that hides no point and no label, rather off the drawings, the
-    first `count` of `rects`, than on them."""
+    """Return the nearest place in the frame that hides no point and no label. It avoids the
+    drawings (the first `count` of `rects`) if possible."""
     (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
     if width > high_x - low_x or height > high_y - low_y:
         return None
@@ -144,10 +145,11 @@ def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> Pixe
 def _overlaps_at(
     rects: Rects, lefts: NDArray[np.int64], tops: NDArray[np.int64], size: Size
 ) -> NDArray[np.int32]:
-    """(tops, lefts): how many of the rectangles an area of this size overlaps at each place.
+    """Return, as (tops, lefts), how many of the rectangles an area of this size overlaps at each
+    place.
 
-    These places are a block of the grid for each rectangle, so that the corners of the blocks,
-    summed up, tell it.
+    For each rectangle these places form a block of the grid, so marking the corners of the blocks
+    and taking cumulative sums gives the counts.
     """
     x0, x1 = np.searchsorted(lefts, rects[0] - size[0], "right"), np.searchsorted(lefts, rects[2])
     y0, y1 = np.searchsorted(tops, rects[1] - size[1], "right"), np.searchsorted(tops, rects[3])
@@ -160,7 +162,7 @@ def _overlaps_at(
 def _sides(
     anchor: Anchor, size: Size, placement: Placement, gap: float
 ) -> Iterator[tuple[str, PixelRect]]:
-    """Each side's area, pushed into the frame; sides are left out where the frame is smaller than
+    """Yield each side with its area, shifted into the frame; nothing if the frame is smaller than
     the label."""
     (width, height), (x0, y0, x1, y1) = size, anchor.box
     low_x, low_y, high_x, high_y = anchor.frame
@@ -178,14 +180,14 @@ def _sides(
 
 
 def _steps(low: int, high: int) -> NDArray[np.int64]:
-    """Places from `low` to `high`, both included, a few pixels apart."""
+    """Return places from `low` to `high`, both included, a few pixels apart."""
     return np.unique(np.append(np.arange(low, high + 1, max(1, (high - low) // 400)), high))
 
 
 @dataclass(frozen=True)
 class Plate:
-    """A number of a region: its place in the view, and the pixel (x, y) of the region that it
-    stands for."""
+    """The number of a region: its area in the view, and the pixel (x, y) of the region that it
+    refers to."""
 
     label: str
     area: PixelRect
@@ -196,12 +198,12 @@ class Plate:
 def place_numbers(
     regions: Sequence[tuple[str, Region]], sizes: Mapping[str, Size], frames: Sequence[PixelRect]
 ) -> list[Plate]:
-    """A place for the number of each region, whose plate has the (width, height) in `sizes`.
+    """Return a place for the number of each region; its plate has the (width, height) in `sizes`.
 
-    Smaller regions come first, and a number keeps off the regions that are smaller than its own
-    (Set-of-Mark, Yang et al. 2023, algorithm 1): it stands deepest inside what is left of its
-    region. Where it has no room there, it stands beside it, where it hides least of the other
-    regions that are small, in the region's frame (a view's part). Raises ValueError where none is
+    Smaller regions come first, and a number avoids regions smaller than its own (Set-of-Mark, Yang
+    et al. 2023, algorithm 1): it is placed deepest inside the remaining part of its region. A
+    number without room there is placed beside its region, where it hides the least of the other
+    small regions, within the region's frame (a part of the view). Raises ValueError if no place is
     free.
     """
     placed: list[Plate] = []
@@ -225,7 +227,7 @@ def place_numbers(
         own = region.box
 
         def cost(area: PixelRect, own: PixelRect = own) -> tuple[int, float]:
-            """How much a number beside its region hides, and how far off it is."""
+            """Return how much a number beside its region hides, and its distance from it."""
             across = max(own[0] - area[2], area[0] - own[2], 0)
             down = max(own[1] - area[3], area[1] - own[3], 0)
             hidden = 2 * count_overlaps(area, points) + count_overlaps(area, small)
@@ -243,7 +245,7 @@ def place_numbers(
 
 
 def _rings_around(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[PixelRect]:
-    """Places on rings around a box that lie wholly in the frame."""
+    """Yield places on rings around a box that lie completely inside the frame."""
     (left, top, right, bottom), (width, height) = box, size
     middle = (left + right - width) // 2, (top + bottom - height) // 2
     for ring in range(RINGS):
@@ -263,12 +265,12 @@ def place_inset(
     marks: Sequence[Rect],
     taken: Sequence[PixelRect],
 ) -> PixelRect | None:
-    """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled
-    into `room`; None where it has no room.
+    """Return the best place for a piece of this shape, scaled into `room`, in a picture of this
+    `size` (width, height); None if there is no room.
 
-    It covers no inset already `taken`, covers and comes near as few `marks` as it can, and then
-    covers as few of the outlined `areas`; the largest such place counts, corners before the middles
-    of the sides.
+    It covers no inset in `taken`, covers and approaches as few `marks` as possible, and then covers
+    as few of the outlined `areas` as possible. Among equal places the largest wins, corners before
+    the middles of the sides.
     """
     if min(room) < 1:
         return None

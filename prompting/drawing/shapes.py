@@ -1,5 +1,5 @@
-"""Smooth edges: the share of each pixel that a shape, or the outline of a box or mask, covers, and
-painting by it."""
+"""Paints with smooth edges, by the share of each pixel that a shape, or the outline of a box or
+mask, covers."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Floats = NDArray[np.float32]
 
 
 class Shape(Protocol):
-    """A shape around (0, 0), in pixels; frozen, so that it can be drawn once and kept."""
+    """A shape around (0, 0), in pixels. It is frozen, so that its drawing can be cached."""
 
     @property
     def box(self) -> Rect:
-        """Left, top, right and bottom of what it covers."""
+        """Left, top, right and bottom of the area that it covers."""
         ...
 
     def __hash__(self) -> int: ...
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """The distance to its rim in pixels, negative inside; x and y broadcast to (height,
+        """Return the distance to its edge in pixels, negative inside; x and y broadcast to (height,
         width)."""
         ...
 
 
 def square(reach: float) -> Rect:
-    """The box around (0, 0) that goes `reach` pixels to each side."""
+    """Return the square around (0, 0) that extends `reach` pixels to each side."""
     return -reach, -reach, reach, reach
 
 
@@ -51,10 +51,9 @@ def paint_shape(
     alpha: float = 1,
     grow: float = 0,
 ) -> None:
-    """Paint a shape around the point (x, y), in pixel centres, on the picture itself, inside
-    `frame` alone.
+    """Paint a shape around the point (x, y), in pixel centres, in place and only inside `frame`.
 
-    `grow` pixels make it larger on all sides.
+    `grow` pixels enlarge it on all sides.
     """
     column, row = math.floor(x), math.floor(y)
     left, top, keep, add = _blend_patch(shape, x - column, y - row, color, alpha, grow)
@@ -69,8 +68,8 @@ def paint_shape(
 def _blend_patch(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
-    """The patch's left and top, and what to multiply its pixels by and to add, in 1/256; both
-    HxWx3."""
+    """Return the patch's left and top, and the factor and the summand for its pixels, in 1/256;
+    both HxWx3."""
     x0, y0, x1, y1 = shape.box
     left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
     right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
@@ -82,12 +81,12 @@ def _blend_patch(
 
 
 def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float) -> None:
-    """Paint a straight line between two points, in pixel centres, on the picture itself; it is
-    `thickness` pixels wide and ends round."""
+    """Paint a straight line between two points, in pixel centres, in place; it is `thickness`
+    pixels wide with round ends."""
     (x0, y0), (x1, y1) = start, stop
     dx, dy = x1 - x0, y1 - y0
     steep = abs(dy) > abs(dx)
-    if steep:  # along the rows instead of the columns
+    if steep:  # iterate along the rows instead of the columns
         x0, y0, dx, dy = y0, x0, dy, dx
     height, width = pixels.shape[:2][:: -1 if steep else 1]
     reach = thickness / 2 + 1
@@ -114,8 +113,8 @@ def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float
 
 
 def coverage(distance: Floats) -> Floats:
-    """How much of a pixel lies inside a rim that passes its centre at this distance, negative
-    inside: 0..1."""
+    """Return the share, 0..1, of a pixel that lies inside an edge at this distance from its centre
+    (negative inside)."""
     return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
 
 
@@ -128,11 +127,11 @@ def paint_coverage(
     color: RGB | Pixels,
     alpha: float = 1,
 ) -> None:
-    """Mix a colour, or other pixels of the patch's size, into the picture; `covered` is HxW in
+    """Mix a colour, or other pixels of the patch's size, into the picture in place; `covered` is
+    HxW in
     0..1.
 
-    The patch's top-left pixel stands at (left, top); what lies outside `frame` and the picture is
-    cut.
+    The patch's top-left pixel is at (left, top); parts outside `frame` and the picture are cut off.
     """
     patch, inner = _crop_patch(pixels, frame, left, top, covered.shape)
     share = covered[inner][..., None]
@@ -144,7 +143,7 @@ def paint_coverage(
 def _crop_patch(
     pixels: Pixels, frame: PixelRect, left: int, top: int, shape: tuple[int, ...]
 ) -> tuple[Pixels, tuple[slice, slice]]:
-    """The pixels under a patch of this shape, and the part of the patch that lies in the frame and
+    """Return the pixels under a patch of this shape, and the part of the patch inside the frame and
     the picture."""
     x0, y0 = max(0, frame[0], left), max(0, frame[1], top)
     x1 = max(x0, min(pixels.shape[1], frame[2], left + shape[1]))
@@ -153,22 +152,23 @@ def _crop_patch(
 
 
 def region_edges(place: Mark) -> Rect:
-    """The smallest upright box around a place, in edge coordinates; of a point the point itself,
-    without area."""
+    """Return the smallest upright box around a place, in edge coordinates; for a point, the point
+    itself, without area."""
     if isinstance(place, Point):
         return place.x + 0.5, place.y + 0.5, place.x + 0.5, place.y + 0.5
     return bounding_box(place)
 
 
 def rim_distance(place: Mark, area: PixelRect) -> Floats:
-    """The distance of each pixel's centre in `area` from the rim of a place, in pixels, negative
-    inside: HxW.
+    """Return the distance of each pixel's centre in `area` from the edge of a place, in pixels,
+    negative inside: HxW.
 
-    Of a box it is the larger of the two distances across and down, so that its corners stay square.
+    For a box it is the larger of the horizontal and the vertical distance, so that corners stay
+    square.
     """
     left, top, right, bottom = area
     if isinstance(place, Mask):
-        # with a rim, so that a full picture has an edge
+        # padded, so that a full picture has an edge
         inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
         height, width = place.pixels.shape
         if seen := common_rect(area, (0, 0, width, height)):
@@ -193,7 +193,7 @@ def _distance_to_zero(mask: NDArray[np.uint8]) -> Floats:
 
 
 def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
-    """The whole pixels of the frame that a box grown on all sides touches."""
+    """Return the whole pixels of the frame that a box touches after growing on all sides."""
     x0, y0, x1, y1 = box
     left, top = max(frame[0], math.floor(x0 - grow)), max(frame[1], math.floor(y0 - grow))
     return (
@@ -206,8 +206,8 @@ def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """What is seen of a box or mask: `pixels` (height, width) bool, their top left corner at (left,
-    top) of a frame."""
+    """The visible part of a box or mask: `pixels` (height, width) bool, with the top left corner at
+    (left, top) of a frame."""
 
     left: int
     top: int
@@ -215,37 +215,37 @@ class Region:
 
     @classmethod
     def of(cls, pixels: NDArray[np.bool_], left: int = 0, top: int = 0) -> Region | None:
-        """The region cut to the smallest box around it; None where no pixel is set."""
+        """Return the region cut to its bounding box, or None if no pixel is set."""
         x0, y0, x1, y1 = mask_bounds(pixels)
         return cls(left + x0, top + y0, pixels[y0:y1, x0:x1]) if x1 else None
 
     @cached_property
     def area(self) -> int:
-        """How many pixels are in it."""
+        """The number of pixels."""
         return int(np.count_nonzero(self.pixels))
 
     @property
     def box(self) -> PixelRect:
-        """Left, top, right, bottom of the smallest box around it, half-open."""
+        """Left, top, right and bottom of the bounding box, half-open."""
         height, width = self.pixels.shape
         return self.left, self.top, self.left + width, self.top + height
 
     @cached_property
     def depth(self) -> NDArray[np.float32]:
-        """Per pixel the distance to the nearest pixel centre outside; the frame's rim counts as
-        outside too."""
+        """The distance of each pixel to the nearest pixel centre outside; the edge of the frame
+        counts as outside too."""
         return _distance_to_zero(np.pad(self.pixels, 1).astype(np.uint8))[1:-1, 1:-1]
 
     @property
     def inscribed(self) -> tuple[int, int, float]:
-        """(x, y, radius) of the largest inscribed circle, in pixels of the frame; its centre lies
-        in the region."""
+        """The largest inscribed circle (x, y, radius), in pixels of the frame; its centre lies in
+        the region."""
         y, x = np.unravel_index(int(np.argmax(self.depth)), self.depth.shape)
         return self.left + int(x), self.top + int(y), float(self.depth[y, x])
 
     def room(self, width: int, height: int) -> tuple[int, int] | None:
-        """Where a plate of this size lies wholly inside, as deep as it can: its (left, top); None
-        where nowhere."""
+        """Return the deepest (left, top) at which a plate of this size fits completely inside, or
+        None."""
         if width > self.pixels.shape[1] or height > self.pixels.shape[0]:
             return None
         anchor = ((width - 1) // 2, (height - 1) // 2)
@@ -259,7 +259,7 @@ class Region:
         return self.left + int(x) - anchor[0], self.top + int(y) - anchor[1]
 
     def without(self, cover: Region) -> Region | None:
-        """The part of it that the other does not cover; None where nothing is left."""
+        """Return the part that the other region does not cover, or None if nothing is left."""
         both = common_rect(self.box, cover.box)
         if both is None:
             return self
@@ -275,15 +275,15 @@ class Region:
         return Region.of(pixels, self.left, self.top)
 
     def tint(self, pixels: Pixels, color: RGB, alpha: float) -> None:
-        """Mix a colour into its pixels of the frame; `alpha` in 0..1 is the colour's share."""
+        """Mix a colour into the region's pixels of the frame; `alpha` in 0..1 is the colour's
+        share."""
         window = self._window(pixels)
         paint = np.asarray(color, np.float32) * np.float32(alpha)
         mixed = window[self.pixels] * np.float32(1 - alpha) + paint
         window[self.pixels] = np.rint(mixed).astype(np.uint8)
 
     def contour(self, pixels: Pixels, color: RGB, thickness: float) -> None:
-        """Paint its rim, inwards: its pixels whose distance to what is outside is at most
-        `thickness`."""
+        """Paint the region's edge inwards: its pixels within `thickness` of the outside."""
         self._window(pixels)[self.pixels & (self.depth < thickness + 0.5)] = color
 
     def _window(self, pixels: Pixels) -> Pixels:
@@ -292,8 +292,8 @@ class Region:
 
 
 def _covered(low: float, high: float, side: int) -> tuple[int, int]:
-    """The first pixel whose centre lies between two edges, and the one behind the last; where there
-    is none, the pixel of their middle."""
+    """Return the first pixel whose centre lies between two edges, and the one after the last. If
+    there is none, use the pixel in the middle."""
     first, end = math.ceil(low - 0.5), math.ceil(high - 0.5)
     if end <= first and low < side and high > 0:
         first = min(max(0, math.floor((low + high) / 2)), side - 1)
@@ -302,10 +302,10 @@ def _covered(low: float, high: float, side: int) -> tuple[int, int]:
 
 
 def raster(place: Box | Mask, size: Size) -> Region | None:
-    """A mark in a view of this size (width, height) as its region; None where it lies outside.
+    """Return a mark as a region in a view of this size (width, height), or None if it lies outside.
 
-    A box has the pixels whose centres it covers; one that is too thin for that, those on which its
-    middle falls.
+    A box consists of the pixels whose centres it covers; a box too thin for that consists of the
+    pixels at its middle.
     """
     if isinstance(place, Mask):
         return Region.of(place.pixels[: size[1], : size[0]])
@@ -319,7 +319,7 @@ def raster(place: Box | Mask, size: Size) -> Region | None:
 
 
 def inner_center(place: Mark) -> XY:
-    """The middle of the largest circle that a mask holds; of a point or a box its own middle. In
+    """Return the centre of a mask's largest inscribed circle, or the centre of a point or box, in
     pixel centres."""
     region = Region.of(place.pixels) if isinstance(place, Mask) else None
     if region is None:

@@ -1,5 +1,6 @@
-"""Letters as pixels, each drawn once and kept: TrueType text, BLINK's own letters, and those that
-OpenCV 4 drew."""
+"""Renders text, with a cache: in TrueType fonts, in BLINK's own letters, and in the letters of
+OpenCV
+4."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ Font = Literal["sans", "blink"] | Path
 """Pillow's own scalable sans serif (Aileron), the letters of BLINK's released images, or a TrueType
 file."""
 
-SMALLEST = 6.0  # an em in pixels, below which no letter can be told from another
-MISSING = "\U0010ffff"  # no font has a sign for it
+SMALLEST = 6.0  # em in pixels below which letters are illegible
+MISSING = "\U0010ffff"  # a character that no font has
 BLINK_SIZE = 15
 BLINK_LETTERS = {  # eleven rows from the top
     "A": (
@@ -45,18 +46,18 @@ BLINK_LETTERS = {  # eleven rows from the top
 """A and B as the markers of BLINK's Relative_Depth show them: the median of 55 of each.
 
 They are OpenCV 4's Hershey Duplex letters at scale 0.5, one pixel wide and not smoothed; the others
-follow that face.
+follow that typeface.
 """
 
 
 @lru_cache(maxsize=2048)
 def render_text(text: str, size: float, font: Font = "sans") -> Coverage:
-    """How much of each pixel the text covers, 0..255: HxW, tight around the ink, read-only; `size`
-    is the em in pixels.
+    """Return the coverage of each pixel by the text, 0..255: HxW, tight around the ink, read-only.
+    `size` is the em in pixels.
 
-    "blink" is not smoothed, exists at size 15 alone and has the letters A to F and R; its box is a
-    pixel wider on each side, and two pixels higher, than the ink. Raises ValueError for a letter
-    that the font does not have, and for a file that is no font.
+    "blink" is not smoothed, exists only at size 15 and has the letters A to F and R; its box is one
+    pixel wider on each side than the ink, and two pixels taller. Raises ValueError for a letter
+    that the font does not have, and for a file that is not a font.
     """
     drawn = (
         _render_blink(text)
@@ -77,8 +78,8 @@ def plate(
     min_width: int = 0,
     font: Font = "sans",
 ) -> Pixels:
-    """Text in the middle of a filled rectangle: HxWx3 RGB, read-only; `padding` pixels lie around
-    the render_text."""
+    """Return text centred on a filled rectangle: HxWx3 RGB, read-only; `padding` pixels surround
+    the text."""
     ink = render_text(text, size, font)
     width, height = plate_size(ink, padding, min_width)
     image = np.empty((height, width, 3), np.uint8)
@@ -89,7 +90,7 @@ def plate(
 
 
 def plate_size(ink: Coverage, padding: int, min_width: int = 0) -> tuple[int, int]:
-    """(width, height) of the rectangle around a text."""
+    """Return (width, height) of the rectangle around a text."""
     return max(min_width, ink.shape[1] + 2 * padding), ink.shape[0] + 2 * padding
 
 
@@ -103,10 +104,10 @@ def draw_text(
     halo: int = 0,
     font: Font = "sans",
 ) -> None:
-    """Write on the picture itself, tight glyphs with their top-left pixel at (left, top); what lies
-    outside is cut.
+    """Write text in place, with the top-left pixel of the tight glyphs at (left, top); parts
+    outside are cut off.
 
-    `halo` pixels around the letters become black or white first, whichever reads better below
+    `halo` pixels around the letters are first painted black or white, whichever reads better under
     `color`.
     """
     ink = render_text(text, size, font)
@@ -183,9 +184,9 @@ def _render_blink(text: str) -> Coverage:
     return np.where(padded, np.uint8(255), np.uint8(0))
 
 
-SHIFT = 16  # bits of a pixel's fraction
+SHIFT = 16  # fractional bits of a coordinate
 ONE = 1 << SHIFT
-CAP, BASE = 12, 9  # units of the face above and below its middle
+CAP, BASE = 12, 9  # units of the typeface above and below its middle
 
 STROKES = r"""
 I[RFJ[ RFZ[ MTWT
@@ -212,11 +213,11 @@ H\WFMFLOMNPMSMVNXPYSYUXXVZS[P[MZLYKW|H\XIWGTFRFOGMJLOLTMXOZR[S[VZXXYUYTXQVOSNRNO
 H\PFMGLILKMMONSOVPXRYTYWXYWZT[P[MZLYKWKTLRNPQOUNWMXKXIWGTFPF
 H\XMWPURRSQSNRLPKMKLLINGQFRFUGWIXMXRWWUZR[P[MZLX
 """
-"""The simplex face that A. V. Hershey digitised at the U.S. National Bureau of Standards, in
+"""The simplex typeface that A. V. Hershey digitised at the U.S. National Bureau of Standards, in
 OpenCV's order of strokes.
 
-A sign's first two letters are its left and right edge, then each pair is a point, as letters before
-and after R; a space lifts the pen.
+A character's first two letters are its left and right edge; after that each pair is a point, as
+letters before and after R. A space lifts the pen.
 """
 
 SIGNS = dict(
@@ -225,10 +226,10 @@ SIGNS = dict(
 
 
 def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
-    """The left and right edge of a sign of OpenCV 4's face, (1, 2), then the points (n, 2) of each
-    of its strokes, from its middle.
+    """Return the left and right edge of a character of OpenCV 4's typeface, (1, 2), and then the
+    points (n, 2) of each stroke, relative to its middle.
 
-    Raises ValueError for a sign other than A to Z and 0 to 9.
+    Raises ValueError for a character other than A to Z and 0 to 9.
     """
     if letter not in SIGNS:
         raise ValueError(
@@ -240,18 +241,16 @@ def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
 
 
 def hershey_size(text: str, scale: float) -> tuple[int, int]:
-    """(width, height) of a text without what hangs below its line, as OpenCV 4 measures it at
-    thickness 1.
+    """Return (width, height) of a text, without descenders, as OpenCV 4 measures it at thickness 1.
 
-    Raises ValueError for a sign other than A to Z and 0 to 9.
+    Raises ValueError for a character other than A to Z and 0 to 9.
     """
     width = sum(int(np.ptp(hershey_strokes(letter)[0])) for letter in text)
     return round(width * scale + 1), round((CAP + BASE) * scale + 1)
 
 
 def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, color: RGB) -> None:
-    """Write on the picture itself, from `left` on the `line` that the letters stand on; what lies
-    outside is cut."""
+    """Write text in place, from `left`, on the baseline `line`; parts outside are cut off."""
     unit = round(scale * ONE)
     x, y = left << SHIFT, (line << SHIFT) - BASE * unit
     for letter in text:
@@ -266,10 +265,10 @@ def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, 
 def _draw_line(
     pixels: Pixels, first: NDArray[np.int64], last: NDArray[np.int64], color: RGB
 ) -> None:
-    """A line a pixel wide between two points (x, y) in fractions of a pixel: one for each step
-    along its longer side.
+    """Draw a line one pixel wide between two points (x, y) in fractions of a pixel: one pixel per
+    step along the longer side.
 
-    OpenCV 5 takes other pixels for lines that begin inside a pixel, so this walks as OpenCV 4 did.
+    OpenCV 5 chooses other pixels for lines that begin inside a pixel, so this follows OpenCV 4.
     """
     along = 0 if abs(last[0] - first[0]) > abs(last[1] - first[1]) else 1
     first, last = (first, last) if last[along] >= first[along] else (last, first)

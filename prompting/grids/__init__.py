@@ -1,6 +1,7 @@
-"""Dot matrices, ruled grids and axes over an image, and the words that explain them to the model.
+"""Dot matrices, ruled grids and axes over an image, and the text that explains them to the model.
 
-Not here: zooms on the cells of a grid (`views`)."""
+Not here: zooms on the cells of a grid (`views`).
+"""
 
 import lazy_loader
 

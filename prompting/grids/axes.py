@@ -1,5 +1,5 @@
-"""Axes with ticks along the views, so that places can be named by numbers; and what any grid means
-and how to work with it, in the prompt."""
+"""Axes with ticks along the views, so that places can be given as numbers; and a stage that
+explains any grid, and how to use it, in the prompt."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ from looktwice.prompting.grids.grids import GridStage, Layout
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, fill_in
 
 GAP = 2  # free pixels between a tick and its number
-Tick = tuple[str, float]  # what is written, and where: a pixel centre of the view
+Tick = tuple[str, float]  # text and position, a pixel centre of the view
 
 
 @dataclass(frozen=True)
 class Axes(GridStage):
     """Ticks with numbers along the upper and left side of every image in every view.
 
-    `frame` "pixels" counts pixels of the source image, also where the view is a crop, was resized
-    or mirrored; "0-1000" counts thousandths of the width and height of what is shown of the image,
-    as several MLLMs are trained to read. `place` "margin" lays the axes on a rim of the colour
-    `ground` that the view grows by, and takes views of one image each; "inside" draws them on the
-    image. `step` is the distance of ticks in units of the frame; null takes the smallest 1, 2 or 5
-    times a power of ten at which numbers have room. `tick` is the length of a tick and `lines` the
-    share, 0..1, of lines that go on from the ticks through the image. `color` is "contrast", a CSS
-    name or "#rrggbb"; `font_size` and `halo` are those of prompting.grids.RuledGrid, and so is
-    `layout`.
+    `frame` "pixels" counts pixels of the source image, even if the view is cropped, resized or
+    mirrored; "0-1000" counts thousandths of the width and height of the visible part of the image,
+    as several MLLMs are trained to read. `place` "margin" adds a margin of the colour `ground` for
+    the axes, and accepts views of one image each; "inside" draws them on the image. `step` is the
+    distance of ticks in units of the frame; null uses the smallest 1, 2 or 5 times a power of ten
+    at which the numbers fit. `tick` is the length of a tick, and `lines` the opacity, 0..1, of
+    lines that continue the ticks across the image. `color` is "contrast", a CSS name or "#rrggbb";
+    `font_size`, `halo` and `layout` are those of prompting.grids.RuledGrid.
 
-    Raises ValueError that names the sample for an image that lies turned in its view (give
-    `frame: 0-1000`), and for one too small for its numbers. A view that shows no image of the
-    sample is passed on as it is.
+    Raises ValueError that names the sample for an image that is rotated in its view (use `frame:
+    0-1000`), and for an image that is too small for its numbers. A view that shows no image of the
+    sample is passed on unchanged.
     """
 
     frame: Literal["pixels", "0-1000"] = "pixels"
@@ -64,7 +63,7 @@ class Axes(GridStage):
         rgb(self.ground)
 
     def draw(self, view: View, number: int | None = None) -> View:
-        """One view with its axes. Raises ValueError."""
+        """Return one view with its axes. Raises ValueError."""
         if not view.parts:
             return view
         size = max(self.em(view), 9) if self.font_size is None else self.font_size
@@ -78,7 +77,7 @@ class Axes(GridStage):
                 f"axes in the margin are for views of one image, this one shows {len(view.parts)};"
                 " set place: inside, or put this stage before the images are joined"
             )
-        # what the axes need left of and above the view
+        # the space that the axes need left of and above the view
         columns, rows = self._ticks(view.parts[0], size)
         left, top, gap = 0, 0, self.tick + 2 * GAP
         for text, at in columns:
@@ -92,11 +91,11 @@ class Axes(GridStage):
         return grown.with_pixels(pixels)
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Those of the views that this stage gave that have axes, in their order."""
+        """Return those of this stage's views that have axes, in order."""
         return tuple(view for view in super().gridded_views(views) if view.parts)
 
     def describe(self, count: int) -> str:
-        """What the numbers mean, in words, where `count` images have axes."""
+        """Explain the numbers to the model, for `count` images with axes."""
         over = "The image has" if count == 1 else f"Each of the {count} images has"
         unit = (
             "pixels of the image"
@@ -110,7 +109,7 @@ class Axes(GridStage):
         )
 
     def _scale(self, part: Part) -> tuple[tuple[float, float], tuple[float, float]]:
-        """(factor, offset) from a number on each axis to a pixel centre of the view. Raises
+        """Return (factor, offset) from a number on each axis to a pixel centre of the view. Raises
         ValueError."""
         if self.frame == "0-1000":
             x0, y0, x1, y1 = bounds(part.clip)
@@ -124,7 +123,7 @@ class Axes(GridStage):
         return (affine.a, affine.c), (affine.e, affine.f)
 
     def _ticks(self, part: Part, size: float) -> tuple[list[Tick], list[Tick]]:
-        """The ticks of both axes, at one step, in pixel centres of the view."""
+        """Return the ticks of both axes, with one step, in pixel centres of the view."""
         x0, y0, x1, y1 = bounds(part.clip)
         across, down = self._scale(part)
         largest = max(abs((edge - 0.5 - across[1]) / across[0]) for edge in (x0, x1))
@@ -147,12 +146,12 @@ class Axes(GridStage):
                 " set place: margin"
             )
         halo, ticks = self.halo if inside else 0, self._ticks(part, size)
-        # the corner is the upper axis's
+        # the corner belongs to the upper axis
         ends = [-math.inf, y0 + self.tick + GAP + size if inside else -math.inf]
         for axis, (low, high, rim, far) in enumerate(((x0, x1, y0, y1), (y0, y1, x0, x1))):
             end = ends[axis]
             for text, at in sorted(ticks[axis], key=lambda tick: tick[1]):
-                # kept on the image: the number 1000 stands on its far edge
+                # clamped to the image: the number 1000 is at its far edge
                 number = _clamp(at, low, high - 1)
                 across = slice(number, number + 1)
                 start = rim if inside else rim - self.tick
@@ -166,7 +165,7 @@ class Axes(GridStage):
                 length, depth = shape[1 - axis], shape[axis]
                 free = low + halo if halo else 0
                 at = _clamp(at - (length - 1) / 2, free, high - length - halo)
-                # at the far rim a number may have been pushed back towards the one before
+                # at the far edge a number may have been shifted onto the previous one
                 if at > end:
                     beside = rim + self.tick + GAP if inside else rim - self.tick - GAP - depth
                     left, top = (beside, at) if axis else (at, beside)
@@ -175,8 +174,7 @@ class Axes(GridStage):
 
 
 def _ticks_between(scale: tuple[float, float], low: float, high: float, step: float) -> list[Tick]:
-    """The multiples of a step that lie between two edges of the view, with their pixel centres
-    there."""
+    """Return the multiples of a step between two edges of the view, with their pixel centres."""
     first, last = sorted((edge - 0.5 - scale[1]) / scale[0] for edge in (low, high))
     numbers = range(math.ceil(first / step), math.floor(last / step) + 1)
     return [(f"{n * step:g}", scale[0] * n * step + scale[1]) for n in numbers]
@@ -225,8 +223,8 @@ TWICE = "Every image is shown twice, first as it is and then with the grid; both
 
 
 class Grid(Protocol):
-    """A stage that draws a grid and can say what it means; `where` is what it gives of a thing, in
-    words."""
+    """A stage that draws a grid and can explain it. `where` names what the model is to give for an
+    object."""
 
     where: ClassVar[str]
 
@@ -237,17 +235,17 @@ class Grid(Protocol):
 
 @dataclass(frozen=True)
 class GridWords(Wording):
-    """Says below the question what the grid on the views means, and how to use it. Stands behind
-    the grid's stage.
+    """Adds lines below the question that explain the grid on the views and how to use it. Put it
+    after the grid's stage.
 
-    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`;
-    where it is null, as in a sweep without the grid, nothing is said. `guide` "steps" adds the four
+    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`; if
+    it is null, as in a sweep without the grid, nothing is added. `guide` "steps" adds the four
     steps of VLM2-Bench's VP-grid (understand, perceive, connect, conclude), "guidelines" the four
     rules of Scaffold (Lei et al. 2024), in our words. `header` is a line before these. `final` is
-    the last line, which says how the answer is to be given; null takes the guide's own (a line
-    "MY_ANSWER: ..." and "[[...]]"), "" none. `text` replaces all of them by your own words,
-    `{file: NAME}` by those of a file; `{rows}`, `{columns}` and `{images}` in it become the grid's
-    numbers, and that of the images.
+    the last line, which tells the model how to give its answer; null uses the guide's own (a line
+    "MY_ANSWER: ..." or "[[...]]"), and "" adds none. `text` replaces all of them with your own
+    words, or with those of a file (`{file: NAME}`); `{rows}`, `{columns}` and `{images}` in it
+    become the grid's numbers and the number of images.
     """
 
     grid: Grid | None = None
@@ -257,7 +255,7 @@ class GridWords(Wording):
     text: Text = ""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with these lines below it; as it is where no view has the grid."""
+        """Return the state with these lines below its prompt; unchanged if no view has the grid."""
         grid = self.grid
         count = len(grid.gridded_views(state.views)) if grid is not None else 0
         if grid is None or not count:

@@ -1,4 +1,4 @@
-"""Grids over the views, with names that model and reader share: dots, and ruled cells."""
+"""Grids over the views, with names that both model and reader understand: dots, and ruled cells."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from looktwice.prompting.drawing.text import SMALLEST, draw_text, render_text
 
 Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]
-"""Width, height."""
+"""(width, height)."""
 
 _COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 
 
 def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
-    """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
+    """Return every "(2,3)" or "(1, 2, 3)" in a text, in round or square brackets, in order, each
+    once."""
     named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES.findall(reply))
     return tuple(dict.fromkeys(named))
 
 
 def format_coordinates(named: Sequence[int]) -> str:
-    """Coordinates as they are drawn: "(1,2,3)"."""
+    """Format coordinates as they are drawn: "(1,2,3)"."""
     return f"({','.join(str(value) for value in named)})"
 
 
 def column_letters(number: int) -> str:
-    """A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
+    """Return A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
     text, number = "", number + 1
     while number:
         number, last = divmod(number - 1, 26)
@@ -47,10 +48,11 @@ def column_letters(number: int) -> str:
 
 
 def source_box(view: View, box: Box) -> Box | None:
-    """What a box of a view shows of a source image, as a box there; None where it shows none.
+    """Return the part of a source image that a box of a view shows, as a box there; None if it
+    shows none.
 
-    Of several images it is the one that has the most of the box (of equals the topmost), and what
-    reaches over its rim is cut. The label is kept.
+    If it shows several images, the one that fills most of the box is used (the topmost on a tie),
+    and the box is cut at its edge. The label is kept.
     """
     best, most = None, 0.0
     for part in view.parts:
@@ -63,10 +65,10 @@ def source_box(view: View, box: Box) -> Box | None:
 
 
 class GridStage(Ranged, WithoutModel):
-    """A stage that draws a grid; a subclass gives `draw`.
+    """A stage that draws a grid; a subclass implements `draw`.
 
-    `layout` "original_plus_overlay" shows each view twice, untouched and then with the grid.
-    `color` is "contrast" (black or white, by what lies under it), a CSS name or "#rrggbb".
+    `layout` "original_plus_overlay" shows each view twice, unchanged and then with the grid.
+    `color` is "contrast" (black or white, depending on the pixels below), a CSS name or "#rrggbb".
     """
 
     color: str
@@ -74,7 +76,7 @@ class GridStage(Ranged, WithoutModel):
     font_size: float | None
     halo: int
     where: ClassVar[str]
-    """What it gives of a thing, in words."""
+    """What the model is to give for an object, in words."""
     ranges: ClassVar[tuple[str, ...]] = ("font_size > 0",)
 
     def __post_init__(self) -> None:
@@ -82,7 +84,8 @@ class GridStage(Ranged, WithoutModel):
         check_color(self.color, "contrast", name="color")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Every view with its grid. Raises ValueError, with the sample, where it does not fit."""
+        """Return the state with a grid on every view. Raises ValueError that names the sample if it
+        does not fit."""
         views: list[View] = []
         for number, view in enumerate(state.views, 1):
             try:
@@ -93,33 +96,36 @@ class GridStage(Ranged, WithoutModel):
         return state.replace(views=tuple(views))
 
     def numbered(self, count: int) -> bool:
-        """Whether names begin with the number of the image where `count` images have the grid."""
+        """Return whether names start with the number of the image if `count` images have the
+        grid."""
         return False
 
     def draw(self, view: View, number: int | None = None) -> View:
-        """One view with its grid, the view's `number` in its names. Raises ValueError."""
+        """Return one view with its grid; `number` is the view's number in the names. Raises
+        ValueError."""
         raise NotImplementedError
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Those of the views that this stage gave that have the grid, in their order."""
+        """Return those of this stage's views that have the grid, in order."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
     def describe(self, count: int) -> str:
-        """What the grid means, in words, where `count` images have it."""
+        """Explain the grid to the model, for `count` images with it."""
         raise NotImplementedError
 
     def em(self, view: View) -> float:
-        """The size of letters in a view: the one that is set, else a fortieth of the width."""
+        """Return the font size in a view: the setting, or else a fortieth of the width."""
         return max(SMALLEST, view.size[0] // 40) if self.font_size is None else self.font_size
 
     def ink(self, ground: Pixels) -> RGB:
-        """The colour of what is drawn over these pixels."""
+        """Return the colour for drawing over these pixels."""
         return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
 
     def stroke(
         self, pixels: Pixels, ground: Pixels, rows: slice, columns: slice, share: float
     ) -> None:
-        """Mix a piece of line into the pixels, in place; `ground` is what it is seen against."""
+        """Mix a piece of line into the pixels, in place; `ground` is the background that sets its
+        colour."""
         piece = ground[rows, columns]
         if piece.size and share > 0:
             mixed = piece * (1 - share) + np.asarray(self.ink(piece)) * share
@@ -128,7 +134,8 @@ class GridStage(Ranged, WithoutModel):
     def write(
         self, pixels: Pixels, ground: Pixels, text: str, left: int, top: int, size: float, halo: int
     ) -> None:
-        """Write with the upper left corner at a place; `ground` is what it is seen against."""
+        """Write text with its upper left corner at a place; `ground` is the background that sets
+        its colour."""
         height, width = render_text(text, size).shape
         color = self.ink(ground[max(0, top) : top + height, max(0, left) : left + width])
         draw_text(pixels, text, left, top, size, color, halo)
@@ -140,20 +147,20 @@ PLAIN_NUMBER = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
 
 @dataclass(frozen=True)
 class DotGrid(GridStage):
-    """A matrix of dots, each with its coordinates beside it: Scaffold (Lei et al. 2024), VP-grid of
+    """A matrix of dots, each labelled with its coordinates: Scaffold (Lei et al. 2024), VP-grid of
     VLM2-Bench.
 
     The defaults are those of Scaffold's released code: 6 `rows` and 6 `columns` of dots at whole
-    pixels, spaced by the width over columns plus one and the height over rows plus one; dots of a
-    radius of width // 240 pixels and letters of width // 40 (here at least 6); labels 3 pixels
-    right of the dot, level with it; black where R + G + B is `threshold` or more in the pixel under
-    the dot, else white. `radius` and `font_size` set them in pixels of the view, `color` is
-    "contrast", a CSS name or "#rrggbb", `halo` puts a rim of so many black or white pixels around
-    the letters.
+    pixels, spaced by the width over columns plus one and the height over rows plus one; dots with a
+    radius of width // 240 pixels and a font size of width // 40 (here at least 6); labels 3 pixels
+    to the right of the dot, level with it; black if R + G + B of the pixel under the dot is
+    `threshold` or more, otherwise white. `radius` and `font_size` set them in pixels of the view.
+    `color` is "contrast", a CSS name or "#rrggbb". `halo` is the width of a black or white rim
+    around the letters, in pixels.
 
-    `coordinates`: "row-column" writes (row,column), "image-row-column" also the number of the image
-    among those with dots, "auto" only where there are several; all count from 1, rows down and
-    columns to the right. `layout` "original_plus_overlay" shows each view twice, untouched and then
+    `coordinates`: "row-column" writes (row,column); "image-row-column" adds the number of the image
+    among those with dots; "auto" adds it only if there are several. All count from 1, rows down and
+    columns to the right. `layout` "original_plus_overlay" shows each view twice, unchanged and then
     with the dots. Labels that would touch the next dot or leave the view raise ValueError, unless
     `crowded` is "draw"; with `labels` False there are none.
     """
@@ -175,11 +182,12 @@ class DotGrid(GridStage):
     ranges = ("rows, columns >= 1", "radius, threshold >= 0", "threshold <= 766")
 
     def numbered(self, count: int) -> bool:
-        """Whether coordinates begin with the number of the image."""
+        """Return whether coordinates start with the number of the image."""
         return count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
 
     def draw(self, view: View, number: int | None = None) -> View:
-        """One view with its dots; `number` is written before row and column. Raises ValueError."""
+        """Return one view with its dots; `number` is written before row and column. Raises
+        ValueError."""
         radius = view.size[0] // 240 if self.radius is None else self.radius
         (width, height), size, prefix = view.size, self.em(view), [number] if number else []
         across, down = width / (self.columns + 1), height / (self.rows + 1)
@@ -214,12 +222,12 @@ class DotGrid(GridStage):
         return view.with_pixels(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
-        """The pixel (x, y) of a dot in a view of this size (width, height)."""
+        """Return the pixel (x, y) of a dot in a view of this size (width, height)."""
         return int(size[0] * column / (self.columns + 1)), int(size[1] * row / (self.rows + 1))
 
     def around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
-        """The box of so many spacings to each side of a dot, cut at the view's rim: Scaffold's
-        active perception."""
+        """Return the box that extends `cells` spacings to each side of a dot, cut at the view's
+        edge: Scaffold's active perception."""
         x, y = self.dot(size, row, column)
         across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
@@ -227,12 +235,12 @@ class DotGrid(GridStage):
         return Box(f"({row},{column})", left, top, right, bottom)
 
     def has(self, named: Sequence[int]) -> bool:
-        """Whether there is a dot of these coordinates in some image."""
+        """Return whether a dot has these coordinates in some image."""
         return min(named) >= 1 and named[-2] <= self.rows and named[-1] <= self.columns
 
     def named(self, views: Sequence[View], reply: str) -> Iterator[tuple[View, tuple[int, ...]]]:
-        """The coordinates that a reply names, each with its view; without an image's number the
-        first. What lies beyond the grid is left out."""
+        """Yield the coordinates that a reply names, each with its view. Coordinates without an
+        image number mean the first image; those beyond the grid are left out."""
         shown = self.gridded_views(views)
         for named in read_coordinates(reply):
             number = named[0] if len(named) == 3 else 1
@@ -240,12 +248,12 @@ class DotGrid(GridStage):
                 yield shown[number - 1], named
 
     def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
-        """The coordinates that a reply names, as points of the source images, labelled as they were
+        """Return the coordinates that a reply names as points of the source images, labelled as
         written.
 
-        `views` are all views as this stage gave them; they may have been resized since. Coordinates
-        without an image's number mean the first. What lies beyond the grid or on no source image is
-        left out.
+        `views` are all views as this stage returned them; they may have been resized since.
+        Coordinates without an image number mean the first image. Those beyond the grid or on no
+        source image are left out.
         """
         points: list[Point] = []
         for view, named in self.named(views, reply):
@@ -254,7 +262,7 @@ class DotGrid(GridStage):
         return tuple(points)
 
     def describe(self, count: int) -> str:
-        """What the dots mean, in words, where `count` images have them."""
+        """Explain the dots to the model, for `count` images with them."""
         several = self.numbered(count)
         over = "the image" if count == 1 else f"each of the {count} images"
         first = "the image's number in the order shown, " if several else ""
@@ -268,15 +276,15 @@ class DotGrid(GridStage):
 
 @dataclass(frozen=True)
 class RuledGrid(GridStage):
-    """Lines that divide the view into `rows` x `columns` cells of a size, each with its name.
+    """Lines that divide the view into `rows` x `columns` equal cells, each with its name.
 
-    `names`: "A1" has letters for columns and numbers for rows, "number" counts along the rows,
+    `names`: "A1" uses letters for columns and numbers for rows, "number" counts along the rows,
     "row-column" writes (row,column), all from the top left and from 1; "none" leaves the cells
-    unnamed. Names stand in the `at` corner or centre of the cell. `thickness` and `font_size` are
-    in pixels of the view; `font_size` null is width // 40, at least 6. `color` is "contrast" (black
-    or white for each piece of line and each name, by what is under it), a CSS name or "#rrggbb";
-    `alpha` is the lines' share, and `halo` the pixels of a black or white rim around the letters.
-    `layout` and `crowded` are those of DotGrid.
+    unnamed. `at` places names in the corner or the centre of the cell. `thickness` and `font_size`
+    are in pixels of the view; `font_size` null is width // 40, at least 6. `color` is "contrast"
+    (black or white for each piece of line and each name, depending on the pixels below), a CSS name
+    or "#rrggbb". `alpha` is the opacity of the lines, and `halo` the width of a black or white rim
+    around the letters, in pixels. `layout` and `crowded` are those of DotGrid.
     """
 
     rows: int = 4
@@ -296,7 +304,7 @@ class RuledGrid(GridStage):
     ranges = ("rows, columns, thickness >= 1", "alpha >= 0", "alpha <= 1")
 
     def draw(self, view: View, number: int | None = None) -> View:
-        """One view with its lines and names."""
+        """Return one view with its lines and names."""
         (width, height), size, ground = view.size, self.em(view), view.pixels
         across, down = width / self.columns, height / self.rows
         if min(across, down) < self.thickness + 2:
@@ -318,7 +326,7 @@ class RuledGrid(GridStage):
         for box in cells:
             x0, y0, x1, y1 = (int(edge) for edge in box.xyxy)
             beside, above = (slice(at - half, at - half + self.thickness) for at in (x0, y0))
-            if x0:  # the view's own rim is not ruled
+            if x0:  # no line on the view's edge
                 self.stroke(pixels, ground, slice(y0, y1), beside, self.alpha)
             if y0:
                 self.stroke(pixels, ground, above, slice(x0, x1), self.alpha)
@@ -331,7 +339,7 @@ class RuledGrid(GridStage):
         return view.with_pixels(pixels)
 
     def name(self, row: int, column: int) -> str:
-        """The name of a cell; row and column count from 0 here."""
+        """Return the name of a cell; row and column count from 0."""
         if self.names == "number":
             return str(row * self.columns + column + 1)
         if self.names == "row-column":
@@ -339,18 +347,18 @@ class RuledGrid(GridStage):
         return f"{column_letters(column)}{row + 1}"
 
     def cell(self, size: Size, row: int, column: int) -> Box:
-        """A cell of a view of this size (width, height), labelled with its name; row and column
-        count from 0."""
+        """Return a cell of a view of this size (width, height), labelled with its name; row and
+        column count from 0."""
         x0, x1 = (_edge(size[0], edge, self.columns) for edge in (column, column + 1))
         y0, y1 = (_edge(size[1], edge, self.rows) for edge in (row, row + 1))
         return Box(self.name(row, column), x0, y0, x1, y1)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
-        """The cells that a reply names, as boxes of the source image, labelled with their names, in
-        order.
+        """Return the cells that a reply names as boxes of the source image, labelled with their
+        names, in order.
 
-        `views` are all views as this stage gave them; `number` says which of those with lines is
-        meant, from 1. A name counts where it stands alone ("B2", not "B23"). Cells that show no
+        `views` are all views as this stage returned them; `number`, from 1, selects one of the
+        views with lines. A name counts only as a whole word ("B2", not "B23"). Cells that show no
         source image are left out.
         """
         shown = self.gridded_views(views)
@@ -369,7 +377,7 @@ class RuledGrid(GridStage):
         return tuple(boxes)
 
     def describe(self, count: int) -> str:
-        """What the cells are called, in words, where `count` images have them."""
+        """Explain the names of the cells to the model, for `count` images with them."""
         over = "the image" if count == 1 else f"each of the {count} images"
         naming = {
             "A1": (
@@ -391,5 +399,5 @@ class RuledGrid(GridStage):
 
 
 def _edge(length: int, edge: int, pieces: int) -> int:
-    """Edge number `edge` of so many equal pieces of a length, in whole pixels."""
+    """Return edge number `edge` of `pieces` equal parts of a length, in whole pixels."""
     return (2 * length * edge + pieces) // (2 * pieces)

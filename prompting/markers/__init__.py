@@ -1,7 +1,8 @@
-"""What is drawn on marks and regions: circles, boxes, contours, set-of-mark, overlays of depth and
+"""Markers drawn on marks and regions: circles, boxes, contours, set-of-mark, overlays of depth and
 matches.
 
-Not here: grids (`grids`), the shapes and text they are drawn with (`drawing`)."""
+Not here: grids (`grids`), and the shapes and text that markers are drawn with (`drawing`).
+"""
 
 import lazy_loader
 

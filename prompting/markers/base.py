@@ -1,5 +1,5 @@
-"""What all markers share: which marks they draw, in which units, on every part of every view, and
-their labels."""
+"""What all markers share: the choice of marks, the units, drawing on every part of every view, and
+labels."""
 
 from __future__ import annotations
 
@@ -41,22 +41,23 @@ from looktwice.prompting.drawing.text import (
     render_text,
 )
 
-FEW = 100  # labels, of which the one that has no room is named
+FEW = 100  # up to this many labels, an error names the one without room
 
 
 @dataclass(frozen=True)
 class Label:
     """How marks are labelled; lengths are in the units of the marker that holds it.
 
-    `text` may hold {label}, the mark's own, {number}, counted from 1 in the sample's order, and
-    {letter}, A for the first. `font_size` is the em; `font` is Pillow's sans serif or the letters
-    of BLINK's released images (A to F and R, at size 15 alone); `font_file` is a TrueType file
-    instead. `color` and `plate` are CSS names, "#rrggbb" or "contrast" (black or white against what
-    lies below); `plate` may be "mark", the mark's own colour, or "none". `alpha` is the plate's
-    opacity 0..1, `padding` its rim around the letters, `min_width` its least width; `halo` is a rim
-    of black or white around the letters of a label without a plate. `placement` is the side that is
-    tried first ("inside": the middle of the largest circle that a region holds), and `gap` the free
-    pixels between drawing and label.
+    `text` may contain {label} (the mark's own label), {number} (counted from 1 in the sample's
+    order) and {letter} (A for the first). `font_size` is the em; `font` is Pillow's sans serif or
+    the letters of BLINK's released images (A to F and R, only at size 15); `font_file` is a
+    TrueType file to use instead. `color` and `plate` are CSS names, "#rrggbb" or "contrast" (black
+    or white, depending on the pixels below); `plate` may also be "mark", the mark's own colour, or
+    "none". `alpha` is the plate's opacity 0..1, `padding` its margin around the letters,
+    `min_width` its minimum width. `halo` is a black or white rim around the letters of a label
+    without a plate. `placement` is the side that is tried first ("inside": the centre of the
+    region's largest inscribed circle), and `gap` is the number of free pixels between drawing and
+    label.
     """
 
     text: str = "{label}"
@@ -78,7 +79,7 @@ class Label:
         strange = re.sub(r"{(label|number|letter)}", "", self.text)
         if "{" in strange or "}" in strange or not self.text:
             raise ValueError(
-                "label.text holds words and {label}, {number} or {letter}, found"
+                "label.text may contain words and {label}, {number} or {letter}, got"
                 f" {self.text!r}"
             )
         check_ranges(
@@ -91,27 +92,27 @@ class Label:
         )
         if self.font == "blink" and (self.font_size != BLINK_SIZE or self.font_file):
             raise ValueError(
-                f'label.font "blink" has letters of font_size {BLINK_SIZE} alone; set label.font:'
-                " sans"
+                f'label.font "blink" only exists at font_size {BLINK_SIZE}; set label.font: sans'
             )
 
     def label_text(self, label: str, number: int) -> str:
-        """The text for mark `number`, counted from 0 in the sample's order."""
+        """Return the text for mark `number`, counted from 0 in the sample's order."""
         letter = ascii_uppercase[number % 26] * (number // 26 + 1)
         parts = {"{label}": label, "{number}": str(number + 1), "{letter}": letter}
         return re.sub(r"{\w+}", lambda match: parts[match[0]], self.text).strip()
 
 
 UNLABELLED = Label(placement="none")
-"""What `label: null` stands for."""
+"""The value that `label: null` stands for."""
 
 
 def draw_labels(
     pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1
 ) -> list[PixelRect]:
-    """Label every anchor that has a text, on the picture itself; gives the labels' areas.
+    """Label every anchor that has a text, in place, and return the areas of the labels.
 
-    An anchor without a text gets no label, but none may hide it.
+    An anchor without a text gets no label, but no label may hide it.
+
     `scale` multiplies the label's lengths. Raises ValueError for a label that has no room without
     hiding a point or another label, and for a letter that the font does not have.
     """
@@ -172,7 +173,8 @@ def _draw_label(
 
 
 def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
-    """The colour of a setting; "contrast" is black or white against the pixels around."""
+    """Return the colour of a setting; "contrast" is black or white, depending on the pixels
+    around."""
     return region_color(color.replace("contrast", "black-or-white"), pixels, area)
 
 
@@ -182,8 +184,8 @@ NO_MARK = f"no mark to draw{KEPT}"
 
 @dataclass(frozen=True)
 class Halo:
-    """A rim of `width` pixels around a drawing, in `color`; "contrast" is black or white, against
-    the drawing's."""
+    """A rim of `width` pixels around a drawing, in `color`; "contrast" is black or white, depending
+    on the drawing's colour."""
 
     width: float = 0
     color: str = "contrast"
@@ -193,7 +195,7 @@ class Halo:
         check_ranges(self, "width >= 0", "width < 10000", prefix="halo.")
 
     def against(self, color: RGB) -> RGB:
-        """The rim's colour around a drawing of this colour."""
+        """Return the rim's colour around a drawing of this colour."""
         return readable_color(color) if self.color == "contrast" else rgb(self.color)
 
 
@@ -212,15 +214,16 @@ class Spot:
 
 @dataclass(frozen=True)
 class Marking(Ranged, WithoutModel):
-    """A stage that draws marks; a subclass gives `accepts` and `paint`.
+    """A stage that draws marks; a subclass implements `accepts` and `paint`.
 
-    `label` says how marks are labelled; null draws no labels. Lengths are in pixels of the view.
-    With `reference_height` they are meant for a view of that height and scale with the real one;
-    with `relative_to` they are thousandths of that side of the view.
-    `only` picks marks by label; empty means all. Raises ValueError that names the sample: for a
+    `label` sets how marks are labelled; null draws no labels. Lengths are in pixels of the view.
+    With `reference_height` they are meant for a view of that height, and scale with the real
+    height; with `relative_to` they are thousandths of that side of the view.
+
+    `only` selects marks by label; empty means all. Raises ValueError that names the sample: for a
     mark outside its own image, for a label that has no room without hiding a point or another
-    label, and if the sample has marks but `only` names none of them. Where no view shows a mark of
-    its kind all stays as it is, and a note says so.
+    label, and if the sample has marks but `only` names none of them. If no view shows a suitable
+    mark, the state stays unchanged except for a note.
     """
 
     label: Label | None = field(default_factory=Label)
@@ -233,13 +236,13 @@ class Marking(Ranged, WithoutModel):
     def __post_init__(self) -> None:
         if not isinstance(self.label, Label | None):
             raise ValueError(
-                f"label is to be a Label or None, found {self.label!r}; settings go by their names,"
+                f"label must be a Label or None, got {self.label!r}; pass settings by name,"
                 f" such as {type(self).__name__}(only=('A',))"
             )
         super().__post_init__()
         if self.reference_height is not None and self.relative_to is not None:
             raise ValueError(
-                "reference_height and relative_to both say what lengths mean; keep one of the two"
+                "reference_height and relative_to both set the unit of lengths; keep one of them"
             )
         scaled = self.reference_height is not None or self.relative_to is not None
         if self.lettering.font == "blink" and scaled:
@@ -254,8 +257,8 @@ class Marking(Ranged, WithoutModel):
         labels = [mark.label for mark in state.sample.marks]
         if self.only and labels and set(self.only).isdisjoint(labels):
             raise ValueError(
-                f"sample {state.sample.id}: only {', '.join(self.only)} was to be drawn, but there"
-                f" are {', '.join(labels)}"
+                f"sample {state.sample.id}: `only` names {', '.join(self.only)}, but the"
+                f" marks are {', '.join(labels)}"
             )
         with naming(state.sample):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
@@ -264,7 +267,8 @@ class Marking(Ranged, WithoutModel):
         return state.replace(views=views)
 
     def draw(self, view: View, marks: Sequence[Mark]) -> View:
-        """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
+        """Return one view with its marks and labels; `marks` are in the pixels of the sample's
+        images."""
         spots = [
             Spot(number, place, part_rect_of(view, place))
             for number, mark in enumerate(marks)
@@ -276,22 +280,22 @@ class Marking(Ranged, WithoutModel):
         pixels, scale = np.array(view.pixels), self.scale(view.size)
         anchors = self.paint(pixels, spots, scale)
         if self.lettering.placement != "none":
-            for mark in marks:  # points that others draw, which no label of this one may hide
+            for mark in marks:  # points of other markers, which no label may hide
                 if isinstance(mark, Point) and not self.selects(mark):
                     for place in view.to_view(mark):
                         x, y = place.center
                         frame = part_rect_of(view, place)
                         anchors.append(Anchor("", x, y, (x, y, x + 1, y + 1), frame))
             draw_labels(pixels, anchors, self.lettering, scale)
-        pixels.flags.writeable = False  # so that the picture takes this array and not a copy
+        pixels.flags.writeable = False  # so that the picture uses this array rather than a copy
         return view.with_pixels(pixels)
 
     def selects(self, mark: Mark) -> bool:
-        """Whether this marker draws a mark."""
+        """Return whether this marker draws a mark."""
         return self.accepts(mark) and (not self.only or mark.label in self.only)
 
     def scale(self, size: Size) -> float:
-        """How many pixels of a view of (width, height) one unit of length is."""
+        """Return the number of pixels per unit of length, in a view of (width, height)."""
         width, height = size
         if self.reference_height is not None:
             return height / self.reference_height
@@ -301,24 +305,24 @@ class Marking(Ranged, WithoutModel):
         return sides.get(self.relative_to, math.hypot(width, height)) / 1000
 
     def accepts(self, mark: Mark) -> bool:
-        """Whether this kind of mark is drawn."""
+        """Return whether this kind of mark is drawn."""
         raise NotImplementedError
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Draw on the picture itself; returns what each label belongs to."""
+        """Draw in place, and return the anchors of the labels."""
         raise NotImplementedError
 
     @property
     def lettering(self) -> Label:
-        """How marks are labelled, `label: null` among it."""
+        """The label settings; `UNLABELLED` for `label: null`."""
         return self.label or UNLABELLED
 
     def label_text(self, spot: Spot) -> str:
-        """The text of a spot's label."""
+        """Return the text of a spot's label."""
         return self.lettering.label_text(spot.place.label, spot.number)
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
-        """The texts that are written beside those of a sample's marks that it draws."""
+        """Return the texts of the labels that are drawn for a sample's marks."""
         label = self.lettering
         chosen = [(n, mark.label) for n, mark in enumerate(marks) if self.selects(mark)]
         return [label.label_text(own, n) for n, own in chosen if label.placement != "none"]
@@ -328,9 +332,9 @@ class Marking(Ranged, WithoutModel):
 class ColoredMarking(Marking):
     """Draws marks in a colour.
 
-    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from
-    the pixels below), "black-or-white" (in the same way) or "distinct" (another colour for each
-    mark). `alpha` is its opacity, 0..1.
+    `color` is a CSS name, "#rrggbb", "contrast" (the one of six vivid colours that stands out most
+    from the pixels below), "black-or-white" (chosen in the same way) or "distinct" (another colour
+    for each mark). `alpha` is its opacity, 0..1.
     """
 
     color: str = "red"
@@ -345,8 +349,8 @@ class ColoredMarking(Marking):
 
 
 def part_rect_of(view: View, place: Mark) -> PixelRect:
-    """The part of the view that shows a place: no drawing or label may reach into the image beside
-    it."""
+    """Return the area of the view's part that shows a place. No drawing or label may extend into a
+    neighbouring image."""
     parts = view.parts
     if len(parts) > 1:
         x, y = place.center

@@ -1,4 +1,4 @@
-"""Which of the numbered regions a reply names."""
+"""Finds which of the numbered regions a reply names."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 @dataclass(frozen=True)
 class ChosenMark(Ranged, WithoutModel):
     """Answers with the region that the last reply names by its number, as
-    prompting.markers.SetOfMark drew them.
+    prompting.markers.SetOfMark drew it.
 
-    `gives`: "label" answers the number itself; "letter" the letter of the choice whose own mark is
-    that region: a lettered point that lies in it, or a lettered box or mask that it overlaps most,
-    by at least `overlap` (intersection over union); "point" the pixel "x, y" that lies deepest in
-    it; "box" the box around it, "x0, y0, x1, y1"; both in pixels of the source image. `text` is
-    SetOfMark's. Where a reply names no region, or several without declaring one, or the region is
-    that of no letter or of two, there is no answer (reason "unread").
+    `gives`: "label" answers with the number itself. "letter" answers with the letter of the choice
+    whose own mark is that region: a lettered point inside it, or the lettered box or mask that
+    overlaps it most, by at least `overlap` (intersection over union). "point" answers with the
+    pixel "x, y" that lies deepest in the region, and "box" with the box around it, "x0, y0, x1,
+    y1"; both in pixels of the source image. `text` is that of SetOfMark. There is no answer (reason
+    "unread") if a reply names no region, or several without declaring one, or if the region belongs
+    to no letter or to two.
 
-    Stands behind SetOfMark and the call in the pipeline: it needs the marks that SetOfMark leaves.
-    It never asks.
+    Put it after SetOfMark and the call in the pipeline: it needs the marks that SetOfMark adds. It
+    never asks the model.
     """
 
     gives: Literal["label", "letter", "point", "box"] = "label"
@@ -52,22 +53,23 @@ class ChosenMark(Ranged, WithoutModel):
     ranges = ("overlap > 0", "overlap <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or why there is none. Raises ValueError without numbers."""
+        """Return the state with its answer, or the reason why there is none. Raises ValueError if
+        no region has a number."""
         sample = state.sample
-        # the regions that have a number (or capital letters) for a label
+        # the regions labelled with a number (or with capital letters)
         marks: dict[str, Box | Mask] = {}
         for mark in sample.marks:
             if not isinstance(mark, Point) and re.fullmatch(LABELS[self.text], mark.label):
                 marks[mark.label] = mark
         if not marks:
             raise ValueError(
-                f"sample {sample.id} has no boxes or masks with {self.text} for labels; put "
+                f"sample {sample.id} has no boxes or masks with {self.text} as labels; put "
                 "prompting.markers.SetOfMark before this stage"
             )
         label, answer, why = read_choice(state.reply, list(marks)), None, "no region, or several"
         if label is not None:
             answer = self._given(sample, marks[label])
-            why = f"region {label}, which is that of no letter or of several"
+            why = f"region {label}, which belongs to no letter or to several"
         reason = "" if answer else f"unread: the reply names {why}"
         return state.replace(answer=answer, reason=reason)
 
@@ -90,12 +92,12 @@ class ChosenMark(Ranged, WithoutModel):
 
 
 def read_choice(reply: str, labels: Sequence[str]) -> str | None:
-    """The one label that a reply gives as its answer, or None.
+    """Return the one label that a reply gives as its answer, or None.
 
-    In this order: a reply that is a label and nothing more; the last declaration ("the answer is
-    7", "Answer: region 7"); the only label that is called a region, mark, object ...; the only
-    number of the reply, or of its last line. Sentences that negate are not looked at, and a
-    declaration of two is none.
+    The rules, in order: a reply that is just a label; the last declaration ("the answer is 7",
+    "Answer: region 7"); the only label that is called a region, mark, object ...; the only number
+    in the reply, or in its last line. Sentences with a negation are ignored, and a declaration of
+    two labels gives no answer.
     """
     plain = _MARKUP.sub("", reply).strip()
     token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
@@ -136,8 +138,8 @@ def _only_label(spoken: str, alone: str) -> str | None:
 
 
 def _match(mark: Mark, region: Box | Mask) -> float:
-    """How well a mark of the sample is this region: whether a point lies in it, else intersection
-    over union."""
+    """Return how well a mark of the sample matches this region: 1 or 0 for a point inside or
+    outside it, otherwise intersection over union."""
     if isinstance(mark, Point):
         x, y = mark.center
         if isinstance(region, Box):

@@ -1,8 +1,8 @@
-"""Results of specialists shown to the model: maps of numbers in colour, segments as tints, matches
-as lines.
+"""Shows results of specialists to the model: numeric maps in colour, segments as tints, matches as
+lines.
 
-Every specialist is given the sample's whole source pictures, and its results are mapped into each
-view. A crop is therefore coloured as the whole picture is, and a view that was resized, rotated or
+Every specialist receives the sample's whole source pictures, and its results are mapped into each
+view. A crop is therefore coloured like the whole picture, and a view that was resized, rotated or
 joined to another needs no second call.
 """
 
@@ -42,15 +42,15 @@ Colormap = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class _Map(WithoutModel):
-    """A map of numbers as colours.
+    """A numeric map shown as colours.
 
-    Numbers are spread over the `colormap` between the percentiles `low` and `high` of the whole
-    picture, with `invert` the other way round. `layout`: "blend" mixes the map into the view by the
-    share `alpha`; "beside" lays the map right of the view in one picture, `margin` pixels apart;
-    "extra" gives it as a view of its own behind the view; "only" shows nothing else. What is
-    unknown keeps the view's pixels in a blend and has the colour `unknown` elsewhere. `images` are
-    the numbers of the source pictures that are mapped, from 0, null all that are shown. `missing`
-    says what is done for a picture without a map. `words` is a sentence for the prompt.
+    Values between the percentiles `low` and `high` of the whole picture are spread over the
+    `colormap`, reversed with `invert`. `layout`: "blend" mixes the map into the view with the
+    opacity `alpha`; "beside" puts the map to the right of the view in one picture, `margin` pixels
+    apart; "extra" adds it as a separate view after the view; "only" replaces the view. Unknown
+    pixels keep the view's pixels in a blend, and otherwise have the colour `unknown`. `images` are
+    the numbers of the source pictures to map, from 0; null means all that are shown. `missing`
+    decides about a picture without a map. `words` is a sentence for the prompt.
     """
 
     layout: Layout = "beside"
@@ -70,14 +70,15 @@ class _Map(WithoutModel):
         check_ranges(self, "alpha, low, margin >= 0", "alpha <= 1", "high <= 100", "low < high")
 
     def values(self, sample: Sample, number: int) -> Floats:
-        """The map of one source picture, at its size, larger is brighter. Raises NoEvidence."""
+        """Return the map of one source picture, at its size; larger is brighter. Raises
+        NoEvidence."""
         raise NotImplementedError
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their maps; a view that shows no mapped picture is returned unchanged,
-        with its own bytes.
+        """Return the state with maps; a view that shows no mapped picture stays unchanged, with its
+        own bytes.
 
-        Raises ValueError that names the sample where there is no map and `missing` is "fail".
+        Raises ValueError that names the sample if there is no map and `missing` is "fail".
         """
         return show_evidence(
             state,
@@ -89,14 +90,15 @@ class _Map(WithoutModel):
         )
 
     def shares(self, sample: Sample, number: int) -> Floats:
-        """The map of one picture between its percentiles `low` and `high`, as shares 0..1. Raises
-        NoEvidence."""
+        """Return the map of one picture between its percentiles `low` and `high`, as shares 0..1.
+        Raises NoEvidence."""
         values = np.array(self.values(sample, number), np.float64)
         width, height = sample.images[number].size
         if values.shape != (height, width):
             raise ValueError(
                 f"sample {sample.id}: the map of image {number} has the shape {values.shape}, "
-                f"its image ({height}, {width}); a map is given at the size of its image"
+                f"its image ({height}, {width}); a specialist must return it at"
+                " the size of its image"
             )
         values[~np.isfinite(values)] = np.nan
         if np.isnan(values).all():
@@ -106,8 +108,8 @@ class _Map(WithoutModel):
         return 1 - shares if self.invert else shares
 
     def show_map(self, view: View, maps: Mapping[int, Floats]) -> tuple[View, ...]:
-        """One view with its map, in the layout asked for: one view, or two where the map is a view
-        of its own."""
+        """Return one view with its map, in the chosen layout: one view, or two if the map is a
+        separate view."""
         if not any(part.source in maps for part in view.parts):
             return (view,)
         field = project(view, maps)
@@ -127,44 +129,43 @@ class _Map(WithoutModel):
 
 @dataclass(frozen=True)
 class DepthOverlay(_Map):
-    """Depth as colours, the nearer the brighter; with `invert` the farther.
+    """Depth as colours: nearer is brighter, or darker with `invert`.
 
-    `depth` is given a source picture and, for stereo methods, the ones after it. These have no
-    depth for the last picture: give `images: [0]`. The other settings are those of every map.
+    `depth` receives a source picture and, for stereo methods, the pictures after it. Stereo methods
+    have no depth for the last picture: use `images: [0]`. The other settings are those of every
+    map.
     """
 
     depth: DepthEstimator
 
     def values(self, sample: Sample, number: int) -> Floats:
-        """Nearness of one source picture. Raises NoEvidence."""
+        """Return the nearness of one source picture. Raises NoEvidence."""
         pictures = (image.pixels for image in sample.images[number:])
         return look_once(self.depth, *pictures).nearness
 
 
 @dataclass(frozen=True)
 class ScalarOverlay(_Map):
-    """Any map of numbers as colours, the larger the brighter: a saliency, an edge strength, an
-    uncertainty.
+    """Any numeric map as colours, larger is brighter: saliency, edge strength, uncertainty.
 
-    `scalar` is given one source picture. The other settings are those of every map.
+    `scalar` receives one source picture. The other settings are those of every map.
     """
 
     scalar: ScalarMap
 
     def values(self, sample: Sample, number: int) -> Floats:
-        """The numbers of one source picture. Raises NoEvidence."""
+        """Return the values of one source picture. Raises NoEvidence."""
         return look_once(self.scalar, sample.images[number].pixels)
 
 
 @dataclass(frozen=True)
 class SegmentTint(WithoutModel):
-    """Every segment of a picture in a colour of its own, without numbers; with numbers it is
-    SetOfMark.
+    """Every segment of a picture in its own colour, without numbers; for numbers, use SetOfMark.
 
-    `alpha` is the colour's share, `contour` the width of the rim in pixels of the view, 0 for none.
-    `color` is "each" for one colour per segment, or a CSS name or "#rrggbb" for all. Where segments
-    overlap the later one is on top. `images`, `missing` and `words` are those of DepthOverlay; a
-    picture without any segment is missing.
+    `alpha` is the opacity of the colour, `contour` the width of the outline in pixels of the view,
+    0 for none. `color` is "each" for one colour per segment, or a CSS name or "#rrggbb" for all. If
+    segments overlap, the later one is on top. `images`, `missing` and `words` are those of
+    DepthOverlay; a picture without any segment counts as missing.
     """
 
     segmenter: Segmenter
@@ -183,7 +184,7 @@ class SegmentTint(WithoutModel):
         check_ranges(self, "alpha, contour >= 0", "alpha <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their segments; a view that shows none is returned unchanged, with its own
+        """Return the state with segments; a view that shows none stays unchanged, with its own
         bytes."""
         return show_evidence(
             state,
@@ -195,7 +196,7 @@ class SegmentTint(WithoutModel):
         )
 
     def tint_segments(self, view: View, segments: Mapping[int, Masks]) -> View:
-        """One view with the segments of the source pictures that it shows."""
+        """Return one view with the segments of the source pictures that it shows."""
         pixels, drawn = np.array(view.pixels), False
         for number, masks in segments.items():
             if all(part.source != number for part in view.parts):
@@ -220,7 +221,7 @@ class SegmentTint(WithoutModel):
 
 @cache
 def _color_table(name: str) -> Pixels:
-    """The 256 RGB colours of a map."""
+    """Return the 256 RGB colours of a colormap."""
     ramp = np.arange(256, dtype=np.uint8).reshape(256, 1)
     if name == "gray":
         return np.repeat(ramp, 3, axis=1)
@@ -232,14 +233,15 @@ def _color_table(name: str) -> Pixels:
 class MatchOverlay(WithoutModel):
     """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
 
-    `images` are the numbers of the two source pictures. A view that shows both is drawn on; where
-    there is none, the first views of each are laid side by side, `margin` pixels apart, instead of
-    the first of them. Of more than `most` matches those are taken that spread over the
-    first picture, and among neighbours the most certain; below `min_confidence` none. Lines run
-    between the dots, both in `color`: "position" gives each height in the first picture a hue,
-    "confidence" runs from red (0) to green (1), anything else is a CSS name or "#rrggbb".
-    `thickness` and `radius` are in pixels of the view. A pair of fewer than `min_matches` is
-    missing: `missing` says what is done. `words` is a sentence for the prompt.
+    `images` are the numbers of the two source pictures. The lines are drawn on a view that shows
+    both. If there is none, the first view of each picture is placed side by side with the other,
+    `margin` pixels apart, in place of the first of them. If there are more than `most` matches,
+    those that spread over the first picture are chosen, and among neighbours the most certain;
+    matches below `min_confidence` are dropped. Lines run between the dots, both in `color`:
+    "position" gives each height in the first picture a hue, "confidence" runs from red (0) to green
+    (1), anything else is a CSS name or "#rrggbb". `thickness` and `radius` are in pixels of the
+    view. A pair with fewer than `min_matches` counts as missing, and `missing` decides what
+    happens. `words` is a sentence for the prompt.
     """
 
     matcher: Matcher
@@ -260,12 +262,12 @@ class MatchOverlay(WithoutModel):
         if self.color not in ("position", "confidence"):
             rgb(self.color)
         if self.images[0] == self.images[1]:
-            raise ValueError(f"images names two different pictures, found {self.images}")
+            raise ValueError(f"images must name two different pictures, got {self.images}")
         check_ranges(self, "most, min_matches, thickness >= 1", "radius > 0", "margin >= 0")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with the lines; other views are returned unchanged. Raises ValueError that
-        names the sample."""
+        """Return the state with the lines; other views stay unchanged. Raises ValueError that names
+        the sample."""
         sample, count = state.sample, len(state.sample.images)
         if not all(0 <= number < count for number in self.images):
             raise ValueError(
@@ -284,7 +286,8 @@ class MatchOverlay(WithoutModel):
         )
 
     def find_matches(self, sample: Sample) -> Matches:
-        """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""
+        """Return the matches to show, the most certain last so that they are drawn on top. Raises
+        NoEvidence."""
         first, second = (sample.images[number] for number in self.images)
         matches = look_once(self.matcher, first.pixels, second.pixels)
         matches = matches[matches.confidence >= self.min_confidence]
@@ -294,7 +297,7 @@ class MatchOverlay(WithoutModel):
         return kept[np.argsort(kept.confidence, kind="stable")]
 
     def draw_matches(self, view: View, matches: Matches, sample: Sample) -> View:
-        """One view with the matches of which it shows both ends."""
+        """Return one view with the matches of which it shows both ends."""
         pixels, drawn = np.array(view.pixels), False
         height = sample.images[self.images[0]].size[1]
         for pair, confidence in zip(
@@ -315,7 +318,7 @@ class MatchOverlay(WithoutModel):
 
 
 def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> list[View] | None:
-    """The views with one that shows both source pictures; None where a picture is not shown at
+    """Return the views with one that shows both source pictures; None if a picture is not shown at
     all."""
     sources = [{part.source for part in view.parts} for view in views]
     if any(shown.issuperset(images) for shown in sources):
@@ -332,11 +335,10 @@ def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> l
 
 
 def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matches:
-    """At most `most` of the matches: the most certain of each cell of the first picture, then the
-    next of each.
+    """Return at most `most` of the matches: the most certain of each cell of the first picture,
+    then the next of each cell, and so on.
 
-    There are about as many square cells as matches are wanted; `size` is the first picture's
-    (width, height).
+    There are about `most` square cells; `size` is the first picture's (width, height).
     """
     side = max(1.0, (size[0] * size[1] / most) ** 0.5)
     cells = np.floor((matches.xy0 + 0.5) / side).astype(int)

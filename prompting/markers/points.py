@@ -1,9 +1,9 @@
-"""Marks on points, where the model can see them: circles, dots, crosshairs, arrows and polygons.
+"""Markers for points: circles, dots, crosshairs, arrows and polygons.
 
-A marker is two small classes, see `Disc` and `Dots`: a shape, which says how far a pixel is from
-its outline, and the stage, whose fields are the settings and whose `shape` gives the shape at a
-scale. Colour, halo, scaling and labels come with `PointMarking`. To add a marker, write both in
-a file beside this one and name the stage in `__init__.pyi`.
+A marker consists of two small classes, such as `Disc` and `Dots`: a shape, which computes the
+distance of a pixel to its outline, and the stage, whose fields are the settings and whose `shape`
+returns the shape at a scale. Colour, halo, scaling and labels come from `PointMarking`. To add a
+marker, write both in a file next to this one and name the stage in `__init__.pyi`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class PointMarking(ColoredMarking):
-    """Draws a shape around points; a subclass gives its `shape`.
+    """Draws a shape around points; a subclass implements `shape`.
 
-    `marks` says which are drawn: points, or the middles of boxes and masks. The other settings are
-    those of all markers.
+    `marks` selects what is drawn: points, or the centres of boxes and masks. `halo` is a rim around
+    the drawing. The other settings are those of all markers.
     """
 
     halo: Halo = field(default_factory=Halo)
@@ -47,36 +47,37 @@ class PointMarking(ColoredMarking):
         super().__post_init__()
         if self.free - self.halo.width < 1:
             raise ValueError(
-                f"{type(self).__name__} hides the point in its middle: {self.free:g} pixels are"
-                f" free around it, less the halo of {self.halo.width:g}; give a larger radius or"
+                f"{type(self).__name__} hides the point in its middle: {self.free:g} pixels"
+                f" around it are free, minus a halo of {self.halo.width:g}; give a larger radius or"
                 " gap, or a thinner stroke"
             )
         if self.lettering.placement == "inside" and self.open:
             raise ValueError(
                 "label.placement: inside would hide the point; use Dots, or place the label"
-                " beside it"
+                " next to it"
             )
 
     @property
     def free(self) -> float:
-        """How far the drawing keeps off the point; infinite where it is meant to hide it."""
+        """The distance that the drawing keeps from the point; infinite if it is meant to hide the
+        point."""
         return math.inf
 
     @property
     def open(self) -> bool:
-        """Whether the pixel under the point stays visible, so that no label may lie on it."""
+        """Return whether the pixel under the point stays visible, so that no label may cover it."""
         return True
 
     def accepts(self, mark: Mark) -> bool:
-        """Whether this kind of mark is drawn."""
+        """Return whether this kind of mark is drawn."""
         return isinstance(mark, KINDS[self.marks])
 
     def shape(self, scale: float, spot: Spot) -> Shape:
-        """What is drawn around a spot, at `scale` pixels for a unit of length."""
+        """Return the shape to draw around a spot, at `scale` pixels per unit of length."""
         raise NotImplementedError
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Draw every shape with its halo on the picture itself."""
+        """Draw every shape with its halo in place."""
         anchors: list[Anchor] = []
         grow = self.halo.width * scale
         drawn = []
@@ -96,7 +97,7 @@ class PointMarking(ColoredMarking):
         return anchors
 
     def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
-        """What a spot's label belongs to: the shape with its halo of `grow` pixels."""
+        """Return the anchors of a spot's label: the shape with its halo of `grow` pixels."""
         x, y = spot.place.center
         left, top, right, bottom = shape.box
         box = (
@@ -108,13 +109,13 @@ class PointMarking(ColoredMarking):
         return [Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, self.open)]
 
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
-        """Draw what lies under the shape: nothing, unless a marker has a filling."""
+        """Draw what lies under the shape: nothing, unless a marker has a fill."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """A circle line; `radius` runs to the middle of the stroke. `gap` pixels are left open at the
-    four sides."""
+    """A circular line; `radius` is measured to the middle of the stroke. `gap` pixels are left open
+    on each of the four sides."""
 
     radius: float
     thickness: float
@@ -126,7 +127,7 @@ class Ring:
         return square(self.radius + self.thickness / 2)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         rim = np.abs(np.hypot(x, y) - np.float32(self.radius)) - np.float32(self.thickness / 2)
         return np.maximum(rim, self.gap / 2 - np.minimum(np.abs(x), np.abs(y))) if self.gap else rim
 
@@ -135,16 +136,16 @@ class Ring:
 class Circles(PointMarking):
     """A ring around every point mark, on every view and every part of a view that shows it.
 
-    `radius` runs to the middle of the stroke, whose width is `thickness`; `gap` pixels of the
-    stroke are left open at the top, the bottom and both sides. `fill` is a colour for the inside,
-    or "mark" for the ring's own, at the opacity `fill_alpha`. Lengths are in pixels of the view, or
-    as `reference_height` and `relative_to` say (BLINK, section 4: 10 px at a height of 1024). The
-    pixel under the point keeps its colour, unless it is filled. The label stands in white on a
-    black plate above the ring; where it would leave the image or lie on another mark it goes below
-    or aside.
+    `radius` is measured to the middle of the stroke, whose width is `thickness`; `gap` pixels of
+    the stroke are left open at the top, the bottom and both sides. `fill` is a colour for the
+    inside, or "mark" for the ring's own, with the opacity `fill_alpha`. Lengths are in pixels of
+    the view, or as `reference_height` and `relative_to` define (BLINK, section 4: 10 px at a height
+    of 1024). The pixel under the point keeps its colour, unless it is filled. The label is white on
+    a black plate above the ring; if it would leave the image or cover another mark there, it is
+    placed below or to the side.
 
-    Calling raises ValueError for a mark outside its own image, and where the view is too small for
-    a label that hides no point and no other label.
+    Calling raises ValueError for a mark outside its own image, and if the view is too small for a
+    label that hides no point and no other label.
     """
 
     radius: float = 10
@@ -170,17 +171,17 @@ class Circles(PointMarking):
 
     @property
     def free(self) -> float:
-        """Inside of the stroke."""
+        """The radius inside the stroke."""
         return self.radius - self.thickness / 2
 
     def shape(self, scale: float, spot: Spot) -> Ring:
-        """A ring of at least a pixel's stroke, around at least a pixel."""
+        """Return a ring with a stroke and a hole of at least one pixel."""
         thickness = max(1.0, self.thickness * scale)
         radius = max(self.radius * scale, thickness / 2 + self.halo.width * scale + 1)
         return Ring(radius, thickness, self.gap * scale)
 
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
-        """The filling, up to the middle of the stroke."""
+        """Paint the fill, up to the middle of the stroke."""
         if self.fill is not None:
             filling = color if self.fill == "mark" else rgb(self.fill)
             disc = Disc(self.shape(scale, spot).radius)
@@ -199,14 +200,14 @@ class Disc:
         return square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         return np.hypot(x, y) - np.float32(self.radius)
 
 
 @dataclass(frozen=True)
 class Dots(PointMarking):
-    """A filled dot of `radius` on every point mark; it hides what lies under it, and may hold the
-    label inside."""
+    """A filled dot of `radius` on every point mark. It hides the pixels below it, and the label may
+    be placed inside."""
 
     radius: float = 5
 
@@ -214,17 +215,19 @@ class Dots(PointMarking):
 
     @property
     def open(self) -> bool:
-        """Whether the pixel under the point stays visible: a label inside takes its place."""
+        """Return whether the pixel under the point must stay free of labels; it need not if the
+        label is inside."""
         return self.lettering.placement != "inside"
 
     def shape(self, scale: float, spot: Spot) -> Disc:
-        """A disc at least a pixel wide."""
+        """Return a disc at least one pixel wide."""
         return Disc(max(0.5, self.radius * scale))
 
 
 @dataclass(frozen=True)
 class Cross:
-    """Two upright bars from `gap` to `radius` pixels off the middle, on all four sides."""
+    """Two crossed bars, horizontal and vertical, from `gap` to `radius` pixels from the middle on
+    all four sides."""
 
     radius: float
     thickness: float
@@ -236,7 +239,7 @@ class Cross:
         return square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         across, down, half = np.abs(x), np.abs(y), self.thickness / 2
         level = np.maximum(np.maximum(down - half, across - self.radius), self.gap - across)
         upright = np.maximum(np.maximum(across - half, down - self.radius), self.gap - down)
@@ -245,8 +248,8 @@ class Cross:
 
 @dataclass(frozen=True)
 class Crosshairs(PointMarking):
-    """Four bars, `thickness` wide, towards every point mark: from `radius` pixels off it to `gap`
-    pixels before it."""
+    """Four bars, `thickness` wide, pointing at every point mark: from `radius` pixels away to `gap`
+    pixels away."""
 
     radius: float = 14
     thickness: float = 3
@@ -267,17 +270,17 @@ class Crosshairs(PointMarking):
         return self.gap
 
     def shape(self, scale: float, spot: Spot) -> Cross:
-        """A cross of bars at least a pixel thick, around at least a pixel."""
+        """Return a cross with bars and a gap of at least one pixel."""
         gap = max(self.gap * scale, self.halo.width * scale + 1)
         return Cross(max(self.radius * scale, gap + 1), max(1.0, self.thickness * scale), gap)
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """An arrow whose tip stops `gap` pixels before the middle; it comes from `angle` degrees, 0
-    right, 90 above.
+    """An arrow whose tip stops `gap` pixels before the middle. It comes from the direction `angle`
+    in degrees: 0 is right, 90 is above.
 
-    `length` runs from tip to tail, `head` is the head's length and width.
+    `length` is measured from tip to tail; `head` is the head's length and width.
     """
 
     length: float
@@ -302,20 +305,20 @@ class Arrow:
         return min(xs), min(ys), max(xs), max(ys)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         dx, dy = self._way
         along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
         shaft = np.maximum(
             aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length)
         )
         steep = math.hypot(0.5, 1)
-        before = along + aside / 2 < 0  # where the tip is what lies nearest
+        before = along + aside / 2 < 0  # where the tip is nearest
         sides = np.where(before, np.hypot(along, aside), (aside - along / 2) / steep)
         return np.asarray(np.minimum(shaft, np.maximum(sides, along - self.head)), np.float32)
 
     @property
     def tail(self) -> XY:
-        """Where the arrow begins, in the middle of its shaft."""
+        """The start of the arrow, in the middle of its shaft."""
         (dx, dy), tail = self._way, self.gap + self.length
         return tail * dx, tail * dy
 
@@ -326,11 +329,11 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Arrows(PointMarking):
-    """An arrow that points at every point mark, its tip `gap` pixels before it.
+    """An arrow that points at every point mark; its tip is `gap` pixels away from it.
 
-    It comes from `angle` degrees, 0 right, 90 above; where its tail would leave the image it is
-    turned by quarters. `length` runs from tip to tail, `thickness` is the stroke's, `head` the
-    head's length and width.
+    It comes from the direction `angle` in degrees (0 is right, 90 is above); if its tail would
+    leave the image, it is turned by 90 degrees or more. `length` is measured from tip to tail,
+    `thickness` is the width of the stroke, `head` the head's length and width.
     """
 
     length: float = 36
@@ -345,7 +348,7 @@ class Arrows(PointMarking):
         super().__post_init__()
         if not (math.isfinite(self.angle) and self.thickness <= self.head <= self.length):
             raise ValueError(
-                "an arrow has a finite angle, and thickness <= head <= length, found angle"
+                "an arrow needs a finite angle, and thickness <= head <= length, got angle"
                 f" {self.angle}, thickness {self.thickness}, head {self.head}, length {self.length}"
             )
 
@@ -355,8 +358,8 @@ class Arrows(PointMarking):
         return self.gap
 
     def shape(self, scale: float, spot: Spot) -> Arrow:
-        """An arrow that fits into the spot's frame if one of four directions does, else in the
-        direction asked for."""
+        """Return an arrow in the first of four directions in which it fits into the spot's frame,
+        or else in the configured direction."""
         gap = max(self.gap * scale, self.halo.width * scale + 1)
         thickness = max(1.0, self.thickness * scale)
         lengths = self.length * scale, thickness, max(self.head * scale, thickness), gap
@@ -369,8 +372,8 @@ class Arrows(PointMarking):
         return turned[0]
 
     def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
-        """The label belongs to the arrow's tail; it may hide neither the point nor, if it can, the
-        arrow."""
+        """Return anchors that place the label at the arrow's tail. The label may not hide the point
+        and, if possible, not the arrow."""
         whole = super().anchors(spot, shape, color, grow)[0]
         if not isinstance(shape, Arrow):
             return [whole]
@@ -382,13 +385,13 @@ class Arrows(PointMarking):
 
 PolygonName = Literal["square", "triangle", "diamond"]
 NEAREST = {"square": 1.0, "triangle": 1 / math.sqrt(5), "diamond": 1 / math.sqrt(2)}
-"""How far the nearest side of a shape of radius 1 is from its point."""
+"""The distance from the point to the nearest side of a shape of radius 1."""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """The outline of a polygon; `radius` goes from the point to the sides of the square that just
-    holds it."""
+    """The outline of a polygon; `radius` is the distance from the point to the sides of its
+    bounding square."""
 
     name: PolygonName
     radius: float
@@ -396,11 +399,11 @@ class Outline:
 
     @property
     def box(self) -> Rect:
-        """The box around the shape with its pointed corners (see `drawing.shapes.Shape`)."""
+        """The box around the shape, including its pointed corners (see `drawing.shapes.Shape`)."""
         return square(self.radius + 1.2 * self.thickness)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
+        """Return the signed distance to the outline, negative inside (see `Shape`)."""
         across, radius = np.abs(x), np.float32(self.radius)
         if self.name == "square":
             rim = np.maximum(across, np.abs(y)) - radius
@@ -413,11 +416,12 @@ class Outline:
 
 @dataclass(frozen=True)
 class Polygons(PointMarking):
-    """A `shape_name` outline around every point mark: square, triangle (its tip above) or diamond.
+    """An outline with the shape `shape_name` around every point mark: square, triangle (pointing
+    up) or diamond.
 
-    `radius` goes from the point to the sides of the upright square that just holds the shape, to
-    the middle of the stroke, whose width is `thickness`. Everything else is as with Circles; the
-    pixel under the point keeps its colour. VPBench's own pixels of these shapes are in
+    `radius` is the distance from the point to the sides of the upright bounding square, measured to
+    the middle of the stroke, whose width is `thickness`. The other settings are those of Circles;
+    the pixel under the point keeps its colour. For VPBench's own rendering of these shapes, use
     VPBenchStyle.
     """
 
@@ -429,11 +433,11 @@ class Polygons(PointMarking):
 
     @property
     def free(self) -> float:
-        """Inside of the nearest side's stroke."""
+        """The distance from the point to the inside of the nearest side's stroke."""
         return self.radius * NEAREST[self.shape_name] - self.thickness / 2
 
     def shape(self, scale: float, spot: Spot) -> Outline:
-        """An outline of at least a pixel's stroke, around at least a pixel."""
+        """Return an outline with a stroke and an inside of at least one pixel."""
         thickness = max(1.0, self.thickness * scale)
         least = (thickness / 2 + self.halo.width * scale + 1) / NEAREST[self.shape_name]
         return Outline(self.shape_name, max(self.radius * scale, least), thickness)

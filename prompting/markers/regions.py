@@ -1,4 +1,4 @@
-"""Marks on regions: outlines of boxes and masks, tints, covers and spotlights."""
+"""Markers for regions: outlines of boxes and masks, tints, covers and spotlights."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from looktwice.prompting.markers.base import UNLABELLED, ColoredMarking, Halo, L
 
 @dataclass(frozen=True)
 class RegionMarking(ColoredMarking):
-    """Colour on boxes and masks.
+    """Colours boxes and masks.
 
-    Points are left alone. A label stands `inside` at the middle of the largest circle that the
-    region holds. The other settings are those of all markers.
+    Points are ignored. A label with the placement `inside` is at the centre of the region's largest
+    inscribed circle. The other settings are those of all markers.
     """
 
     def accepts(self, mark: Mark) -> bool:
-        """Boxes and masks."""
+        """Return whether the mark is a box or a mask."""
         return not isinstance(mark, Point)
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Colour every region on the picture itself, in order."""
+        """Colour every region in place, in order."""
         colored = []
         for spot in spots:
             spot = replace(spot, place=self.region(spot.place))
@@ -50,25 +50,25 @@ class RegionMarking(ColoredMarking):
         return anchors
 
     def region(self, place: Mark) -> Mark:
-        """The region that is drawn for a place."""
+        """Return the region that is drawn for a place."""
         return place
 
     def reach(self, scale: float) -> float:
-        """How many pixels the drawing goes beyond the region."""
+        """Return how many pixels the drawing extends beyond the region."""
         return 0
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
-        """Colour one region on the picture itself."""
+        """Colour one region in place."""
         _fill(pixels, spot, color, self.alpha)
 
 
 @dataclass(frozen=True)
 class Contours(RegionMarking):
-    """A line along the rim of every box and mask, half inside and half outside, and a filling if
-    asked for.
+    """A line along the edge of every box and mask, half inside and half outside, with an optional
+    fill.
 
-    `thickness` is the line's; `fill` is a colour for the inside, or "mark" for the line's own, at
-    `fill_alpha`.
+    `thickness` is the width of the line; `fill` is a colour for the inside, or "mark" for the
+    line's own, with the opacity `fill_alpha`. `halo` is a rim around the line.
     """
 
     halo: Halo = field(default_factory=Halo)
@@ -81,11 +81,11 @@ class Contours(RegionMarking):
     ranges = ("thickness, fill_alpha > 0", "thickness < 10000", "fill_alpha <= 1")
 
     def reach(self, scale: float) -> float:
-        """Half the line, and its halo."""
+        """Return half the line's width plus its halo."""
         return max(1.0, self.thickness * scale) / 2 + self.halo.width * scale
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
-        """The filling, the halo, the line."""
+        """Draw the fill, the halo and the line."""
         if self.fill is not None:
             _fill(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
         if self.halo.width:
@@ -95,18 +95,18 @@ class Contours(RegionMarking):
 
 @dataclass(frozen=True)
 class Rectangles(Contours):
-    """An upright box around every box and every mask. Settings as `Contours`."""
+    """An upright box around every box and every mask. The settings are those of `Contours`."""
 
     def region(self, place: Mark) -> Mark:
-        """The smallest upright box around the place."""
+        """Return the smallest upright box around the place."""
         return Box(place.label, *region_edges(place), place.image)
 
 
 @dataclass(frozen=True)
 class Tint(RegionMarking):
-    """A translucent colour over every box and mask, as from a highlighter.
+    """A translucent colour over every box and mask, like a highlighter.
 
-    With `thickness` the rim is drawn in the same colour, opaque.
+    With `thickness` the outline is drawn in the same colour, opaque.
     """
 
     color: str = "yellow"
@@ -118,11 +118,11 @@ class Tint(RegionMarking):
     ranges = ("thickness >= 0", "thickness < 10000")
 
     def reach(self, scale: float) -> float:
-        """Half the rim's line."""
+        """Return half the width of the outline."""
         return max(1.0, self.thickness * scale) / 2 if self.thickness else 0
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
-        """The tint, then the rim."""
+        """Draw the tint, then the outline."""
         _fill(pixels, spot, color, self.alpha)
         if reach := self.reach(scale):
             _fill(pixels, spot, color, 1, reach)
@@ -130,10 +130,10 @@ class Tint(RegionMarking):
 
 @dataclass(frozen=True)
 class Cover(RegionMarking):
-    """One colour over every box and mask, so that nothing of it is seen: BLINK's black mask on the
+    """One colour over every box and mask, which hides it completely: BLINK's black mask on the
     missing quadrant.
 
-    Without a label, unless it is asked for.
+    By default there is no label.
     """
 
     color: str = "black"
@@ -144,13 +144,13 @@ class Cover(RegionMarking):
 
 @dataclass(frozen=True)
 class Spotlight(Marking):
-    """Boxes, masks and circles around points stay as they are; all else is dimmed, blurred or
-    turned grey.
+    """Keeps boxes, masks and circles around points unchanged, and dims, blurs or greys everything
+    else.
 
-    `dim` is how much of `color` is mixed in, 0..1; `blur` is the blur's standard deviation; `grey`
-    takes the colours away. `radius` is the circle's around a point, `padding` widens every region,
-    and the edge is `feather` pixels soft. A part of a view that shows no mark, such as the other
-    image beside it, is left alone.
+    `dim` is the share of `color` that is mixed in, 0..1; `blur` is the blur's standard deviation;
+    `grey` removes the colours. `radius` is that of the circle around a point, `padding` widens
+    every region, and `feather` is the width of the soft edge in pixels. A part of a view that shows
+    no mark, such as another image next to it, is left unchanged.
     """
 
     label: Label | None = UNLABELLED
@@ -180,18 +180,17 @@ class Spotlight(Marking):
             )
 
     def accepts(self, mark: Mark) -> bool:
-        """Every kind of mark."""
+        """Return True: every kind of mark is accepted."""
         return True
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Darken each part of the view that shows a mark, and give its marks their own pixels
-        back."""
+        """Dim each part of the view that shows a mark, and restore the pixels of its marks."""
         for part_rect in dict.fromkeys(spot.part_rect for spot in spots):
             left, top, right, bottom = part_rect
             bright = pixels[top:bottom, left:right].copy()
             pixels[top:bottom, left:right] = self._dim(bright, scale)
             for spot in (spot for spot in spots if spot.part_rect == part_rect):
-                # the soft edge lies outside, so that all of the region stays as it is
+                # the soft edge lies outside, so that the whole region stays unchanged
                 grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
                 x0, y0, x1, y1 = pixel_area(region_edges(spot.place), grow + soft, part_rect)
                 lit = 1 - (rim_distance(spot.place, (x0, y0, x1, y1)) - grow + 0.5) / soft
@@ -218,9 +217,10 @@ class Spotlight(Marking):
 
 
 def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Anchor:
-    """What the label of a region belongs to, whose drawing goes `reach` pixels beyond it.
+    """Return the anchor for the label of a region whose drawing extends `reach` pixels beyond it.
 
-    It is centred on the middle of the region's box, or, inside, on that of its largest circle.
+    It is centred on the region's box, or, for labels inside, on the region's largest inscribed
+    circle.
     """
     x0, y0, x1, y1 = region_edges(spot.place)
     inside = marker.lettering.placement == "inside"
@@ -231,7 +231,7 @@ def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Ancho
 
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float, line: float | None = None) -> None:
-    """Colour a region; with `line` only its rim, so many pixels to each side."""
+    """Colour a region; with `line` only its edge, `line` pixels to each side."""
     area = pixel_area(region_edges(spot.place), 1 + (line or 0), spot.part_rect)
     distance = rim_distance(spot.place, area)
     if line is not None:

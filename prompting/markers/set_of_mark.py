@@ -36,21 +36,22 @@ Order = Literal["area", "reading", "score"]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A region of a source picture, in its pixels, and how certain its source is of it."""
+    """A region of a source picture, in its pixels, and the confidence of the specialist that found
+    it."""
 
     mark: Box | Mask
     score: float = 1.0
 
     @cached_property
     def area(self) -> float:
-        """In pixels of the source picture."""
+        """The area in pixels of the source picture."""
         if isinstance(self.mark, Mask):
             return float(np.count_nonzero(self.mark.pixels))
         return (self.mark.x1 - self.mark.x0) * (self.mark.y1 - self.mark.y0)
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Lower for a higher score, then for a larger area."""
+        """A sort key: higher scores first, then larger areas."""
         return -self.score, -self.area
 
 
@@ -59,11 +60,11 @@ ORDERS: dict[str, Callable[[Candidate], float]] = {
     "larger": lambda candidate: -candidate.area,
     "score": lambda candidate: -candidate.score,
 }
-"""Which candidate keeps the pixels that several have: the first."""
+"""Sort keys that decide which candidate keeps pixels that several share: the first."""
 
 
 def from_masks(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
-    """What a segmenter found in a picture of this (width, height); empty masks are dropped.
+    """Yield what a segmenter found in a picture of this (width, height); empty masks are dropped.
 
     Raises ValueError for masks of another size.
     """
@@ -79,7 +80,8 @@ def from_masks(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
 
 
 def from_boxes(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
-    """What a detector found in a picture of this (width, height), cut at its rim, if not empty."""
+    """Yield what a detector found in a picture of this (width, height), cut at its edge; empty
+    boxes are dropped."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
         x0, y0, x1, y1 = (float(edge) for edge in xyxy)
         if seen := common_rect((x0, y0, x1, y1), (0.0, 0.0, float(size[0]), float(size[1]))):
@@ -87,8 +89,8 @@ def from_boxes(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
 
 
 def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
-    """The sample's own boxes and masks on one of its pictures. Raises ValueError for a mask of
-    another size."""
+    """Yield the sample's own boxes and masks on one of its pictures. Raises ValueError for a mask
+    of another size."""
     size = sample.images[image].size
     for mark in sample.on(image):
         if isinstance(mark, Mask):
@@ -102,10 +104,11 @@ def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
 
 
 def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
-    """The candidates with each pixel in one mask alone, that of the smaller, the larger or the
-    higher score.
+    """Return the candidates with each pixel in a single mask: the smallest, the largest or the one
+    with the highest score.
 
-    What has no pixel left is dropped. Boxes are left whole; "keep" leaves all as it is.
+    Masks without a remaining pixel are dropped. Boxes stay whole; "keep" leaves all masks
+    unchanged.
     """
     if overlap == "keep":
         return list(candidates)
@@ -125,7 +128,8 @@ def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[
 
 
 def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
-    """The candidates in the order of their numbers; rows are a tenth of the picture's `height`."""
+    """Return the candidates in the order of their numbers; rows are a tenth of the picture's
+    `height`."""
     if order == "area":
         return sorted(candidates, key=ORDERS["larger"])
     if order == "score":
@@ -144,30 +148,30 @@ class SetOfMark(WithoutModel):
     and draws them.
 
     Regions come from `segmenter`, from `detector` (which looks for `words`), or, without either,
-    from the sample's marks that are no points. They are found once in each source picture, in its
-    own pixels, and drawn in every view that shows them. `min_area` and `max_area` are shares of the
-    picture; of more than `most` regions those of the highest score are kept, then the largest.
-    `overlap` says which mask keeps pixels that several have: the smaller, the larger, that of the
-    higher score, or all of them ("keep"); boxes stay whole.
+    from the sample's boxes and masks. They are found once in each source picture, in its own
+    pixels, and drawn in every view that shows them. `min_area` and `max_area` are shares of the
+    picture; if there are more than `most` regions, those with the highest score are kept, then the
+    largest. `overlap` decides which mask keeps pixels that several share: the smaller, the larger,
+    the one with the higher score, or all of them ("keep"); boxes stay whole.
 
     `order` numbers by area (largest first, as in the paper), by place ("reading": rows of a tenth
-    of the height from the top, then from the left) or by score, through all images; `text`
-    "letters" has A, B ... instead of 1, 2 ... The numbered regions become marks of the sample under
-    these labels, beside those that it has: `ChosenMark` finds the region of a reply again, other
-    stages can zoom on it, and the record keeps them; `keep` "boxes" keeps the boxes around them
-    (forty masks take about 60 kB of a record, boxes 4).
+    of the height from the top, then from the left) or by score, across all images; `text` "letters"
+    uses A, B ... instead of 1, 2 ... The numbered regions are added to the sample's marks under
+    these labels: `ChosenMark` finds the region of a reply again, other stages can zoom on it, and
+    the record stores them. `keep` "boxes" stores only the boxes around them (in a record, forty
+    masks take about 60 kB, boxes 4).
 
-    Drawn are a tint of share `alpha`, a contour of `contour` pixels inwards, and the number on a
-    plate: where it has room deepest in the region, at the largest inscribed circle if that is wide
-    enough, else beside it, with a line. `color` is "each" for one per region, or a CSS name or
-    "#rrggbb". `plate_color` may be "region" for the region's own colour, `padding` pixels wider
-    than the number, which is black or white, what reads better. `font_size` is in pixels of the
-    view, or, with `reference_height`, of a view of that height. `images` are the numbers of the
-    source pictures that are searched, from 0, null all that are shown. `say` is a sentence for the
-    prompt.
+    Each region gets a tint with the opacity `alpha`, a contour of `contour` pixels inwards, and its
+    number on a plate. The number is placed at the region's largest inscribed circle if it fits
+    there, or else next to the region, with a line. `color` is "each" for one colour per region, or
+    a CSS name or "#rrggbb". `plate_color` may be "region" for the region's own colour. The plate is
+    `padding` pixels wider than the number, which is black or white, whichever reads better.
+    `font_size` is in pixels of the view or, with `reference_height`, of a view of that height.
+    `images` are the numbers of the source pictures to search, from 0; null means all that are
+    shown. `say` is a sentence for the prompt.
 
     Raises ValueError that names the sample: for a number that has no room, for a label that is
-    taken, and where nothing is found and `missing` is "fail".
+    already used, and if nothing is found and `missing` is "fail".
     """
 
     segmenter: Segmenter | None = None
@@ -198,8 +202,8 @@ class SetOfMark(WithoutModel):
         check_color(self.plate_color, "region", name="plate_color")
         if self.segmenter is not None and self.detector is not None:
             raise ValueError(
-                "give a segmenter or a detector, not both; with neither the sample's marks are"
-                " numbered"
+                "give a segmenter or a detector, not both; without either the sample's marks"
+                " are numbered"
             )
         if self.words and self.detector is None:
             raise ValueError(
@@ -215,7 +219,7 @@ class SetOfMark(WithoutModel):
         )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with numbered regions, and the sample with them as marks."""
+        """Return the state with numbered regions on its views and among the sample's marks."""
         regions_of, lacking = collect(
             state, self.images, lambda number: self.regions(state.sample, number)
         )
@@ -248,8 +252,8 @@ class SetOfMark(WithoutModel):
         return with_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
-        """The regions of one source picture, in its pixels, in the order of their numbers. Raises
-        NoEvidence."""
+        """Return the regions of one source picture, in its pixels, in the order of their numbers.
+        Raises NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
         fitting = (c for c in self._candidates(sample, number) if low <= c.area <= high)
@@ -262,8 +266,8 @@ class SetOfMark(WithoutModel):
         return [candidate.mark for candidate in sort_candidates(clear, self.order, height)]
 
     def draw(self, view: View, marks: Sequence[Box | Mask]) -> View:
-        """One view with the numbered regions that it shows. Raises ValueError where a number has no
-        room."""
+        """Return one view with the numbered regions that it shows. Raises ValueError if a number
+        has no room."""
         regions = self._seen(view, marks)
         if not regions:
             return view
@@ -286,7 +290,7 @@ class SetOfMark(WithoutModel):
         frames = [clip_pixels(part.clip, view.size) for part in view.parts]
         placed = place_numbers(regions, sizes, frames)
         for spot in placed:
-            if not spot.inside:  # a line to the middle of the region
+            if not spot.inside:  # draw a line to the middle of the region
                 left, top, right, bottom = spot.area
                 start = (left + right - 1) // 2, (top + bottom - 1) // 2
                 paint_line(pixels, start, spot.anchor, colors[spot.label], 1)
@@ -296,7 +300,7 @@ class SetOfMark(WithoutModel):
         return view.with_pixels(pixels)
 
     def _seen(self, view: View, marks: Sequence[Box | Mask]) -> list[tuple[str, Region]]:
-        """The regions that a view shows, with their numbers."""
+        """Return the regions that a view shows, with their numbers."""
         regions: list[tuple[str, Region]] = []
         for mark in marks:
             for place in view.to_view(mark):

@@ -1,4 +1,4 @@
-"""Marker styles of published studies, each one line in a configuration; every setting can still be
+"""Marker styles of published studies, each one line in a configuration; every setting can be
 overridden.
 
 `use: prompting.markers.BlinkPaperStyle` is BLINK's style as its paper shows it,
@@ -34,7 +34,8 @@ class BlinkPaperStyle(Circles):
     """blink_paper: red circles of radius 10 px at an image height of 1024 px (BLINK, section 4 and
     Fig. 7).
 
-    The paper gives neither stroke nor lettering; 4 px and an em of 24 px at this height are ours.
+    The paper specifies neither stroke nor lettering; 4 px and an em of 24 px at this height are our
+    choice.
     """
 
     radius: float = 10
@@ -46,8 +47,7 @@ class BlinkPaperStyle(Circles):
 
 @dataclass(frozen=True)
 class BlinkReleasedStyle(Circles):
-    """blink_released: the markers as they stand in the released images of BLINK's Relative_Depth,
-    of fixed size.
+    """blink_released: the markers in the released images of BLINK's Relative_Depth, of fixed size.
 
     A pure red ring of 13 x 13 px with a stroke of 3; a white letter of 9 x 11 px on a black plate
     of 14 x 15 px, its top 31 px above the point. Measured on 124 markers; A and B are the images'
@@ -67,8 +67,8 @@ class Vlm2Style(Dots):
     """vlm2: VLM2-Bench's grid dots, after Scaffold: a dot and its text in black or white, without a
     plate.
 
-    Radius 1/240 and em 1/40 of the image's width. The grid itself is a stage of its own; this puts
-    its dots on marks.
+    The radius is 1/240 and the em 1/40 of the image's width. The grid itself is a separate stage;
+    this one draws its dots on marks.
     """
 
     color: str = "black-or-white"
@@ -83,11 +83,11 @@ class Vlm2Style(Dots):
 
 @dataclass(frozen=True)
 class SomStyle(Tint):
-    """som: Set-of-Mark (Yang et al., 2023): every region tinted in its own colour with a rim, its
-    number inside.
+    """som: Set-of-Mark (Yang et al., 2023): every region tinted and outlined in its own colour,
+    with its number inside.
 
-    The number stands at the middle of the largest circle in the region, beside the region where it
-    is too small.
+    The number is at the centre of the region's largest inscribed circle, or next to the region if
+    that is too small.
     """
 
     color: str = "distinct"
@@ -125,22 +125,22 @@ COLORS: dict[str, RGB] = {
     "blue": (0, 0, 255),
     "yellow": (255, 255, 0),
 }
-# pixels: of the outline, of a plate, and between a shape and a label moved below it
+# pixels: the outline's width, a plate's margin, and the gap to a label below the shape
 STROKE, MARGIN, BELOW = (2, 2, 5)
-# the label of the point in the first image; its plate is wider and stands further off
+# the label of the point in the first image; its plate is wider and further away
 REFERENCE = "REF"
 
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What a style draws: a label's `offset` is from the point to the middle of its upper edge."""
+    """What a style draws. A label's `offset` is from the point to the middle of its upper edge."""
 
     shape: str = "circle"  # empty: the label alone
     color: str = "red"
     radius: int = 5
     scale: float = 0.5
     offset: tuple[int, int] = (0, -25)
-    far: int = 0  # how far beside the point the offset of REF is, where it differs
+    far: int = 0  # horizontal offset of REF, if it differs
     numbers: bool = False
 
 
@@ -175,7 +175,7 @@ CORNERS = {
 
 
 class Look(NamedTuple):
-    """How one mark looks: the text of its label, and the name of its colour."""
+    """The look of one mark: the text of its label, and the name of its colour."""
 
     text: str
     color: str
@@ -184,20 +184,20 @@ class Look(NamedTuple):
 @dataclass(frozen=True)
 class VPBenchStyle(WithoutModel):
     """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its
-    code), or by their labels alone, in four more styles of its code.
+    code), or only their labels, in four more styles of its code.
 
-    The pixels are the authors', which OpenCV drew: shapes a whole number of pixels large, without
-    smooth edges, a white label on a black plate, each mark over the one before. `letters` are those
-    of "opencv4", which the published numbers have, or "opencv5", which are smooth and of other
-    widths; `labels: false` leaves the plates out. "text label" numbers the labels from 1, but not
-    REF. Lengths are pixels of the view; labels may hide marks and leave the image, as they do
-    there. `colors` are those of the marks in turn, such as [red, blue] without labels, in place of
-    the style's. `only` picks marks by label; empty means all. The record says which letters were
-    drawn by which OpenCV. The authors' prompts also name shape, colour and labels: `VPBenchPrompt`;
-    this draws, and changes no words.
+    The pixels are the authors', as OpenCV drew them: shapes a whole number of pixels large, without
+    smooth edges, a white label on a black plate, each mark over the one before. `letters` selects
+    those of "opencv4", which were used for the published numbers, or of "opencv5", which are smooth
+    and have other widths; `labels: false` omits the plates. "text label" numbers the labels from 1,
+    except REF. Lengths are pixels of the view; labels may hide marks and leave the image, as in the
+    original. `colors` replaces the style's colour with one for each mark in turn, such as [red,
+    blue] without labels. `only` selects marks by label; empty means all. The record notes which
+    letters were drawn by which OpenCV. The authors' prompts also name shape, colour and labels: use
+    `VPBenchPrompt` for that; this stage only draws.
 
-    Calling raises ValueError for a mark outside its own image, and for a label with signs other
-    than A to Z and 0 to 9 in the letters of OpenCV 4.
+    Calling raises ValueError for a mark outside its own image, and, with the letters of OpenCV 4,
+    for characters other than A to Z and 0 to 9 in a label.
     """
 
     style: VPBenchName = "default"
@@ -209,10 +209,10 @@ class VPBenchStyle(WithoutModel):
     def __post_init__(self) -> None:
         if not self.labels and not DRAWINGS[self.style].shape:
             raise ValueError(
-                f"style {self.style!r} has labels alone, and without labels nothing would be drawn"
+                f"style {self.style!r} draws only labels, so without labels nothing would be drawn"
             )
         if unknown := set(self.colors) - COLORS.keys():
-            raise ValueError(f"colors are some of {', '.join(COLORS)}; found {min(unknown)!r}")
+            raise ValueError(f"colors must be among {', '.join(COLORS)}; got {min(unknown)!r}")
 
     def __call__(self, state: State, model: Model) -> State:
         """Draw on every view that shows a mark."""
@@ -225,7 +225,8 @@ class VPBenchStyle(WithoutModel):
         return state.replace(views=views).with_notes(note)
 
     def draw(self, view: View, marks: list[Point]) -> View:
-        """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
+        """Return one view with its marks and labels; `marks` are in the pixels of the sample's
+        images."""
         drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
         drawn = False
         for mark, (text, name) in zip(marks, self.looks([m.label for m in marks]), strict=True):
@@ -248,13 +249,13 @@ class VPBenchStyle(WithoutModel):
         return not self.only or mark.label in self.only
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
-        """The texts that are written beside those of a sample's marks that it draws."""
+        """Return the texts of the labels that are drawn for a sample's marks."""
         points = [mark for mark in marks if isinstance(mark, Point)]
         looks = zip(points, self.looks([mark.label for mark in points]), strict=True)
         return [look.text for mark, look in looks if self.labels and self._chooses(mark)]
 
     def looks(self, labels: Sequence[str]) -> list[Look]:
-        """What is written beside the marks with these labels, and the name of each one's colour."""
+        """Return the label text and the colour name for each mark with these labels."""
         drawing = DRAWINGS[self.style]
         colors = self.colors or (drawing.color,)
         numbered = [label for label in labels if label != REFERENCE and drawing.numbers]
@@ -287,36 +288,35 @@ class VPBenchPrompt(Wording):
     """Words a question as VPBench does: one sentence on how the points are marked, the question,
     and its choices.
 
-    `marks` is the stage that draws them, best by reference, so that both always agree:
-    `marks: ${stages.mark}`. With its style the words change too: they name shape, colour and
-    labels; where it draws no labels they tell the points apart by its `colors`, and where it draws
-    labels alone they name only these. Choices name the points as they are drawn, "Point 2" for
-    "Point B"; a line break ends those of a correspondence (a mark REF). The sentences are ours with
-    the structure of the authors'; `text` replaces all by your own words, `{file: NAME}` by those of
-    a file, in which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}` are filled in.
-    Raises ValueError for a sample without choices or points, and for points that nothing tells
-    apart.
+    `marks` is the stage that draws them, best by reference, so that both always agree: `marks:
+    ${stages.mark}`. The sentence follows its style: it names shape, colour and labels. If the style
+    draws no labels, it distinguishes the points by its `colors`; if it draws only labels, it names
+    only these. Choices name the points as they are drawn, "Point 2" for "Point B"; the choices of a
+    correspondence (a mark REF) end with a line break. The sentences are ours, with the structure of
+    the authors'; `text` replaces the prompt with your own words, or with those of a file (`{file:
+    NAME}`), in which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}` are filled in.
+    Raises ValueError for a sample without choices or points, and for points that cannot be
+    distinguished.
     """
 
     marks: VPBenchStyle = field(default_factory=VPBenchStyle)
     text: Text = ""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with this prompt in place of the question."""
+        """Return the state with this prompt instead of the question."""
         sample = state.sample
         points = [mark for mark in sample.marks if isinstance(mark, Point)]
         if not sample.choices or not points:
             raise ValueError(
-                f"sample {sample.id} has no {'points' if sample.choices else 'choices'} to word"
+                f"sample {sample.id} has no {'points' if sample.choices else 'choices'}, which"
+                " this prompt needs"
             )
         labels, lettered = [point.label for point in points], self.marks.labels
         looks = self.marks.looks(labels)
         colors = list(dict.fromkeys(look.color for look in looks))
         if not lettered and len(colors) < len(looks):
-            raise ValueError(
-                f"sample {sample.id}: without labels its points need `colors` of their own"
-            )
-        names: dict[str, str] = {}  # of the points that are called otherwise than in the choices
+            raise ValueError(f"sample {sample.id}: points without labels need different `colors`")
+        names: dict[str, str] = {}  # of points whose names differ from those in the choices
         for label, look in zip(labels, looks, strict=True):
             name = look.text if lettered else f"the {look.color} point"
             names |= {label: name} if name != label else {}

@@ -1,6 +1,8 @@
-"""What specialists see, told in words in place of pictures: regions, depth, matches, similarity.
+"""Results of specialists as text instead of images: regions, depth, matches, similarity.
 
-Not here: the same drawn (`markers`), and the words of the question (`wording`)."""
+Not here: the same results drawn into images (`markers`), and the wording of the question
+(`wording`).
+"""
 
 import lazy_loader
 

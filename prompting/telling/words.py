@@ -1,5 +1,5 @@
-"""Sentences on what specialists see: of each labelled region what it is, where it lies, and how it
-is."""
+"""Sentences about the results of specialists: what each labelled region is, where it lies, and its
+measured property."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 Evidence = tuple[Mark, str]
-"""A region, and how it is."""
+"""A region, and the description of its measured property."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegionWords(Ranged, AsksAsWhere):
-    """Tells the regions that any source of `prompting.where` finds, a line each: its label, where
-    it lies in percent of the view's width and height, and its share of the image.
+    """Lists the regions that any source of `prompting.where` finds, one per line: its label, its
+    place in percent of the view's width and height, and its share of the image.
 
-    Of a detector that reads text the label is the text, of one that finds objects their name.
-    `lead` is the line before them. The first `most` regions of an image are told. Numbers are
-    rounded to whole percent, so that the same scene is told in the same words everywhere. If no
-    view shows a region, or nothing is known of any, `missing` decides. After Perception Programs
-    (arXiv 2604.12896), whose order is what, where, how.
+    For a detector that reads text the label is the text, for one that finds objects their name.
+    `lead` is the line before them. The first `most` regions of an image are listed. Numbers are
+    rounded to whole percent, so that the same scene always gives the same words. If no view shows a
+    region, or nothing is known about any, `missing` decides. After Perception Programs (arXiv
+    2604.12896), which use the order what, where, how.
     """
 
     where: Where = field(default_factory=OnMarks)
@@ -50,7 +50,7 @@ class RegionWords(Ranged, AsksAsWhere):
         read_texts(self)
 
     def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
-        """How each region is, in the order in which they are told. Raises NoEvidence."""
+        """Return the description of each region, in the order of their lines. Raises NoEvidence."""
         evidence = list[Evidence]()
         for mark in marks:
             width, height = state.sample.images[mark.image].size
@@ -61,7 +61,7 @@ class RegionWords(Ranged, AsksAsWhere):
         return evidence
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these lines below the prompt; its views are as before."""
+        """Return the state with these lines below the prompt; its views stay unchanged."""
         places = self.where.places(state, model)
         state = state.with_notes(*places.notes)
         marks = [*chain.from_iterable(m[: self.most] for m in places.regions.values())]
@@ -89,11 +89,11 @@ class RegionWords(Ranged, AsksAsWhere):
 
 @dataclass(frozen=True, kw_only=True)
 class DepthWords(RegionWords):
-    """Tells how near the regions are to the camera, the nearest first: rank, and nearness of 0 to
+    """Lists how near the regions are to the camera, the nearest first: rank, and nearness from 0 to
     100 between the farthest and the nearest 2 % of the image.
 
-    Of a point it is the median over `window` x `window` pixels. With `invert` it is told the wrong
-    way round: the control that must cost what the truth brings.
+    For a point it is the median over `window` x `window` pixels. `invert` reverses the values: a
+    control that must lose as much accuracy as the true values gain.
     """
 
     depth: DepthEstimator
@@ -104,7 +104,7 @@ class DepthWords(RegionWords):
     ranges = ("window >= 1",)
 
     def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
-        """Rank and nearness of each region. Raises NoEvidence."""
+        """Return rank and nearness of each region. Raises NoEvidence."""
         evidence = list[Evidence]()
         for number in dict.fromkeys(mark.image for mark in marks):
             pictures = [image.pixels for image in state.sample.images[number:]]
@@ -135,9 +135,9 @@ class DepthWords(RegionWords):
 
 @dataclass(frozen=True, kw_only=True)
 class MatchWords(RegionWords):
-    """Tells where places of one picture lie in another, and which of its marks is nearest.
+    """Lists where places of one picture lie in another, and which mark there is nearest.
 
-    `images` are the numbers of the two pictures, from 0. A place moves as the median of the
+    `images` are the numbers of the two pictures, from 0. A place moves by the median shift of the
     `nearest` matched points around it.
     """
 
@@ -149,7 +149,8 @@ class MatchWords(RegionWords):
     ranges = ("nearest >= 1",)
 
     def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
-        """Of each region of the first picture, its place in the second. Raises NoEvidence."""
+        """Return, for each region of the first picture, its place in the second. Raises
+        NoEvidence."""
         first, second = (state.sample.images[number] for number in self.images)
         matches = look_once(self.matcher, first.pixels, second.pixels)
         if len(matches) < self.nearest:
@@ -174,7 +175,7 @@ class MatchWords(RegionWords):
 
 @dataclass(frozen=True)
 class SimilarityWords(Wording):
-    """Tells how similar the sample's pictures are, pair by pair, the most similar first.
+    """Lists how similar the sample's pictures are, pair by pair, the most similar first.
 
     `lead` is the line before them. Raises what `similarity` raises.
     """
@@ -183,7 +184,7 @@ class SimilarityWords(Wording):
     lead: Text = "How similar the images are, the most similar first, as a vision model sees it:"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with a line for each pair below the prompt."""
+        """Return the state with a line for each pair below the prompt."""
         images, alike = state.sample.images, dict[str, float]()
         for first, second in combinations(range(len(images)), 2):
             value = look_once(self.similarity, images[first].pixels, images[second].pixels)
@@ -194,12 +195,13 @@ class SimilarityWords(Wording):
 
 
 def _percent(share: float) -> int:
-    """A share in whole percent; what differs in its last bits is rounded alike."""
+    """Return a share in whole percent; values that differ only in their last bits are rounded
+    alike."""
     return round(round(100 * share, 6))
 
 
 def _place_words(place: Mark, size: tuple[int, int]) -> str:
-    """Where a place lies in a picture of this (width, height)."""
+    """Describe where a place lies in a picture of this (width, height)."""
     if isinstance(place, Point):
         across, down = ((at + 0.5) / side for at, side in zip(place.center, size, strict=True))
         return f"{_percent(across)} % from the left and {_percent(down)} % from the top"

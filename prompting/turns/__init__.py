@@ -1,7 +1,8 @@
-"""How the model is asked: once, with a majority vote, from a description, with re-perception, with
-few-shot examples.
+"""Ways of asking the model: once, with a majority vote, from a description, with re-perception,
+with few-shot examples.
 
-Not here: the words of a prompt (`wording`), tools (`agent`)."""
+Not here: the wording of a prompt (`wording`), and tools (`agent`).
+"""
 
 import lazy_loader
 

@@ -1,5 +1,5 @@
-"""One call of the model: which images and texts it is sent, in what order, what of earlier turns is
-sent again, and how sure the reply is."""
+"""One call of the model: which images and texts it is sent, in what order, which earlier turns are
+sent again, and the confidence of the reply."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, re
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
-ALTERNATIVES = 20  # per token: the most that OpenAI gives
+ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 
 @dataclass(frozen=True)
 class History(Ranged):
-    """What of the earlier turns is sent with a new one. The state and the record keep the turns
+    """Which parts of earlier turns are sent with a new one. The state and the record keep the turns
     unchanged.
 
-    `images` "all" sends every image again, "latest" those of the newest turn that has any (the new
-    one included), "none" only those of the new turn; a short text replaces the others, also in
-    few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags: "drop"
-    leaves them out, as reasoning models expect. `attached` is what the provider attached to a reply
-    beyond its text and calls, such as `reasoning_content` and thought signatures: "keep" sends it
-    back as it came, as thinking models with tools require, "drop" leaves it out, for a server that
-    refuses fields of its own replies. Replies are cut after `longest` characters, in case one
-    repeats itself without end.
+    `images` "all" sends every image again, "latest" those of the newest turn that has any
+    (including the new one), "none" only those of the new turn; a short text replaces the others,
+    also in few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags:
+    "drop" removes them, as reasoning models expect. `attached` is what the provider attached to a
+    reply beyond its text and calls, such as `reasoning_content` and thought signatures: "keep"
+    sends it back unchanged, as reasoning models with tools require; "drop" removes it, for a server
+    that rejects fields of its own replies. Replies are cut after `longest` characters, in case one
+    repeats itself endlessly.
     """
 
     images: Literal["all", "latest", "none"] = "all"
@@ -47,9 +47,10 @@ class History(Ranged):
     ranges = ("longest >= 1",)
 
     def __call__(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-        """The messages as they are sent, and a note for each reply that was cut.
+        """Return the messages as they are sent, and a note for each reply that was cut.
 
-        A turn is all messages between two replies; the newest turn is always sent unchanged.
+        A turn consists of all messages between two replies; the newest turn is always sent
+        unchanged.
         """
         turns = [*accumulate((message.role == "assistant" for message in messages), initial=0)]
         fresh = turns[-2] if messages else 0  # the turn of the newest message
@@ -66,12 +67,12 @@ class History(Ranged):
                 text = strip_thoughts(message.text) if self.thoughts == "drop" else message.text
                 if len(text) > self.longest:
                     notes.append(
-                        f"of an earlier reply of {len(text)} characters the first {self.longest}"
-                        " were sent on"
+                        f"only the first {self.longest} of {len(text)} characters of an earlier"
+                        " reply were sent"
                     )
                     text = text[: self.longest] + " [...]"
                 if not text.strip() and not message.tool_calls:
-                    text = NO_REPLY  # several servers refuse an empty turn
+                    text = NO_REPLY  # several servers reject an empty turn
                 if text != message.text:
                     message = replace(message, parts=(text,))
             sent.append(message)
@@ -83,8 +84,8 @@ def _without_attached(message: Message) -> Message:
     return Message(message.role, message.parts, calls, message.call_id)
 
 
-MIN_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
-NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
+MIN_TOKENS = 16  # per image; no known processor uses fewer for an image of usual size
+NO_MODEL = NoModel("a reader must not call a model: it only reads the replies")
 
 
 @dataclass(frozen=True)
@@ -92,23 +93,24 @@ class Ask:
     """Sends the views and the prompt as one user turn, and adds the reply to the conversation: one
     call.
 
-    `images` places the views before or after the words, nowhere, or `inline`: each where the prompt
-    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words. Other
-    spellings are placed, too: `<image1>`, `<|image_1|>`, and, in the order of the images,
-    `<image>`, `<|image_pad|>` and the like. With `placed` these are the sample's images, as they
-    came: a changed view stands where its source stood, new ones after it. Words that say where
-    their pictures stood (`meta["placed"]`, as `looktwice serve` makes them) are sent without these
-    names in any other way.
-    `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
-    text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` that
-    of the sample's image which it shows, both from 1. `options` are passed to the model, such as
-    `{effort: high}` for a reasoning model. `system` is the system text of the conversation.
-    `history` says what of earlier turns is sent again, and `output` names the stage whose JSON
-    schema the reply must follow. `confidence: choices` asks for the likelihoods of tokens as well
-    (`logprobs`, of models that give them), from which the sample gets its confidence: the likeliest
-    choice's share of that of all choices.
+    `images` places the views before or after the text, nowhere, or `inline`: each where the prompt
+    has `<image 1>`, `<image 2>` and so on, and those without a placeholder before the text. Other
+    placeholders are recognised, too: `<image1>`, `<|image_1|>`, and, in the order of the images,
+    `<image>`, `<|image_pad|>` and the like. With `placed`, placeholders refer to the sample's
+    original images: a changed view takes the place of its source, and new views follow it. Texts
+    that record the positions of their images (`meta["placed"]`, as `looktwice serve` makes them)
+    are sent without placeholders in every other mode.
 
-    A note in the record warns if the server counted fewer tokens than the words and images must
+    `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
+    text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` the
+    number of the sample's image that it shows, both from 1. `options` are passed to the model, such
+    as `{effort: high}` for a reasoning model. `system` is the system message of the conversation.
+    `history` sets which parts of earlier turns are sent again, and `output` names the stage whose
+    JSON schema the reply must follow. `confidence: choices` also requests the likelihoods of tokens
+    (`logprobs`, from models that provide them), from which the sample gets its confidence: the
+    likelihood of the likeliest choice as a share of that of all choices.
+
+    A note in the record warns if the server counted fewer tokens than the text and images must
     have. Raises ModelError, and ValueError if there is nothing to send or `<image 3>` names no
     view.
     """
@@ -130,11 +132,12 @@ class Ask:
             check_tag("tags", self.tags)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the turn and its reply; `state.draw` is the number of the draw."""
+        """Return the state with the turn and its reply; `state.draw` is the number of the draw."""
         parts = self.parts(state)
         if not parts:
             raise ValueError(
-                f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"
+                f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
+                " to ask"
             )
         opened, system = state.messages, text_of(self.system)
         if system and all(message.role != "system" for message in opened):
@@ -153,13 +156,15 @@ class Ask:
         return state.with_notes(*notes, *check_token_count(sent, reply))
 
     def parts(self, state: State) -> Parts:
-        """The texts and views that are sent, in their order."""
-        already_sent: set[str] = set()  # the pictures that earlier turns send again
+        """Return the texts and views that are sent, in order."""
+        already_sent: set[str] = set()  # pictures of earlier turns that are sent again
         if self.attach == "new":
             sent, _ = self.history((*state.messages, Message("user", ())))
             already_sent = {view.picture.sha for message in sent for view in message.views}
         placed = self.images == "placed"
-        shown: dict[int, Parts] = {}  # by the number of the view, or of the image where it stands
+        shown: dict[
+            int, Parts
+        ] = {}  # by the number of the view, or of the image whose place it takes
         if self.tags:
             from looktwice.prompting.views.layout import write_tag
         if "none" not in (self.images, self.attach):
@@ -174,7 +179,7 @@ class Ask:
         wrong = [number for number in named if not 1 <= number <= len(state.views)]
         if wrong and not placed:
             raise ValueError(
-                f"sample {state.sample.id}: the prompt says <image {wrong[0]}>, there are"
+                f"sample {state.sample.id}: the prompt names <image {wrong[0]}>, but there are"
                 f" {len(state.views)} views"
             )
         before = [part for n, parts in shown.items() if n not in named for part in parts]
@@ -187,11 +192,11 @@ class Ask:
 
 
 def with_confidence(state: State, reply: Reply) -> State:
-    """The state with the likeliest choice's share of the likelihood of all choices as its
-    confidence, and measured as `choice_mass` what all choices have together.
+    """Return the state with a confidence: the likelihood of the likeliest choice as a share of that
+    of all choices, whose sum is measured as `choice_mass`.
 
-    It is that of the first token of the reply that is a choice's letter, or of the choices in full
-    where the reply was to be one of them. A note says where no likelihood came back.
+    The likelihoods are those of the first token of the reply that is a choice's letter, or of the
+    full choices if the reply had to be one of them. A note says if no likelihood was returned.
     """
     choices = [*state.sample.letters, *map(_bare, state.sample.choices)]
     for candidates in reply.logprobs:
@@ -203,20 +208,21 @@ def with_confidence(state: State, reply: Reply) -> State:
         if _bare(next(iter(candidates), "")) in choices and mass > 0:
             confidence = min(1.0, max(shares.values()) / mass)
             return state.replace(confidence=confidence).measured("choice_mass", min(1.0, mass))
-    return state.with_notes("no likelihood of a choice came back, so it has no confidence")
+    return state.with_notes(
+        "the server returned no likelihood of a choice, so there is no confidence"
+    )
 
 
 def _bare(text: Any) -> str:
-    """A token or choice without brackets, blanks and marks of tokenizers."""
+    """Return a token or choice without brackets, spaces and markers of tokenizers."""
     return re.sub(r"[\W_]", "", str(text))
 
 
 def split_words(state: State, images: str = "none") -> list[str]:
-    """The words of the prompt; where images stand between them also their numbers, in turn with the
-    words.
+    """Split the prompt at its images: text, image number, text, and so on.
 
-    A name that is no place of an image is left in the words as "image 2". Where the images stand
-    elsewhere, the words of a sample that was `placed` are without the places.
+    A placeholder that refers to no image stays in the text as "image 2". If the images are sent
+    elsewhere, the text of a `placed` sample comes without the placeholders.
     """
     is_placed = state.sample.meta.get(PLACED)
     if images not in ("inline", "placed") and not is_placed:
@@ -243,15 +249,15 @@ def split_words(state: State, images: str = "none") -> list[str]:
 
 
 def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
-    """What a reader finds in the last turn of a conversation: the answer, or None and the
+    """Return what a reader finds in the last turn of a conversation: the answer, or None and the
     reason."""
     after = read(state.replace(answer=None, reason=""), NO_MODEL)
     return after.answer, after.reason
 
 
 def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | None]) -> State:
-    """The state with the call that ended each turn and, where answers were read, these and how
-    often they changed.
+    """Return the state with the call that ended each turn measured and, if answers were read, these
+    and how often they changed.
 
     A note says the same in words: "answers: A, B, ?; 1 change".
     """
@@ -267,8 +273,8 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
-    """A note if the server counted too few tokens: it may have dropped the images, or not have
-    counted them."""
+    """Return a note if the server counted too few tokens: it may have dropped the images, or not
+    have counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
     if not images or not 0 < counted < words + MIN_TOKENS * images:

@@ -34,7 +34,7 @@ ELEMENTS = re.compile(
     "clipPath|mask|marker|filter|feBlend|feColorMatrix|feComposite|feDropShadow|feFlood|"
     "feGaussianBlur|feMerge|feMergeNode|feOffset"
 )
-LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; elements inside one another; elements
+LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; nested elements; elements
 LARGEST = 2048  # pixels of the longer side of a drawing
 LONGER = 1024  # pixels of the longer side at which drawings are compared
 SECONDS = 20.0
@@ -46,19 +46,18 @@ CHILD = Path(__file__).with_name("svg_process.py")
 
 
 class SvgError(Exception):
-    """An SVG that is not drawn; the message says why."""
+    """An SVG that cannot be drawn; the message says why."""
 
 
 def find_svg(reply: str) -> str | None:
-    """The longest <svg> ... </svg> of a reply, fenced or not; None where there is none that was
-    finished."""
-    # beyond it none is finished
+    """Return the longest complete <svg> ... </svg> of a reply, fenced or not, or None."""
+    # no SVG ends after this position
     end = max((match.end() for match in _END.finditer(reply)), default=0)
     return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
 
 def sanitize_svg(code: str) -> str:
-    """The same drawing, written anew with nothing in it but what is allowed. Raises SvgError."""
+    """Return the same drawing, rewritten with only what is allowed. Raises SvgError."""
     if len(code) > LONGEST:
         raise SvgError(f"it has {len(code)} characters, more than {LONGEST}")
     plain = _DOCTYPE.sub("", code)
@@ -67,7 +66,7 @@ def sanitize_svg(code: str) -> str:
     try:
         root = ET.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", plain).strip())
     except (ET.ParseError, ValueError) as exc:
-        raise SvgError(f"it is no XML ({exc})") from exc
+        raise SvgError(f"it is not valid XML ({exc})") from exc
     level, count = [root], 0
     for _ in range(DEEPEST):
         if not level:
@@ -78,7 +77,7 @@ def sanitize_svg(code: str) -> str:
         level = [child for element in level for child in element]
     if level or count > MOST:
         raise SvgError(
-            f"it has more than {MOST} elements, or more than {DEEPEST} inside one another"
+            f"it has more than {MOST} elements, or elements nested more than {DEEPEST} deep"
         )
     ET.register_namespace("", SPACE)
     return ET.tostring(root, encoding="unicode")
@@ -87,9 +86,9 @@ def sanitize_svg(code: str) -> str:
 def _check_element(element: ET.Element) -> None:
     space, _, name = str(element.tag).rpartition("}")
     if space.strip("{") not in ("", SPACE) or not ELEMENTS.fullmatch(name):
-        raise SvgError(f"it has <{name[:40]}>, which is not drawn")
+        raise SvgError(f"it has <{name[:40]}>, which is not supported")
     element.tag = f"{{{SPACE}}}{name}"
-    outside = "refers to something outside itself"
+    outside = "has an external reference"
     for key, value in element.attrib.items():
         word = key.rpartition("}")[2].lower()
         if word.startswith("on"):
@@ -103,8 +102,8 @@ def _check_element(element: ET.Element) -> None:
 
 
 def render_svg(code: str, width: int, height: int) -> Pixels:
-    """HxWx3 RGB of the drawing on white, stretched to this size. Raises SvgError; nothing worse can
-    happen.
+    """Render the drawing on white, HxWx3 RGB, stretched to this size. Raises SvgError and no other
+    exception.
 
     Text is drawn in the fonts of this machine.
     """
@@ -125,17 +124,18 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     if done.returncode or drawn is None:
         complaints = done.stderr.decode("utf-8", "replace").strip().splitlines()
         reason = complaints[-1] if complaints else f"exit code {done.returncode}"
-        raise SvgError(f"resvg does not draw it ({reason[:200]})")
+        raise SvgError(f"resvg cannot draw it ({reason[:200]})")
     pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA)
     return np.asarray(pixels, np.uint8)
 
 
 def similarity(first: Pixels, second: Pixels) -> float:
-    """The structural similarity of two pictures of one size, -1 to 1 (1: the same); NaN below 7
-    pixels.
+    """Return the structural similarity of two pictures of one size, -1 to 1 (1: identical); NaN
+    below 7 pixels.
 
-    SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, the mean of the three channels, as
-    scikit-image has it; pictures with a side of more than `longest` pixels are made smaller first.
+    SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, averaged over the three channels, as
+    implemented in scikit-image; pictures with a side of more than `LONGER` pixels are first made
+    smaller.
     """
     from skimage.metrics import structural_similarity
 
@@ -171,15 +171,16 @@ class CaptionThenAnswer:
     """Asks for a description of each view, then for the answer from the descriptions alone: BLINK's
     Caption + LLM.
 
-    BLINK, section 4.3: if a blind model answers as well as one that sees, a benchmark needs no more
-    than captioning. `caption` asks for a dense description and does not hold the question; with
-    `each: false` for one of all views together. `options` limits its length, and only its first
-    `longest` characters are used. `frame` is the prompt of the answering turn, in which
-    `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
-    `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
+    BLINK, section 4.3: if a blind model answers as well as one that sees, captioning is enough for
+    the benchmark. `caption` asks for a dense description and does not contain the question; with
+    `each: false` it asks for one description of all views together. `options` limits its length,
+    and only its first `longest` characters are used. `frame` is the prompt of the answering turn,
+    in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` specifies, without
+    images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
 
-    The answer is asked in a new conversation, which keeps only the system text. If a description is
-    empty, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask all the same.
+    The answer is asked for in a new conversation, which keeps only the system message. If a
+    description is empty, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask
+    anyway.
     """
 
     caption: Text = CAPTION_PROMPT
@@ -198,8 +199,8 @@ class CaptionThenAnswer:
             raise ValueError("frame has no {descriptions}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the blind conversation. Raises ModelError, and ValueError where there is
-        no view."""
+        """Return the state with the blind conversation. Raises ModelError, and ValueError if there
+        is no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be described")
         groups = {f"image {number}": (view,) for number, view in enumerate(state.views, 1)}
@@ -216,8 +217,8 @@ class CaptionThenAnswer:
 def describe(
     stage: CaptionThenAnswer | RedrawThenAnswer, state: State, parts: Parts, what: str, model: Model
 ) -> tuple[str, list[str]]:
-    """The reply to a single user turn outside the conversation, without <think> parts and cut to
-    the `longest` that the stage allows, and notes on what was cut off. Raises ModelError."""
+    """Return the reply to a single user turn outside the conversation, without <think> parts and
+    cut to the `longest` that the stage allows, and notes on what was cut off. Raises ModelError."""
     own = stage.captioner if isinstance(stage, CaptionThenAnswer) else stage.drawer
     sent = (Message("user", parts),)
     reply = (own or model)(sent, draw=state.draw, options=stage.options)
@@ -225,9 +226,11 @@ def describe(
         remark(note)
     text, notes = strip_thoughts(reply.text).strip(), []
     if reply.finish == "length":
-        notes.append(f"{what} was cut off by the bound on its tokens")
+        notes.append(f"{what} was cut off by its token limit")
     if len(text) > stage.longest:
-        notes.append(f"of {what}, {len(text)} characters, the first {stage.longest} were used")
+        notes.append(
+            f"only the first {stage.longest} of {len(text)} characters of {what} were used"
+        )
     return text[: stage.longest], notes
 
 
@@ -239,7 +242,8 @@ def answer_blind(
     **words: str,
 ) -> State:
     """Ask with these words in the stage's `frame`, in a new conversation without images; prompt and
-    views of the state stay. What is `lacking` may end it before."""
+    views of the state stay unchanged. If anything is `lacking`, `missing` may end the sample first.
+    """
     if lacking:
         state = handle_missing(state, stage.missing, lacking)
         if state.ended:
@@ -268,19 +272,20 @@ class RedrawThenAnswer:
     """Asks for each view as SVG code, then for the answer from the code alone: Do You See Me, App.
     M.
 
-    `redraw` asks for the code and does not hold the question; `options` limits its length, and only
-    its first `longest` characters are used. `frame` is the prompt of
-    the answering turn, in which `{code}` and `{prompt}` are filled in; it is sent as `ask` says,
-    without images. `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's
-    own. The answer is asked in a new conversation, which keeps only the system text.
+    `redraw` asks for the code and does not contain the question; `options` limits its length, and
+    only its first `longest` characters are used. `frame` is the prompt of the answering turn, in
+    which `{code}` and `{prompt}` are filled in; it is sent as `ask` specifies, without images.
+    `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own. The answer
+    is asked for in a new conversation, which keeps only the system message.
 
     With `compare` each SVG is rendered (see `prompting.turns.blind`), and the record measures its
-    structural similarity to the view (`ssim`), and that of a blank page, which is high as well for
-    drawings (`ssim_blank`); the renderings stand in the trace, which `looktwice view --sample`
-    shows.
-    An SVG that is not rendered (broken, with a script or external references, or without resvg-py)
-    is noted with the reason, and its code is used all the same. If a reply holds no finished SVG,
-    `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.
+    structural similarity to the view (`ssim`) and that of a blank page (`ssim_blank`), which is
+    also high for drawings. The renderings are in the trace, which `looktwice view --sample` shows.
+
+    If an SVG cannot be rendered (broken, with a script or external references, or without
+    resvg-py), a note gives the reason, and its code is used anyway. If a reply contains no complete
+    SVG, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply
+    itself.
     """
 
     redraw: Text = REDRAW_PROMPT
@@ -299,8 +304,8 @@ class RedrawThenAnswer:
             raise ValueError("frame has no {code}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the blind conversation. Raises ModelError, and ValueError where there is
-        no view."""
+        """Return the state with the blind conversation. Raises ModelError, and ValueError if there
+        is no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be redrawn")
         codes, lacking = list[str](), list[str]()
@@ -311,7 +316,7 @@ class RedrawThenAnswer:
             code = find_svg(text)
             codes.append(code or text)
             if not code:
-                lacking.append(f"{what} holds no finished SVG")
+                lacking.append(f"{what} contains no complete SVG")
             elif self.compare:
                 pixels, scores, note = compare_drawing(code, view.pixels)
                 notes.append(f"image {number}: {note}")
@@ -331,8 +336,8 @@ class RedrawThenAnswer:
 def compare_drawing(
     code: str, pixels: Pixels
 ) -> tuple[Pixels | None, tuple[float, float] | None, str]:
-    """The rendered SVG at the size of an image, or None, its structural similarity and that of a
-    blank page where it can be compared, and a note on these."""
+    """Render the SVG at the size of an image. Return the rendering or None, its structural
+    similarity and that of a blank page if they can be compared, and a note on both."""
     try:
         drawn = render_svg(code, pixels.shape[1], pixels.shape[0])
     except SvgError as exc:
@@ -340,5 +345,5 @@ def compare_drawing(
     alike, blank = similarity(pixels, drawn), similarity(pixels, np.full_like(pixels, 255))
     if math.isnan(alike):
         return drawn, None, "the SVG was drawn; the image is too small to be compared"
-    note = f"the SVG has SSIM {alike:.3f} with the image, where a blank page has {blank:.3f}"
+    note = f"the SVG has an SSIM of {alike:.3f} with the image, a blank page {blank:.3f}"
     return drawn, (alike, blank), note

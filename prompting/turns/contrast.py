@@ -1,5 +1,5 @@
-"""Answers by the likelihoods of the choices with the picture, contrasted with those with a changed
-one: CRG, VCD, and what their critics compare them with."""
+"""Answers by the likelihoods of the choices, contrasted between the image and a changed image: CRG,
+VCD, and the baselines that their critics use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from looktwice.specialists.results import Floats
 
 
 def contrast(image: Floats, changed: Floats, alpha: float, beta: float) -> Floats:
-    """(1 + alpha) times the logits with the picture less alpha times those with the changed one;
-    minus infinity below log(beta) and the largest with the picture."""
+    """Return (1 + alpha) times the logits with the image minus alpha times those with the changed
+    image. Logits with the image that are below their maximum plus log(beta) become minus infinity.
+    """
     scores = (1 + alpha) * image - alpha * changed
     with np.errstate(divide="ignore"):
         return np.where(image < np.log(beta) + image.max(), -np.inf, scores)
@@ -24,15 +25,15 @@ def contrast(image: Floats, changed: Floats, alpha: float, beta: float) -> Float
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastAnswer(Ranged, LocalEyes):
-    """Answers with the letter that the picture makes likelier than a changed one does, by a network
-    in this process.
+    """Answers with the choice whose likelihood the image raises most over a changed image, measured
+    with a network in this process.
 
     `change` is any stage that changes the views: for CRG (arXiv 2403.02325) `prompting.views.Show`
-    with `prompting.markers.Cover`, which blackens what a source finds; for VCD (2311.16922)
+    with `prompting.markers.Cover`, which blackens the regions of a source; for VCD (2311.16922)
     `prompting.controls.Noise`, with `beta` 0.1. The likelihoods are those of the reply's first
-    token. `alpha` 0 with a `beta` is the cut-off alone, which critics of VCD (2504.10020) found to
-    bring as much; so did words that push towards yes. Measured is `shifted`, 1 where the answer is
-    another one than without the contrast. Raises ValueError for a sample without choices.
+    token. `alpha` 0 with a `beta` applies the cut-off alone. Critics of VCD (2504.10020) found that
+    it gains as much, and so did prompts that push towards yes. Measures `shifted`, 1 if the answer
+    differs from the one without the contrast. Raises ValueError for a sample without choices.
     """
 
     change: Stage
@@ -42,7 +43,8 @@ class ContrastAnswer(Ranged, LocalEyes):
     ranges = ("alpha, beta >= 0", "beta <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the answer, and its share of the choices as confidence."""
+        """Return the state with the answer, and its share of the choices' likelihood as
+        confidence."""
         letters = state.sample.letters
         if not letters:
             raise ValueError(f"sample {state.sample.id} has no choices to compare")

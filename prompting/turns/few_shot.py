@@ -15,9 +15,7 @@ from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
 from looktwice.prompting.turns.ask import Ask
 
-NOT_ASKED = NoModel(
-    "examples are worded and drawn on without asking; name stages that never call the model"
-)
+NOT_ASKED = NoModel("examples are prepared without the model; name only stages that never call it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +27,7 @@ class Example:
 
     @property
     def question(self) -> tuple[str, list[str]]:
-        """What is asked, and of which images."""
+        """The text of the question, and the hashes of its images."""
         return self.sample.question, [image.sha for image in self.sample.images]
 
 
@@ -38,14 +36,15 @@ class FewShot(WithoutModel):
     """Puts few-shot examples from a JSONL file before the question: a user turn with images and a
     reply for each.
 
-    `path` is the file. A line has `question` and `reply` (sent word for word; `answer` works too),
-    and may have `image` or `images` (paths relative to the file), `choices`, `marks` (as in
-    records) and `prompt`. Each example goes through `stages`, best given by reference, so that it
-    is drawn on and worded like the question: `stages: ["${stages.mark}", "${stages.choose}"]`;
-    `ask` says where its images stand. The first `n` are shown, or with `order: shuffled` n random
-    ones, others for each sample. An example with the sample's own question and images is left out.
-    `sha` is the hash of the file and its images: filled in when the stage is built, it is part of
-    the arm's identity, and a run whose files have changed since is refused. Raises ValueError.
+    `path` is the file. A line has `question` and `reply` (sent verbatim; `answer` works too), and
+    may have `image` or `images` (paths relative to the file), `choices`, `marks` (as in records)
+    and `prompt`. Each example passes through `stages`, best given by reference, so that it is
+    marked and worded like the question: `stages: ["${stages.mark}", "${stages.choose}"]`; `ask`
+    sets where its images go. The first `n` are shown, or with `order: shuffled` n random ones,
+    different for each sample. An example with the sample's own question and images is left out.
+    `sha` is the hash of the file and its images: it is filled in when the stage is built and is
+    part of the arm's identity, so a run is refused if its files have changed since. Raises
+    ValueError.
     """
 
     path: Path
@@ -65,8 +64,8 @@ class FewShot(WithoutModel):
         return read_lines(self.path, _parse_example)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the examples as its first turns. Raises ValueError where a turn was taken
-        already."""
+        """Return the state with the examples as its first turns. Raises ValueError if the
+        conversation has begun already."""
         if any(message.role != "system" for message in state.messages):
             raise ValueError(
                 f"sample {state.sample.id}: examples come before the first turn; move this stage up"
@@ -90,5 +89,5 @@ def _parse_example(row: Any, path: Path, number: int) -> Example:
         raise ValueError("expected an object with question, reply and images")
     reply = row.get("reply", row.get("answer"))
     if reply is None or not str(reply).strip():
-        raise ValueError("it has no reply; say what the model should have answered")
+        raise ValueError("it has no reply; write what the model should have answered")
     return Example(sample_of(row, path, f"example {number}"), str(reply))

@@ -1,4 +1,4 @@
-"""Placeholders that say in a prompt where its images stand, in the spellings of benchmarks and of
+"""Placeholders that mark the positions of images in a prompt, in the spellings of benchmarks and of
 models' own tokens."""
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ IMAGE_PLACE = re.compile(
     rf"|{_OPENED}image{_CLOSED}|\[img\]",
     re.I,
 )
-"""A place of one image. Only some have a number; the others stand for the next image each."""
+"""The placeholder of one image. Only some have a number; each of the others stands for the next
+image."""
 NUMBERED = re.compile(r"<image \d+>")
-"""The spelling of this project, which must name an image that is there."""
+"""This project's spelling, which must name an existing image."""
 
 
 def split_at_images(prompt: str, images: int) -> list[str]:
-    """Split a prompt with this many images: words, number of an image, words, and so on.
+    """Split a prompt with this many images: text, number of an image, text, and so on.
 
-    Numbers count from 1, or from 0 where one of them is 0. Places without a number stand for the
-    images that no number names, in their order, and the last one for all that are left. A place
-    for which there is no image stays in the words; `<image 9>` is split off also then.
+    Numbers count from 1, or from 0 if one of them is 0. Placeholders without a number stand for the
+    images that no number names, in order, and the last one for all that are left. A placeholder
+    without an image stays in the text; `<image 9>` is split off even then.
     """
     matches = list(IMAGE_PLACE.finditer(prompt))
     numbers = [int(match["number"]) for match in matches if match["number"]]
@@ -72,6 +73,6 @@ def _interleaved(words: str, numbers: list[int]) -> Iterator[str]:
 
 
 def find_place(words: str) -> str:
-    """The first placeholder in some words; empty where there is none."""
+    """Return the first placeholder in a text, or an empty text."""
     found = IMAGE_PLACE.search(words)
     return found[0] if found else ""

@@ -1,6 +1,6 @@
-"""Several turns about one question: re-perception and verification, where the model looks again,
-told to doubt or shown zooms on its evidence, self-consistency, a majority vote over answers, and
-what is run only where a reply is unsure."""
+"""Several turns on one question: re-perception and verification, in which the model looks again,
+asked to doubt or shown zooms on its evidence; self-consistency, a majority vote over answers; and
+stages that run only if the confidence is low."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class Reperceive:
     conclude.
 
     After BLINK-Twice (supplement, B.3), which does not publish its prompts and number of turns;
-    these are ours. The first turn sends `look` with the views, the last one `conclude`, those
-    between `doubt`; `{prompt}` in them is replaced by the question as worded so far. One turn is
-    the question alone, so that `turns` can be swept from 1. `attach` "all" shows the views again in
-    every turn, "none" only in the first; `history` of `ask` says what is sent of earlier turns: its
-    `images: latest` sends only the latest images.
+    these are ours. The first turn sends `look` with the views, the last one `conclude`, and those
+    in between `doubt`; `{prompt}` in them is replaced by the question as worded so far. With one
+    turn only the question is asked, so that `turns` can be swept from 1. `attach` "all" shows the
+    views again in every turn, "none" only in the first; the `history` of `ask` sets which parts of
+    earlier turns are sent: its `images: latest` sends only the latest images.
 
-    The answer is read from the last reply, and when the run is scored from that of every turn. With
-    a reader in `read` (`read: ${read}`) the record also notes the answer after each turn and
-    measures how often it changed.
+    The answer is read from the last reply and, when the run is scored, from the reply of every
+    turn. With a reader in `read` (`read: ${read}`) the record also notes the answer after each turn
+    and measures how often it changed.
     """
 
     turns: int = 3
@@ -68,7 +68,7 @@ class Reperceive:
         check_ranges(self, "turns >= 1", "turns <= 100")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with all turns. Raises ModelError, and ValueError where there is nothing to
+        """Return the state with all turns. Raises ModelError, and ValueError if there is nothing to
         ask."""
         original, answers, calls = state.prompt, list[str | None](), list[int]()
         texts: list[Text] = [self.look, *[self.doubt] * (self.turns - 2), self.conclude]
@@ -99,7 +99,7 @@ class ZoomOnClaim(Zooming, Claimed):
     """Zooms on the boxes in the model's last reply: `prompting.views.Look` at
     `prompting.where.Claimed`.
 
-    `crop` says how; if no box is left, `missing` decides what is done.
+    `crop` sets how they are cropped; if no box is left, `missing` decides.
     """
 
     crop: Crop = field(default_factory=lambda: Crop(upscale=768))
@@ -113,12 +113,12 @@ class Verify:
     The first turn sends `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom`
     may be any stage that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid
     that the views have, and as control arms `prompting.controls.OracleCrop` and `RandomCrop`;
-    `prompting.views.Show` at `prompting.where.Claimed` with `points` draws what was pointed at.
-    Each zoom is cut from the original views; the new views are sent with the next turn, through the
-    stage `fit`: with `prompting.views.TokenBudget` all views of all turns cost no more than its
-    tokens. Without a new one the question is asked again all the same, so that every sample makes
-    the same number of calls. With a reader in `read` the record notes the answers before and after,
-    and measures how often they changed.
+    `prompting.views.Show` at `prompting.where.Claimed` with `points` draws the points that the
+    model named. Each zoom is cut from the original views. The new views are sent with the next
+    turn, through the stage `fit`: with `prompting.views.TokenBudget`, all views of all turns
+    together stay within its tokens. If there is no new view, the question is asked again anyway, so
+    that every sample makes the same number of calls. `ask` sends each turn. With a reader in `read`
+    the record notes the answers before and after, and measures how often they changed.
     """
 
     where: Text = EVIDENCE_PROMPT
@@ -134,7 +134,7 @@ class Verify:
         check_ranges(self, "rounds >= 1", "rounds <= 100")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with all turns; its views are the original ones and every zoom that was
+        """Return the state with all turns; its views are the original ones and every zoom that was
         shown."""
         first, original = state.views, state.prompt
         answers, calls = list[str | None](), list[int]()
@@ -158,7 +158,8 @@ class Verify:
 
 @dataclass(frozen=True)
 class Ballot:
-    """One draw: its final state, its answer, and the key under which the answer is counted."""
+    """One draw of a vote: its final state, its answer, and the key under which the answer is
+    counted."""
 
     state: State
     answer: str | None
@@ -168,25 +169,24 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Vote(Ranged):
-    """Runs a stage `n` times with draws of its own, reads each reply, and answers with the
-    majority.
+    """Runs a stage `n` times with separate draws, reads each reply, and answers with the majority.
 
     Self-consistency (Wang et al. 2023; BLINK, Appendix C.3: five draws at temperature 1, which
-    `stage: {options: {temperature: 1}}` asks for). `stage` may be any that asks, also one of
-    several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives each draw
-    another order of the choices: votes count for the task's own letters. `read` finds the answers;
-    best by reference, `read: ${read}`. Draw k of the run is drawn as k * n, k * n + 1 ..., so no
-    two draws are one call; the first n draws of an arm without votes are the same calls as draw 0.
-    With `styles` the votes are over these: draw k runs the k-th of them first, and again from the
-    first one: markers of other styles, other views, other words.
+    `stage: {options: {temperature: 1}}` requests). `stage` may be any stage that asks, also one
+    with several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives each
+    draw another order of the choices: votes count for the task's own letters. `read` reads the
+    answers, best by reference, `read: ${read}`. Draw k of the run uses the draws k * n, k * n + 1
+    ..., so no two draws share a call; the first n draws of an arm without votes are the same calls
+    as draw 0. With `styles` the vote is over these: draw k first runs the k-th of them, starting
+    over after the last: markers of other styles, other views, other wordings.
 
-    On a tie, `tie` "first" takes the answer that was given first, "random" one at random, and
-    "abstain" none. The confidence is the winner's share of all draws, unreadable ones included. If
+    On a tie, `tie` "first" takes the answer that was given first, "random" a random one, and
+    "abstain" none. The confidence is the winner's share of all draws, including unreadable ones. If
     no reply can be read there is no answer, with the most frequent reason. `stop_early` ends the
-    draws once no other answer can win. With `tokens` they end once all calls, those of other models
-    included, have used so many input and output tokens, and `n` is the maximum. The result is the
-    state of the first draw with the winning answer. Measured are the `vote_share` of the winner and
-    the `votes`; turns are the majorities after each draw.
+    draws once no other answer can win. With `tokens` they end once all calls, including those of
+    other models, have used this many input and output tokens, and `n` is the maximum. The result is
+    the state of the first draw with the winning answer. Measures the `vote_share` of the winner and
+    the `votes`; the turns are the majorities after each draw.
     """
 
     read: Stage
@@ -200,8 +200,8 @@ class Vote(Ranged):
     ranges = ("n, tokens >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the answer of the majority. Raises what the stage raises: a draw that
-        fails fails them all."""
+        """Return the state with the answer of the majority. Raises what the stage raises: one
+        failing draw fails the whole vote."""
         recorder = model
         if not isinstance(recorder, RecordingModel):
             recorder = RecordingModel(model, state.sample.id)
@@ -221,7 +221,7 @@ class Vote(Ranged):
             ballots.append(self._ballot(after))
             turns.append(calls_made(after, recorder) - 1)
         after = self._counted(state, ballots, ended).replace(draw=state.draw, trace=trace)
-        # after each draw, the answer that had most votes until then, in the letters that were asked
+        # after each draw, the answer with the most votes so far, in the letters as asked
         asked = {own: shown for shown, own in after.letters.items()}
         first = {ballot.key: ballot.answer for ballot in reversed(ballots)}
         leaders: list[str | None] = []
@@ -242,18 +242,19 @@ class Vote(Ranged):
         return Ballot(after, answer, " ".join(answer.casefold().split()), "")
 
     def _ended(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
-        """Why no further draw is made; empty if one is."""
+        """Return why no further draw is made; empty if there is one."""
         usages = [call.reply.usage for call in calls if call.reply]
         used = sum(usage.tokens_in + usage.tokens_out for usage in usages)
         if self.tokens is not None and used >= self.tokens:
             return f"{used} tokens were used"
         first, second = [*_count_votes(ballots), ("", 0), ("", 0)][:2]
         if self.stop_early and first[1] > second[1] + self.n - len(ballots):
-            return "it was settled"
+            return "no other answer could win"
         return ""
 
     def _counted(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
-        """The state of the first draw with the winning answer; without one, of the first draw."""
+        """Return the state of the first draw with the winning answer, or, without one, of the first
+        draw."""
         ranked = _count_votes(ballots)
         blank = sum(ballot.answer is None for ballot in ballots)
         tallies = [f"{key[:40]} {votes}" for key, votes in ranked]
@@ -273,7 +274,7 @@ class Vote(Ranged):
         if not best:
             reasons = (ballot.reason.partition(":")[0].strip() for ballot in ballots)
             kind, _ = Counter(reason or "unread" for reason in reasons).most_common(1)[0]
-            why = f"{kind}: not one of {len(ballots)} replies gives an answer"
+            why = f"{kind}: none of {len(ballots)} replies gives an answer"
             return voted.replace(answer=None, reason=why)
         if tied:
             return voted.abstain(f"a tie between {' and '.join(best)}")
@@ -283,17 +284,18 @@ class Vote(Ranged):
 
 
 def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
-    """Answers and their votes, the most frequent first; on a tie the one that was given first."""
+    """Return the answers with their votes, the most frequent first; on a tie the one that was given
+    first."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
 
 
 @dataclass(frozen=True)
 class When(Ranged):
-    """Runs `stage` only where the confidence so far is less than `below`, or unknown: a zoom, a
-    second look, a whole pipeline that asks again.
+    """Runs `stage` only if the confidence so far is below the threshold `below`, or unknown: a
+    zoom, a second look, a whole pipeline that asks again.
 
-    Confidence comes of `Ask` with `confidence: choices`, of votes, or of a specialist. Measured is
-    `looked_again`, 1 where the stage was run.
+    Confidence comes from `Ask` with `confidence: choices`, from votes, or from a specialist.
+    Measures `looked_again`, 1 if the stage was run.
     """
 
     stage: Stage
@@ -303,10 +305,10 @@ class When(Ranged):
 
     @property
     def asks(self) -> bool:
-        """Whether the stage asks the model."""
+        """Return whether the stage asks the model."""
         return asks_model(self.stage)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state after the stage, or as it was."""
+        """Return the state after the stage, or unchanged."""
         again = state.confidence is None or state.confidence < self.below
         return (self.stage(state, model) if again else state).measured("looked_again", int(again))

@@ -1,5 +1,5 @@
-"""Draws one SVG from standard input as a PNG on standard output, within bounds; run as a process of
-its own."""
+"""Draws one SVG from standard input as a PNG on standard output, with limits on memory and time;
+run as a separate process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SECONDS = 15
 
 
 def main() -> None:
-    """`svg_process.py WIDTH HEIGHT`: the drawing fits into this size on white."""
+    """Run as `svg_process.py WIDTH HEIGHT`: fit the drawing into this size, on white."""
     try:
         resource = importlib.import_module("resource")
-    except ImportError:  # Windows has none; the caller's time limit holds there too
+    except ImportError:  # missing on Windows, where the caller's time limit applies
         resource = None
     renderer = importlib.import_module("resvg_py")
     if resource is not None:

@@ -1,7 +1,8 @@
-"""Which part of an image is shown, at what size, in what order and in which bytes: crops, zooms,
+"""Which part of an image is shown, at what size, in what order and in which encoding: crops, zooms,
 resizing, layout.
 
-Not here: anything drawn into the image (`markers`, `grids`)."""
+Not here: anything drawn into the image (`markers`, `grids`).
+"""
 
 import lazy_loader
 

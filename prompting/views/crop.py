@@ -1,4 +1,4 @@
-"""The style of a zoom: which area around a region is cut, how large, and how it is shown."""
+"""The style of a zoom: which area around a region is cropped, at what size, and how it is shown."""
 
 from __future__ import annotations
 
@@ -34,28 +34,29 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Crop:
-    """The style of a zoom, a setting of every stage that zooms; it is no stage itself.
+    """The style of a zoom, a setting of every stage that zooms; it is not a stage itself.
 
     Area: a region grows on each side by `padding`, in the `unit`: a share of its own longer side
     ("box"), of the view's longer side ("image"), or pixels of the view ("px"). Its width and height
     are then at least `min_px` pixels and at least `min_share` times the view's shorter side, and it
     grows to `aspect` (width / height) if given. It stays within the part of the view that shows the
-    region: it is shifted into it, and cut only if larger than the part, so a crop may miss its
+    region: it is shifted into that part, and cut only if it is larger, so a crop may miss its
     aspect but never a part of its region.
 
-    Number: `merge` "each" cuts one area per region, "union" one around all regions of the same part
-    of a view. In each view only the first `most` regions are used; equal areas are cut once.
+    Number: `merge` "each" crops one area per region, "union" one around all regions in the same
+    part of a view. In each view only the first `most` regions are used; equal areas are cropped
+    once.
 
     Size: `upscale` enlarges a crop to this longer side in pixels; None keeps its size, or with
     show: beside fits it to the size of the view. `filter` is the resampling.
 
-    Show: `show` "crop": the crops alone, in place of the view. "both": the view with the areas
-    outlined, then the crops, each a picture of its own. "beside": the same as one picture, left to
-    right, `margin` black pixels between. "inset": the crops lie in corners of the view, where they
-    hide no mark, each at most the share `inset` of its width and height, at any scale, with a rim
-    in the colour of the outline. `outline` is a CSS name, "#rrggbb", "contrast" (what stands out
-    there) or "distinct" (another colour for each area, which tells several insets apart);
-    `thickness` is its stroke in pixels, outside the area; 0 draws none.
+    Show: `show` "crop" replaces the view with the crops. "both" shows the view with the areas
+    outlined, then each crop as a separate picture. "beside" shows the same as one picture, left to
+    right, separated by `margin` black pixels. "inset" puts the crops into corners of the view,
+    where they hide no mark, each at most the share `inset` of its width and height, at any scale,
+    with a border in the colour of the outline. `outline` is a CSS name, "#rrggbb", "contrast" (what
+    stands out there) or "distinct" (another colour for each area, which distinguishes several
+    insets); `thickness` is its stroke in pixels, outside the area; 0 draws none.
     """
 
     padding: float = 0.25
@@ -88,10 +89,10 @@ class Crop:
     def __call__(
         self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()
     ) -> tuple[list[View], list[str]]:
-        """The views that replace `view`, and notes; `places` are one or more regions in its
+        """Return the views that replace `view`, and notes; `places` are one or more regions in its
         coordinates.
 
-        `marks`, in its coordinates too, are what an inset must not hide.
+        An inset must not hide the `marks`, which are in the view's coordinates too.
         """
         areas, notes = self.areas(view, places)
         whole_view = (0, 0, *view.size)
@@ -139,7 +140,7 @@ class Crop:
         return [transforms.paste(whole, placed)], notes
 
     def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
-        """The areas that are cut out, in whole pixels, and a note if there are more than `most`
+        """Return the areas to crop, in whole pixels, and a note if there are more than `most`
         places."""
         count, kept = len(places), places[: self.most]
         notes = [f"of {count} regions the first {self.most} count"] if count > self.most else []
@@ -165,8 +166,8 @@ class Crop:
         return left, top, right, bottom
 
     def _outlined(self, view: View, areas: Sequence[PixelRect], colors: Sequence[RGB]) -> View:
-        """The view with an outline around each area, outside it; at the edge of the view it moves
-        inwards."""
+        """Return the view with an outline around each area, outside it; at the edge of the view it
+        moves inwards."""
         if not self.thickness:
             return view
         pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
@@ -179,7 +180,7 @@ class Crop:
         return view.with_pixels(pixels)
 
     def _fitted(self, view: View, room: Size) -> View:
-        """The view at the largest size that fits into (width, height) pixels."""
+        """Return the view at the largest size that fits into (width, height) pixels."""
         return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
 
     def _enlarged(self, view: View) -> View:
@@ -199,15 +200,16 @@ class Crop:
     def show_in(
         self, state: State, view: View, places: Sequence[Mark]
     ) -> tuple[list[View], list[str]]:
-        """The views that replace one of a state, and notes. Raises ValueError with the sample."""
+        """Return the views that replace one view of a state, and notes. Raises ValueError that
+        names the sample."""
         marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
         with naming(state.sample):
             return self(view, places, marks)
 
 
 def _part_rect(view: View, place: Mark) -> PixelRect:
-    """The bounding box of the topmost part of a view that shows a place; a crop must not leave
-    it."""
+    """Return the bounding box of the topmost part of a view that shows a place; a crop must not
+    leave it."""
     x0, y0, x1, y1 = bounding_box(place)
     x, y = (x0 + x1) / 2, (y0 + y1) / 2
     clips = [part.clip for part in view.parts if part.source == place.image and part.clip]
@@ -220,9 +222,9 @@ def _part_rect(view: View, place: Mark) -> PixelRect:
 
 
 def _fit_interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:
-    """`length` whole pixels around first..last, shifted into low..high, and cut if that is
+    """Return `length` whole pixels around first..last, shifted into low..high, and cut if that is
     shorter."""
-    # Sums of halves and shares miss whole numbers by a rounding error, which must not cost a pixel.
+    # Rounding errors in sums of halves and shares must not cost a pixel.
     start, stop = max(low, math.floor(first + EPSILON)), min(high, math.ceil(last - EPSILON))
     count = min(high - low, max(1, stop - start, math.ceil(length - EPSILON)))
     begin = math.floor((first + last - count) / 2 + 0.5)

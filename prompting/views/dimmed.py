@@ -1,4 +1,4 @@
-"""Attention made a visual prompt: views that are dimmed where a network attends little."""
+"""Attention as a visual prompt: views are dimmed where a network attends little."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from looktwice.prompting.where.windows import known_values
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap
 from looktwice.specialists.results import Floats
 
-GRID = 24, 24  # places of a map of pixels: the patches of CLIP at 336 pixels
+GRID = 24, 24  # size to which maps of pixels are reduced: the patches of CLIP at 336 pixels
 
 
 def attention_mask(values: Floats) -> Floats:
-    """A map (rows, columns) as how much is shown, 0 to 1: how far it stands out, sharpened by a
-    logistic curve, and smoothed over 3 x 3."""
+    """Return the share, 0 to 1, to which each place of a map (rows, columns) is shown: the
+    standardised map, sharpened by a logistic curve and smoothed over 3 x 3."""
     standing_out = (values - values.mean()) / (values.std(ddof=1) or 1.0)
     shares = 1 / (1 + np.exp(-5 * standing_out))
     return np.asarray(cv2.blur(shares, (3, 3), borderType=cv2.BORDER_REPLICATE), np.float64)
 
 
 def dim(view: View, mask: Floats, ground: int) -> View:
-    """The view, mixed with a grey of this level where the mask, at any size, is low."""
+    """Mix the view with a grey of this level where the mask, which may have any size, is low."""
     levels = Image.fromarray((mask * 255).astype(np.uint8))
     resized = levels.resize(view.size, Image.Resampling.LANCZOS)
     shown = np.asarray(resized, np.float64)[..., None] / 255
@@ -40,13 +40,14 @@ def dim(view: View, mask: Floats, ground: int) -> View:
 
 @dataclass(frozen=True, kw_only=True)
 class Dimmed(LocalEyes, Ranged, WithoutModel):
-    """Every view, dimmed where a network in this process attends little as it begins to answer: API
-    (arXiv 2409.17143), with LLaVA; or where any other map is low.
+    """Dims every view where a network in this process attends little as it begins to answer: API
+    (arXiv
+    2409.17143), with LLaVA; or where any other map is low.
 
-    The attention is that of one `layer` of `model` from the last token of the question, the
-    authors' 20 of LLaVA-1.5-13B; `scalar` in its place is any map of the pictures, as of `Windows`,
-    such as what a vision encoder attends to, brought to 24 x 24 places. `ground` is the grey level,
-    0 to 255, that takes the place of what is dimmed.
+    The attention is that of one `layer` of `model` from the last token of the question (the authors
+    use layer 20 of LLaVA-1.5-13B). `scalar` replaces it with any map of the pictures, as in
+    `Windows`, such as the attention of a vision encoder, resized to 24 x 24 places. `ground` is the
+    grey level, 0 to 255, that replaces what is dimmed.
     """
 
     model: str = ""
@@ -59,10 +60,10 @@ class Dimmed(LocalEyes, Ranged, WithoutModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.model) == (self.scalar is not None):
-            raise ValueError("views are dimmed by one map: give `model` or `scalar`")
+            raise ValueError("views are dimmed by a single map: give either `model` or `scalar`")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the dimmed views. Raises WeightsError."""
+        """Return the state with the dimmed views. Raises WeightsError."""
         if scalar := self.scalar:
             return show_evidence(
                 state,

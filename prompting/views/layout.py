@@ -32,15 +32,16 @@ _ORDINAL = re.compile(
 
 @dataclass(frozen=True)
 class Concatenate(WithoutModel):
-    """Joins all views into one image: in a row, in a column, or in a grid, as `direction` says.
+    """Joins all views into one image: in a row, in a column, or in a grid, depending on
+    `direction`.
 
-    The defaults are BLINK's own concatenation for models that take one image: left to right, a
-    `margin` of 10 pixels in the `color` black between, `align`ed at their middles (official code,
+    The defaults are BLINK's own concatenation for models that accept one image: left to right,
+    separated by a `margin` of 10 pixels in the `color` black, centred by `align` (official code,
     `concat_images_horizontally_with_margin`; Table 4). `equal` first brings all views to the height
-    (or width) of the highest (widest), so that nothing loses detail; for a fixed height put
-    `prompting.views.FixedHeight` before. In a grid every column is as wide as its widest view and
-    every row as high as its highest; `columns` None makes it nearly square. One view alone, or
-    none, is passed on.
+    (or width) of the tallest (widest), so that none loses detail; for a fixed height put
+    `prompting.views.FixedHeight` before it. In a grid every column is as wide as its widest view
+    and every row as high as its tallest; `columns` None makes it nearly square. A single view, or
+    none, is passed on unchanged.
     """
 
     direction: Literal["horizontal", "vertical", "grid"] = "horizontal"
@@ -54,17 +55,19 @@ class Concatenate(WithoutModel):
         rgb(self.color)
         check_ranges(self, "margin >= 0", "columns >= 1")
         if self.columns is not None and self.direction != "grid":
-            raise ValueError(f"columns is for direction: grid, found it in {self.direction}")
+            raise ValueError(
+                f"columns only applies to direction: grid, got direction: {self.direction}"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with one view, whose parts map back to every image."""
+        """Return the state with one view, whose parts map back to every image."""
         if len(state.views) < 2:
             return state
         with naming(state.sample):
             return state.replace(views=(self.join(state.views),))
 
     def join(self, views: Sequence[View]) -> View:
-        """The views as one. Raises ValueError where a view would be made larger than 100
+        """Join the views into one. Raises ValueError if a view would become larger than 100
         megapixels."""
         if self.equal != "none":
             side = 1 if self.equal == "heights" else 0
@@ -94,17 +97,17 @@ class Concatenate(WithoutModel):
 
 @dataclass(frozen=True)
 class Reorder(WithoutModel):
-    """Changes the order of the views: shuffled, reversed, rotated by one, or as `order` lists them,
+    """Changes the order of the views: shuffled, reversed, rotated by one, or as listed in `order`,
     counted from 1.
 
-    A shuffle is the same for every run of one seed, sample and draw; `seed` gives another one
-    within a run, so that `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks follow their
+    A shuffle is the same for every run with one seed, sample and draw; another `seed` gives another
+    one within a run, so that `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks follow their
     images.
 
     The words of the prompt are not changed. If the prompt or a choice names an image by its
-    position ("the second image", "Image 2"), another order would make the key wrong, so such a
-    sample fails, unless `words` is "keep". That is right if every image carries the number that the
-    words mean: with `tags: "Image {source}:"` in `prompting.turns.Ask`, or
+    position ("the second image", "Image 2"), another order would make the correct answer wrong, so
+    such a sample fails unless `words` is "keep". That setting is right if every image shows the
+    number that the words refer to: with `tags: "Image {source}:"` in `prompting.turns.Ask`, or
     `prompting.views.IndexTags`, both of which number the sample's images.
     """
 
@@ -117,21 +120,23 @@ class Reorder(WithoutModel):
             range(1, len(self.order) + 1)
         ):
             raise ValueError(
-                "order lists every image once, counted from 1, as [2, 1], or is shuffled, reversed"
-                f" or rotated; found {list(self.order)}"
+                "order must list every image once, counted from 1, as [2, 1], or be shuffled,"
+                f" reversed or rotated; got {list(self.order)}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views in the new order. Raises ValueError, see the class."""
+        """Return the state with its views in the new order. Raises ValueError as the class
+        describes."""
         if len(state.views) < 2:
             return state
         if self.words == "fail":
             texts = (choice for choice in state.sample.choices if isinstance(choice, str))
             if named := next(filter(None, map(_ORDINAL.search, (state.prompt, *texts))), None):
                 raise ValueError(
-                    f"sample {state.sample.id}: the words name an image by its place"
-                    f" ({named[0]!r}), so another order would make the key wrong; number the images"
-                    ' with tags: "Image {source}:" in prompting.turns.Ask and say words: keep'
+                    f"sample {state.sample.id}: the text names an image by its position"
+                    f" ({named[0]!r}), so another order would make the correct answer wrong; number"
+                    ' the images with tags: "Image {source}:" in prompting.turns.Ask and set'
+                    " words: keep"
                 )
         count = len(state.views)
         numbers = [*range(1, count), 0]
@@ -142,8 +147,8 @@ class Reorder(WithoutModel):
         elif not isinstance(self.order, str):
             if len(self.order) != count:
                 raise ValueError(
-                    f"sample {state.sample.id}: order lists {len(self.order)} images, there are"
-                    f" {count}"
+                    f"sample {state.sample.id}: order lists {len(self.order)} images, but"
+                    f" there are {count}"
                 )
             numbers = [number - 1 for number in self.order]
         order = ", ".join(str(number + 1) for number in numbers)
@@ -153,13 +158,13 @@ class Reorder(WithoutModel):
 
 @dataclass(frozen=True)
 class IndexTags(WithoutModel):
-    """A line of text drawn on a strip above every view, which covers no pixel of it.
+    """Draws a line of text on a strip above every view, which covers none of its pixels.
 
     `{source}` in `text` becomes the number of the sample's image that the view shows, counted from
-    1; `{n}` the number of the view in the order in which the views stand. Put it before
-    `Concatenate` to tell the joined images apart; for texts between the images of a message, see
-    `tags` of `prompting.turns.Ask`. `font_size` is in pixels, `color` the letters', `ground` the
-    strip's.
+    1; `{n}` becomes the number of the view in their current order. Put it before `Concatenate` to
+    tell the joined images apart; for texts between the images of a message, see `tags` of
+    `prompting.turns.Ask`. `font_size` is in pixels, `color` is that of the letters, `ground` that
+    of the strip.
     """
 
     text: str = "Image {source}"
@@ -174,7 +179,8 @@ class IndexTags(WithoutModel):
         check_ranges(self, "font_size >= 4")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their strips. Raises ValueError where a text is wider than its view."""
+        """Return the state with a strip above each view. Raises ValueError if a text is wider than
+        its view."""
         views, ground = [], rgb(self.ground)
         for number, view in enumerate(state.views, 1):
             text = write_tag(self.text, number, view, state.sample.id)
@@ -193,10 +199,10 @@ class IndexTags(WithoutModel):
 
 
 def write_tag(text: str, number: int, view: View, sample: str) -> str:
-    """`text` for one view: `{n}` is `number`, `{source}` the number of its image in the sample,
-    both from 1.
+    """Return `text` for one view: `{n}` becomes `number`, `{source}` the number of its image in the
+    sample, both from 1.
 
-    Raises ValueError where `{source}` is asked for and the view shows no image of the sample.
+    Raises ValueError if `text` has `{source}` and the view shows no image of the sample.
     """
     if "{source}" in text:
         sources = sorted({part.source + 1 for part in view.parts})
@@ -210,18 +216,19 @@ def write_tag(text: str, number: int, view: View, sample: str) -> str:
 
 
 def check_tag(setting: str, text: str) -> None:
-    """Raises ValueError where `text` holds other fields than {n} and {source}."""
+    """Raise ValueError if `text` has fields other than {n} and {source}."""
     strange = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}"}
     if strange:
         raise ValueError(
-            f"{setting} holds {', '.join(sorted(strange))}; only {{n}} and {{source}} are filled in"
+            f"{setting} has unknown fields {', '.join(sorted(strange))}; only {{n}}"
+            " and {source} are filled in"
         )
 
 
 @lru_cache(maxsize=256)
 def _draw_strip(text: str, size: float, color: RGB, ground: RGB) -> Pixels:
-    """The text on its ground, in Pillow's own scalable font; of one height for all texts of a
-    size."""
+    """Render the text on its background, in Pillow's own scalable font, with one height for all
+    texts of a font size."""
     font = ImageFont.load_default(size)
     margin = max(2, round(size / 4))
     width, height = math.ceil(font.getlength(text)) + 2 * margin, round(size * 1.25) + 2 * margin

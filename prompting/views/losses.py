@@ -1,5 +1,5 @@
-"""The bytes that a model is sent, and what it cannot see in them of what stages drew: marks below a
-patch, and marks whose colour is lost in the encoding."""
+"""The encoding in which a model is sent images, and the drawings of stages that it cannot see in
+them: marks smaller than a patch, and marks whose colour is lost in the encoding."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SAMPLING: dict[Chroma, int] = {
     "4:2:0": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
 }
 MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
-DRAWN = 24  # levels of a channel by which a pixel that was drawn differs at least
-KEPT = 0.6  # of a drawn colour, below which it is lost: a line of one pixel in 4:2:0 keeps half
+DRAWN = 24  # minimum difference, in levels of a channel, of a drawn pixel
+KEPT = 0.6  # share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Encode(Ranged, WithoutModel):
     """Encodes every view with one `codec`; the model is sent these bytes, and later stages see the
     decoded pixels.
 
-    `keep` changes nothing: the source's own bytes are sent where no stage changed them, and a
-    lossless PNG otherwise. `png` is lossless at the fast level; a view that would be sent as a PNG
-    anyway is passed on. `jpeg` has `quality` 1 to 100 and a `chroma` subsampling; 4:4:4 is the
-    default because 4:2:0 smears thin coloured markers over 2 x 2 pixels. `webp` has `quality`, or
-    with `lossless` none; lossy WebP is always 4:2:0, by its format.
+    `keep` changes nothing: the source's own bytes are sent if no stage changed them, and a lossless
+    PNG otherwise. `png` is lossless at the fast level; a view that would be sent as a PNG anyway is
+    passed on. `jpeg` has `quality` 1 to 100 and a `chroma` subsampling; 4:4:4 is the default
+    because 4:2:0 smears thin coloured markers over 2 x 2 pixels. `webp` has `quality`, which
+    `lossless` ignores; lossy WebP is always 4:2:0, by its format.
 
-    A JPEG source is encoded again, also at the same quality. The map to the sources is kept. Put it
-    last before the stage that asks. A note says what stages drew that keeps less than 60 % of its
+    A JPEG source is encoded again, even at the same quality. The map to the sources is kept. Put it
+    last before the stage that asks. A note names stages whose drawings keep less than 60 % of their
     colour.
     """
 
@@ -61,12 +61,12 @@ class Encode(Ranged, WithoutModel):
         super().__post_init__()
         if self.lossless and self.codec != "webp":
             raise ValueError(
-                f"lossless is a setting of webp, found it with {self.codec}; png is always lossless"
+                f"lossless only applies to webp, got codec: {self.codec}; png is always lossless"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views in their new bytes. Raises ValueError that names the sample where the codec
-        cannot hold one."""
+        """Return the state with encoded views. Raises ValueError that names the sample if the codec
+        cannot hold a view."""
         with naming(state.sample):
             views = tuple(self.encode(view) for view in state.views)
         drawn = drawings(state, {}) if views != state.views else ()
@@ -74,7 +74,7 @@ class Encode(Ranged, WithoutModel):
         return state.replace(views=views).with_notes(*notes)
 
     def encode(self, view: View) -> View:
-        """One view with its new bytes and the same parts."""
+        """Return one view with its new bytes and the same parts."""
         if self.codec == "keep":
             return view
         if self.codec == "png":
@@ -84,7 +84,7 @@ class Encode(Ranged, WithoutModel):
         width, height = view.size
         if max(width, height) > MAX_SIDE[self.codec]:
             raise ValueError(
-                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels a side, the view has"
+                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels per side, the view has"
                 f" {width} x {height}; make it smaller first (prompting.views.LongestSide)"
             )
         image, file = Image.fromarray(view.pixels), io.BytesIO()
@@ -94,7 +94,7 @@ class Encode(Ranged, WithoutModel):
             settings += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLING[self.chroma]]
             bgr = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2BGR)
             data = cv2.imencode(".jpg", bgr, settings)[1].tobytes()
-        elif self.lossless:  # the least effort: a twelfth of the time for a quarter more bytes
+        elif self.lossless:  # minimum effort: a twelfth of the time for a quarter more bytes
             image.save(file, "WEBP", lossless=True, quality=0, method=0)
         else:
             image.save(file, "WEBP", quality=self.quality)
@@ -105,7 +105,8 @@ class Encode(Ranged, WithoutModel):
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """What the stage in `slot` drew on a view: the view `before` and after it (`drawn`)."""
+    """The change that the stage in `slot` drew on a view: the view `before` it and after it
+    (`drawn`)."""
 
     slot: str
     before: View
@@ -113,7 +114,7 @@ class Drawing:
 
     @cached_property
     def cover(self) -> NDArray[np.bool_]:
-        """The pixels HxW that differ."""
+        """The pixels that differ, HxW."""
         red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
         return cv2.max(cv2.max(red, green), blue) >= DRAWN
 
@@ -124,13 +125,13 @@ class Drawing:
         return int(parts[1:, 2:4].max(initial=0))
 
     def shows(self, sent: View) -> bool:
-        """Whether both begin with the same image."""
+        """Return whether both views begin with the same image."""
         drawn, part = self.drawn.parts[:1], sent.parts[:1]
         return bool(drawn and part and drawn[0].source == part[0].source)
 
     def faded(self, sent: View) -> Iterator[str]:
-        """Whether little is left of the drawn colour, of its chroma alone, in the view as it is
-        sent."""
+        """Yield a note if the view, as it is sent, keeps little of the drawing's colour (its
+        chroma)."""
         lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
         comparable = lossy and self.shows(sent) and sent.size == self.drawn.size
         if not comparable or not self.cover.any():
@@ -142,7 +143,7 @@ class Drawing:
         whole, kept = np.abs(drawn - before).mean(), np.abs(left - before).mean()
         if kept < KEPT * whole:
             yield (
-                f"what stage {self.slot!r} draws keeps {kept / whole:.0%} of its colour as it is"
+                f"the drawing of stage {self.slot!r} keeps {kept / whole:.0%} of its colour when"
                 " sent; draw thicker lines, or encode with `chroma: 4:4:4`"
             )
 
@@ -150,8 +151,8 @@ class Drawing:
 def say_lost_drawings(
     state: State, stages: Mapping[str, Stage], sent: Sequence[View], model: str
 ) -> Iterator[str]:
-    """What the model cannot see, in the views that it is sent, of what the stages drew; the state
-    is the one behind them."""
+    """Yield notes on drawings that the model cannot see in the views that it is sent; `state` is
+    the state after these `stages`."""
     for drawing, view in product(drawings(state, stages), sent):
         layout = layout_of(model, view.size)
         if drawing.shows(view) and layout and layout.patch and drawing.longer_side:
@@ -159,12 +160,12 @@ def say_lost_drawings(
             scale *= layout.size[0] / view.size[0]
             if (patches := drawing.longer_side * scale / layout.patch) < 1:
                 size = f"{patches:.2g} of a patch of {model}"
-                yield f"what stage {drawing.slot!r} draws covers {size}"
+                yield f"the drawing of stage {drawing.slot!r} covers {size}"
         yield from drawing.faded(view)
 
 
 def drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
-    """The views that a stage changed and left as large as they were."""
+    """Yield the views that a stage changed without changing their size."""
     views = State.start(state.sample).views
     for step in state.trace:
         for before, after in zip(views, step.views, strict=False):

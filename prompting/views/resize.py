@@ -1,5 +1,5 @@
-"""The sizes at which images are sent: fixed ones, those to which a provider would resize them
-anyway, and those that cost all views of an arm a number of tokens.
+"""The sizes at which images are sent: fixed sizes, sizes to which a provider would resize them
+anyway, and sizes at which all views of an arm cost a given number of tokens.
 
 A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The map to the
 source images is kept (`pipelines.transforms.resize`), and a view that already has its size is
@@ -32,7 +32,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 MOST_PIXELS = (
-    100_000_000  # of a resized view; a larger one is a mistake that would exhaust the memory
+    100_000_000  # in a resized view; a larger one is a mistake that would exhaust the memory
 )
 QWEN_RATIO = (
     200  # the reference refuses images that are longer than this many times their shorter side
@@ -40,16 +40,16 @@ QWEN_RATIO = (
 
 
 class SizeRule(Ranged, WithoutModel, ABC):
-    """A stage that brings every view to the size which its one method, `size`, computes."""
+    """A stage that resizes every view to the size that its one method, `size`, computes."""
 
     @abstractmethod
     def size(self, width: int, height: int) -> Size:
-        """The (width, height) that a picture of `width` x `height` pixels is resized to."""
+        """Return the (width, height) to which a picture of `width` x `height` pixels is resized."""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views at their new sizes.
+        """Return the state with views at their new sizes.
 
-        Raises ValueError that names the sample where one would exceed 100 megapixels, or where the
+        Raises ValueError that names the sample if a view would exceed 100 megapixels, or if the
         rule refuses it.
         """
         with naming(state.sample):
@@ -59,8 +59,8 @@ class SizeRule(Ranged, WithoutModel, ABC):
 
 @dataclass(frozen=True)
 class FixedHeight(SizeRule):
-    """Every view `height` pixels high, its width in proportion (VLMEvalKit uses 512 when it joins
-    images)."""
+    """Makes every view `height` pixels high, with proportional width (VLMEvalKit uses 512 when it
+    joins images)."""
 
     height: int = 512
 
@@ -72,7 +72,7 @@ class FixedHeight(SizeRule):
 
 @dataclass(frozen=True)
 class LongestSide(SizeRule):
-    """The longer side of every view at most `pixels`; with `grow`, smaller views are enlarged to
+    """Limits the longer side of every view to `pixels`; with `grow`, smaller views are enlarged to
     it."""
 
     pixels: int = 1024
@@ -87,8 +87,8 @@ class LongestSide(SizeRule):
 
 @dataclass(frozen=True)
 class MinimumSide(SizeRule):
-    """The shorter side of every view at least `pixels`: VLMEvalKit enlarges smaller images before
-    it sends them."""
+    """Makes the shorter side of every view at least `pixels`: VLMEvalKit enlarges smaller images
+    before sending them."""
 
     pixels: int = 100
 
@@ -98,13 +98,13 @@ class MinimumSide(SizeRule):
         factor = self.pixels / min(width, height)
         if factor <= 1:
             return width, height
-        # fractions are cut off, as the toolkit does
+        # truncated, as in the toolkit
         return int(width * factor), int(height * factor)
 
 
 @dataclass(frozen=True)
 class Megapixels(SizeRule):
-    """At most `most` million pixels in every view, and at least `least` million; proportions are
+    """Limits every view to at most `most` and at least `least` million pixels; proportions are
     kept."""
 
     most: float = 1.0
@@ -113,7 +113,7 @@ class Megapixels(SizeRule):
     def __post_init__(self) -> None:
         if not (0 <= self.least <= self.most and self.most > 0):
             raise ValueError(
-                f"give 0 <= least <= most megapixels, found least {self.least} and most {self.most}"
+                f"megapixels need 0 <= least <= most, got least {self.least} and most {self.most}"
             )
 
     def size(self, width: int, height: int) -> Size:
@@ -124,12 +124,12 @@ class Megapixels(SizeRule):
 
 @dataclass(frozen=True)
 class QwenPatches(SizeRule):
-    """Both sides multiples of `patch`, and `least` to `most` patches in all: what Qwen-VL
-    processors do themselves.
+    """Makes both sides multiples of `patch`, with `least` to `most` patches in all, like the
+    processors of Qwen-VL.
 
-    28 for Qwen2-VL and Qwen2.5-VL (patches of 14, merged 2 x 2), 32 for Qwen3-VL (patches of 16). 4
-    and 16384 patches are the bounds of `qwen_vl_utils` (`smart_resize`) and of the published
-    processor files; transformers' class alone stops at 1280. An image sent at this size is not
+    Use 28 for Qwen2-VL and Qwen2.5-VL (patches of 14, merged 2 x 2), 32 for Qwen3-VL (patches of
+    16). 4 and 16384 patches are the bounds of `qwen_vl_utils` (`smart_resize`) and of the published
+    processor files; only transformers' class stops at 1280. An image sent at this size is not
     resampled again, so pixel coordinates of the view are those that the model sees. Proportions
     change by up to half a patch. Views 200 times longer than wide raise ValueError, as in the
     reference.
@@ -145,7 +145,7 @@ class QwenPatches(SizeRule):
         super().__post_init__()
         if self.least > self.most:
             raise ValueError(
-                f"least is not more than most, found {self.least} and {self.most} patches"
+                f"least must not exceed most, got {self.least} and {self.most} patches"
             )
 
     def size(self, width: int, height: int) -> Size:
@@ -163,10 +163,10 @@ class OpenAITiles(SizeRule):
     """OpenAI's rule for `detail: high` with 512-pixel tiles (GPT-4o, GPT-4.1): inside 2048 x 2048,
     short side 768.
 
-    OpenAI, "Images and vision", section on image cost: the image is scaled to fit a square of 2048,
-    then so that its shortest side is 768 (4096 x 8192 becomes 768 x 1536). Users measure that
-    smaller images are not enlarged; `grow` takes the page at its word. For `detail: low` give
-    `fit: 512` and `short: 512`.
+    OpenAI, "Images and vision", section on image cost: the image is scaled to `fit` a square of
+    2048, then so that its shortest side (`short`) is 768 (4096 x 8192 becomes 768 x 1536). Users
+    measured that smaller images are not enlarged; `grow` follows the page literally. For `detail:
+    low` use `fit: 512` and `short: 512`.
     """
 
     fit: int = 2048
@@ -185,12 +185,12 @@ class OpenAITiles(SizeRule):
 
 @dataclass(frozen=True)
 class OpenAIPatches(SizeRule):
-    """OpenAI's rule for models that count patches (GPT-4.1-mini and -nano, o4-mini): `budget` of
-    `patch` pixels.
+    """OpenAI's rule for models that count patches (GPT-4.1-mini and -nano, o4-mini): `budget`
+    patches of `patch` pixels.
 
-    OpenAI, "Images and vision", section on image cost: an image that takes more patches is shrunk
+    OpenAI, "Images and vision", section on image cost: an image that needs more patches is shrunk
     by sqrt(budget x 32^2 / (width x height)), and a little more, so that one side is a whole number
-    of patches (1800 x 2400 becomes 1056 x 1408, 33 x 44 patches). Others are left alone.
+    of patches (1800 x 2400 becomes 1056 x 1408, 33 x 44 patches). Other images stay unchanged.
     """
 
     patch: int = 32
@@ -209,14 +209,14 @@ class OpenAIPatches(SizeRule):
 
 @dataclass(frozen=True)
 class ClaudePatches(SizeRule):
-    """Claude's native resolution: the longer side at most `edge` pixels, at most `budget` patches
-    of `patch` pixels.
+    """Claude's native resolution: the longer side at most `edge` pixels, and at most `budget`
+    patches of `patch` pixels.
 
     Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each
     patch of 28 x 28 pixels that it touches, and one that is too large is scaled to the largest size
     that keeps its proportions (1:1 gives 1092 x 1092, 1:2 gives 784 x 1568). 1568 and 1568 fit
-    every size of that page's table; newer models read more (up to 2576 pixels on the longer side),
-    so set both for them. Padding to whole patches is left to the server.
+    every size in that page's table; newer models accept more (up to 2576 pixels on the longer
+    side), so set both for them. Padding to whole patches is left to the server.
     """
 
     edge: int = 1568
@@ -237,8 +237,8 @@ class ClaudePatches(SizeRule):
 
 
 def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
-    """The view at `size` (width, height), itself if it has that size; with a filter, resampled as
-    the libraries of image processors do. Raises ValueError for over 100 megapixels."""
+    """Return the view at `size` (width, height), unchanged if it has that size. With a `filter` it
+    is resampled as the libraries of image processors do. Raises ValueError above 100 megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MOST_PIXELS:
@@ -260,7 +260,7 @@ def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
 
 
 def scale_size(size: Size, factor: float) -> Size:
-    """The size so many times as large, in whole pixels."""
+    """Return the size multiplied by a factor, in whole pixels."""
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 
@@ -268,11 +268,11 @@ def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
 
 
-STEPS = 64  # sizes that are tried of a view, each a 64th less of its sides
+STEPS = 64  # sizes to try for a view, each a 64th of its sides smaller
 
 
 class Option(NamedTuple):
-    """A size of a view, and what it costs."""
+    """A possible size of a view, and its cost in tokens."""
 
     tokens: int
     size: Size
@@ -280,17 +280,17 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenBudget(Ranged, WithoutModel):
-    """All views together at no more than `tokens`, as the model named `model` counts pictures: arms
-    of one cost, whatever they show.
+    """Resizes all views so that together they cost at most `tokens`, as the model named `model`
+    counts images. This gives arms the same cost, whatever they show.
 
-    The views that cost most shrink first, to what all may cost alike, so that a small crop keeps
-    its pixels beside a large photograph; nothing is enlarged, and views that an earlier turn sent
-    count as they were sent. `model: ${model.model}` names the one that is asked; a model whose rule
-    is not known counts a token for 28 x 28 pixels, which a note says. Put it behind all stages that
-    change views. It bounds the views that are there: those that `Verify` adds in later turns it
-    bounds as its `fit`, and leaves them out where it has no room, which a note says; what the tools
-    of an agent show it does not bound. Measured are `image_tokens`, of all views. Raises ValueError
-    where the views of a first turn cost more at a 64th of their sides.
+    The most expensive views shrink first, to a common limit, so that a small crop keeps its pixels
+    next to a large photograph. Nothing is enlarged, and views that an earlier turn sent keep their
+    size. `model: ${model.model}` names the model that is asked; a model whose rule is unknown
+    counts one token per 28 x 28 pixels, which a note says. Put it after all stages that change
+    views. It bounds the views that exist at that point. To bound the views that `Verify` adds in
+    later turns, use it as the `fit` of `Verify`: views without room are left out, which a note
+    says. It does not bound the images that an agent's tools show. Measures `image_tokens` of all
+    views. Raises ValueError if the views of a first turn cost more even at a 64th of their sides.
     """
 
     tokens: int
@@ -299,7 +299,7 @@ class TokenBudget(Ranged, WithoutModel):
     ranges = ("tokens >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its views at these sizes."""
+        """Return the state with its views at these sizes."""
         rule, options = image_rule(self.model), list[list[Option]]()
         sent = {view.picture.sha for message in state.messages for view in message.views}
         for view in state.views:
@@ -309,24 +309,26 @@ class TokenBudget(Ranged, WithoutModel):
         chosen = self._within(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)
         if kept and not chosen:
-            return state.replace(views=kept).with_notes("the budget of tokens has no room for more")
+            return state.replace(views=kept).with_notes(
+                "the token budget has no room for more views"
+            )
         with naming(state.sample):
             if len(chosen) < len(options):
                 least = sum(min(sizes).tokens for sizes in options)
                 raise ValueError(
-                    f"{counted(len(options), 'view')} cost {least:,} tokens at the least, more than"
+                    f"{counted(len(options), 'view')} cost at least {least:,} tokens, more than"
                     f" `tokens: {self.tokens}`; show fewer, or join them"
                     " (prompting.views.Concatenate)"
                 )
             pairs = zip(state.views, chosen, strict=True)
             views = tuple(resize_view(view, option.size) for view, option in pairs)
         total = sum(option.tokens for option in chosen)
-        guess = [] if rule.published else ["tokens of pictures are counted by a guess"]
+        guess = [] if rule.published else ["the token count of images is an estimate"]
         return state.replace(views=views).measured("image_tokens", total).with_notes(*guess)
 
     def _within(self, options: Sequence[Sequence[Option]]) -> list[Option]:
-        """The largest of each view that costs no more than any other may, or else its cheapest;
-        none where nothing fits."""
+        """Return, for each view, the largest size within a common limit, or else its cheapest;
+        empty if nothing fits."""
         cheapest = [min(sizes, key=attrgetter("tokens")) for sizes in options]
         for most in sorted({option.tokens for sizes in options for option in sizes}, reverse=True):
             chosen = [

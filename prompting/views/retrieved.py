@@ -1,4 +1,4 @@
-"""Regions of any source in one picture that keeps their layout, as many as are enough."""
+"""Regions from any source, combined into one picture that keeps their layout, as many as needed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 
 def keep_layout(view: View, regions: Sequence[Mark]) -> View:
-    """The regions of a view on black, each as far right and down as it was of the others: rows and
-    columns of pixels that no region covers are left out. Regions are in the view's coordinates."""
+    """Return the regions of a view on black in their relative positions. Rows and columns of pixels
+    that no region covers are removed. Regions are in the view's coordinates."""
     boxes, (width, height) = list[PixelRect](), view.size
     across, down = np.zeros(width + 1, int), np.zeros(height + 1, int)
     for region in regions:
@@ -40,17 +40,18 @@ def keep_layout(view: View, regions: Sequence[Mark]) -> View:
 
 @dataclass(frozen=True)
 class RetrievedCrops(Ranged):
-    """Shows the regions of a source as one picture in which they keep their layout, in place of
-    each view that shows any: RAP (arXiv 2503.01222).
+    """Replaces each view that shows regions of a source with one picture in which the regions keep
+    their layout: RAP (arXiv 2503.01222).
 
     `where` is any source; `prompting.where.BestCells` and `AskedCells` retrieve cells of a grid, as
-    RAP does. Rows and columns without a region are left out; what is left between regions is black.
-    `tries` are numbers of regions, the most important first, 0 for all. Of several each picture is
-    shown to the model in turn, which is asked `answering` ({question} is filled in) and says Yes or
-    No: the first on which it is as sure as `enough`, -1 to 1 by the likelihoods where it gives
-    them, is kept, else the one on which it is surest. `whole` keeps the view before the picture,
-    `fit` is a stage that resizes what it is asked about, and `options` are passed to the model.
-    `missing` is that of `Look`. Measured is `crops_kept`.
+    RAP does. Rows and columns without a region are removed; the space between regions is black.
+    `tries` lists numbers of regions to use, the most important first, 0 for all. If there are
+    several, the model is shown the picture for each in turn and asked `answering` ({question} is
+    filled in), to which it says Yes or No. The first picture with a confidence of at least `enough`
+    is kept (-1 to 1, by the likelihoods if the model gives them), or else the one with the highest
+    confidence. `whole` keeps the view before the picture, `fit` is a stage that resizes the images
+    of these questions, and `options` are passed to the model. `missing` is that of `Look`. Measures
+    `crops_kept`.
     """
 
     where: Where
@@ -68,15 +69,15 @@ class RetrievedCrops(Ranged):
         super().__post_init__()
         read_texts(self)
         if not self.tries or min(self.tries) < 0:
-            raise ValueError(f"tries are numbers of regions, 0 for all, found {[*self.tries]}")
+            raise ValueError(f"tries must be numbers of regions, 0 for all, got {[*self.tries]}")
 
     @property
     def asks(self) -> bool:
-        """Whether the source asks the model, or several numbers are tried."""
+        """Return whether the source asks the model, or several numbers are tried."""
         return self.where.asks or len(self.tries) > 1
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the pictures. Raises ModelError."""
+        """Return the state with the pictures. Raises ModelError."""
         places = self.where.places(state, model)
         state = state.with_notes(*places.notes)
         if not any(places.regions.values()):

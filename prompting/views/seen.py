@@ -1,5 +1,5 @@
-"""What a model sees of a picture, after the resize, tiles and patches of its own processor, and
-what is lost there."""
+"""A picture as a model sees it, after the resizing, tiles and patches of its own processor, and
+what is lost in the process."""
 
 from __future__ import annotations
 
@@ -36,27 +36,26 @@ PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
     (r"gpt-(4\.1|5)-(mini|nano)|o4-mini|gpt-5\.2|gpt-5[\d.]*-codex", OpenAIPatches(), 32),
     (r"(gpt-|chatgpt-)(4o|4\.1|4\.5)|o[13](?!-mini)|gpt-5(?![\d.])", OpenAITiles(), 0),
 )
-"""How the name of a provider's model begins, the size at which it sees a picture, and the side of a
-patch; 0 where none is published."""
-AS_LARGE = 1.01  # times: what rounding of sizes does to the scale
+"""For the models of providers: the pattern of the name's beginning, the rule for the size at which
+they see a picture, and the side of a patch (0 if none is published)."""
+AS_LARGE = 1.01  # factor: tolerance for the rounding of sizes
 
 
 @dataclass(frozen=True)
 class AsSeen(WithoutModel):
-    """Every view as the processor of `model` gives it to the encoder: resized, padded or cut, in
-    tiles, and once more whole where it does that too.
+    """Shows every view as the processor of `model` passes it to the encoder: resized, padded or
+    cut, in tiles, and with an overview if the processor adds one.
 
-    `model` is a name whose rule is known: of an open model in transformers, such as
-    "Qwen2.5-VL-7B-Instruct" or "llava-v1.6-mistral-7b-hf", of OpenAI's or of Anthropic's. `stack`
-    is the software that prepares pictures for an open model: "transformers", whose Pillow backend
-    is imitated, or "mistral-common", with which vLLM and Mistral serve Mistral's models: it
-    resamples by OpenCV without smoothing, so that thin marks may vanish. Providers do not say how
-    they resample. Every tile becomes a view, to be looked at: sent to that model it would be cut
-    again. Measured are `image_tokens`, of all views, and with marks `mark_patches`: how many
-    patches the longer
-    side of the smallest covers, a point none. Notes say how a view is seen, and what `say_losses`
-    does. Raises ValueError for a model whose rule is not known, and for a picture of a size that
-    the stack refuses.
+    `model` is a name whose rule is known: an open model in transformers, such as
+    "Qwen2.5-VL-7B-Instruct" or "llava-v1.6-mistral-7b-hf", or a model of OpenAI or Anthropic.
+    `stack` is the software that prepares images for an open model: "transformers", whose Pillow
+    backend is imitated, or "mistral-common", with which vLLM and Mistral serve Mistral's models: it
+    resamples with OpenCV without smoothing, so that thin marks may vanish. Providers do not publish
+    how they resample. Every tile becomes a view, for inspection: if it were sent to that model, it
+    would be split again. Measures `image_tokens`, of all views, and, with marks, `mark_patches`:
+    how many patches the longer side of the smallest mark covers; points are not counted. Notes say
+    how a view is seen, and report what `say_losses` finds. Raises ValueError for a model whose rule
+    is unknown, and for a picture of a size that the stack refuses.
     """
 
     model: str
@@ -68,17 +67,17 @@ class AsSeen(WithoutModel):
         known = layout_of(self.model, (100, 100), self.stack)
         if known is None and layout_of(self.model, (100, 100)):
             raise ValueError(
-                f"stack {self.stack!r} does not prepare pictures for {self.model!r}; it is known"
-                " for Mistral's models such as 'pixtral-12b', or leave out `stack`"
+                f"stack {self.stack!r} does not prepare pictures for {self.model!r}; use it for"
+                " Mistral's models such as 'pixtral-12b', or leave out `stack`"
             )
         if known is None:
             raise ValueError(
-                f"it is not known how {self.model!r} sees pictures; give the name of an open model"
+                f"how {self.model!r} sees pictures is unknown; give the name of an open model"
                 " such as 'Qwen2.5-VL-7B-Instruct', or one of OpenAI's or Anthropic's"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views as they are seen."""
+        """Return the state with the views as the model sees them."""
         layouts, marks = _layouts(state.views, self.model, self.stack), state.sample.marks
         source = self.source
         seen, notes = list[View](), list[str]()
@@ -104,14 +103,14 @@ class AsSeen(WithoutModel):
 
     @property
     def source(self) -> str:
-        """Which software's picture is imitated."""
+        """The software whose processing is imitated."""
         if processor_of(self.model) is None:
             return "by the sizes that its provider publishes"
         return "as mistral-common" if self.stack == "mistral-common" else "as transformers (Pillow)"
 
 
 def layout_of(model: str, size: Size, stack: Stack = "transformers") -> Layout | None:
-    """How a model sees a picture of this size in a stack; None where that is not known."""
+    """Return how a model sees a picture of this size in a stack; None if that is unknown."""
     if rule := processor_of(model, stack):
         return rule(size)
     if stack != "transformers":
@@ -125,8 +124,8 @@ def layout_of(model: str, size: Size, stack: Stack = "transformers") -> Layout |
 
 
 def tiles_of(view: View, layout: Layout) -> list[View]:
-    """The tiles, row by row, and the overview, with the map to the sources. Raises ValueError for a
-    picture that would be resized to over 100 megapixels."""
+    """Return the tiles, row by row, and the overview, with the map to the sources. Raises
+    ValueError for a picture that would be resized to over 100 megapixels."""
     resized = view
     for size in filter(None, (layout.via, layout.size)):
         resized = resize_view(resized, size, layout.filter)
@@ -150,15 +149,15 @@ def tiles_of(view: View, layout: Layout) -> list[View]:
 def say_losses(
     views: Sequence[View], marks: Sequence[Mark], model: str, stack: Stack = "transformers"
 ) -> Iterator[str]:
-    """Marks that the model is shown and cannot see, or sees smaller than one patch, and views that
-    add no pixels to those of another; nothing for a model whose rule is not known."""
+    """Yield notes on marks that the model is shown but cannot see, or sees smaller than one patch,
+    and on views that add no pixels to another view; none for a model whose rule is unknown."""
     if not (layouts := _layouts(views, model, stack)):
         return
     for mark in marks:
         if (sides := _patches(views, layouts, mark)) and max(sides) < 1:
             seen = f"covers {max(sides):.2g} of a patch at most" if max(sides) else "is cut off"
             yield f"mark {mark.label}, as {model} sees it, {seen}"
-    scales = list[float]()  # of the source's pixels; an enlarged one is still one
+    scales = list[float]()  # per pixel of the source; enlarging adds none
     for view, layout in zip(views, layouts, strict=True):
         largest = max((part.affine.scale for part in view.parts), default=0.0)
         scales.append(min(1.0, largest * layout.size[0] / view.size[0]))
@@ -168,21 +167,21 @@ def say_losses(
             as_large = scales[number] <= scales[larger] * AS_LARGE
             if region and whole and as_large and _is_part(region, whole):
                 yield (
-                    f"view {number + 1} adds no pixels: as {model} sees them, it has no more of"
-                    f" what it shows than view {larger + 1}"
+                    f"view {number + 1} adds no pixels: as {model} sees them, view"
+                    f" {larger + 1} shows this region at least as large"
                 )
                 break
 
 
 def _layouts(views: Sequence[View], model: str, stack: Stack) -> list[Layout]:
-    """How the model sees each view; nothing where its rule is not known."""
+    """Return how the model sees each view; empty if its rule is unknown."""
     layouts = (layout_of(model, view.size, stack) for view in views)
     return [layout for layout in layouts if layout]
 
 
 def _patches(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> list[float]:
-    """For each place of a mark in the views, how many patches its longer side covers: 0 where it is
-    cut off, endless for a point, and where patches are not known."""
+    """Return, for each place of a mark in the views, how many patches its longer side covers: 0 if
+    it is cut off, infinite for a point, and if patches are unknown."""
     sides = list[float]()
     for view, layout in zip(views, layouts, strict=True):
         frame = rectangle(
@@ -201,7 +200,7 @@ def _patches(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> li
 
 
 def _is_part(region: Box, whole: Box) -> bool:
-    """Whether a region lies in another of its image, and is smaller."""
+    """Return whether a region lies inside another region of its image, and is smaller."""
     inner, outer = np.array(region.xyxy), np.array(whole.xyxy)
     inside = ((inner - outer) * (1, 1, -1, -1) >= -1).all() and whole.image == region.image
     return bool(inside and np.abs(inner - outer).max() > 1)

@@ -1,5 +1,5 @@
-"""Zooms: crops around regions from any source, alone or beside the whole image, and marks on such
-regions."""
+"""Zooms: crops around regions from any source, alone or next to the whole image; and markers drawn
+on such regions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
     """Zoom every view that shows a searched image on the regions in it; `missing` decides about
     views that show none.
 
-    Measured is `crop_share`, the mean share of a view that a crop shows.
+    Measures `crop_share`, the mean share of a view that a crop shows.
     """
     views, notes, lacking, shares = list[View](), list[str](), list[str](), list[float]()
     for number, view in enumerate(state.views, 1):
@@ -52,7 +52,7 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
 class Zooming(Where):
     """A zoom on regions that its own settings name.
 
-    `crop` says how it is cropped and shown. `missing` says what is done for a view that shows none:
+    `crop` sets how it is cropped and shown. `missing` decides about a view that shows no region:
     "keep" it with a note in the record, "fail" the sample, or "abstain".
     """
 
@@ -60,14 +60,14 @@ class Zooming(Where):
     crop: Crop = field(default_factory=Crop)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the zoomed views."""
+        """Return the state with the zoomed views."""
         return zoom_views(state, self.places(state, model), self.crop, self.missing)
 
 
 @dataclass(frozen=True)
 class ZoomOnMarks(Zooming, OnMarks):
-    """Zooms on the sample's marks, or on those in `labels`, in place of the whole view, which
-    `crop.show` keeps: `Look` at `prompting.where.OnMarks`.
+    """Zooms on the sample's marks, or on those in `labels`, instead of the whole view (`crop.show`
+    can keep it): `Look` at `prompting.where.OnMarks`.
 
     It applies to every view of one of `images`. `missing` applies if no image has such a mark or a
     view does not show it.
@@ -90,13 +90,14 @@ class ZoomOnCells(Zooming, InCells):
 
 @dataclass(frozen=True)
 class Look(AsksAsWhere):
-    """Crops what any source of `prompting.where` says is worth looking at, in place of the whole
-    view; `crop` says how it is cut, and its `show` keeps the view too.
+    """Crops the regions that any source of `prompting.where` finds, instead of the whole view;
+    `crop` sets how, and its `show` can keep the view too.
 
-    With `prompting.where.Sized` around each, and one `crop.upscale`, different sources give
-    pictures of one size, which cost the same tokens; `prompting.where.Elsewhere` is the placebo of
-    each, `prompting.where.Given` the oracle of all. For a view that shows no such region, `missing`
-    says whether to "keep" it with a note in the record, "fail" the sample, or "abstain".
+    With `prompting.where.Sized` around each source, and one `crop.upscale`, different sources give
+    pictures of one size, which cost the same tokens. `prompting.where.Elsewhere` is the placebo of
+    each source, `prompting.where.Given` the oracle of all. `where` is the source. For a view that
+    shows no region, `missing` decides whether to "keep" it with a note in the record, "fail" the
+    sample, or "abstain".
     """
 
     where: Where
@@ -104,19 +105,20 @@ class Look(AsksAsWhere):
     missing: Missing = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the zoomed views."""
+        """Return the state with the zoomed views."""
         return zoom_views(state, self.where.places(state, model), self.crop, self.missing)
 
 
 @dataclass(frozen=True)
 class Show(Ranged, AsksAsWhere):
-    """Draws what any source of `prompting.where` says is worth looking at, whole views kept:
-    `marker` is any stage that draws on marks, which the regions are for it alone.
+    """Draws on the regions that any source of `prompting.where` finds, and keeps whole views:
+    `marker` is any stage that draws on marks; it gets the regions as marks.
 
-    `prompting.markers.Spotlight` dims, blurs or greys all else, `Rectangles`, `Contours` and `Tint`
-    mark boxes and masks, `Circles` and `Dots` points. The first `most` regions of an image are
-    drawn; `missing` is that of `Look`, for a sample without any region. Measured is
-    `regions_shown`, how many were: of points that a model gave, its count.
+    `prompting.markers.Spotlight` dims, blurs or greys everything else, `Rectangles`, `Contours` and
+    `Tint` mark boxes and masks, `Circles` and `Dots` points. `where` is the source. The first
+    `most` regions of an image are drawn; `missing` is that of `Look`, for a sample without any
+    region. Measures `regions_shown`, the number of regions: for points that a model gave, its
+    count.
     """
 
     where: Where
@@ -127,7 +129,8 @@ class Show(Ranged, AsksAsWhere):
     ranges = ("most >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the regions drawn on its views; the sample's own marks are as before."""
+        """Return the state with the regions drawn on its views; the sample's own marks stay
+        unchanged."""
         places, sample = self.where.places(state, model), state.sample
         marks = tuple(chain.from_iterable(m[: self.most] for m in places.regions.values()))
         state = state.with_notes(*places.notes)

@@ -1,7 +1,8 @@
 """Where to look: regions of a sample's images from any source, the most important first, behind one
 interface.
 
-Not here: what is done with them: crops (`views.Look`), and marks on them (`views.Show`)."""
+Not here: what is done with the regions, such as crops (`views.Look`) and markers (`views.Show`).
+"""
 
 import lazy_loader
 

@@ -1,5 +1,5 @@
-"""ViCrop's crops: where the language model of a network in this process looks, and the window that
-stands out most."""
+"""ViCrop's crops: where the language model of a network in this process attends, and the window
+that stands out most."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from looktwice.specialists.features.question_attention import token_places
 from looktwice.specialists.results import Floats
 
 RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
-TILE = 1024  # pixels of a side above which a picture is looked at in tiles
+TILE = 1024  # pixels per side above which a picture is split into tiles
 GENERAL = "Write a general description of the image."
 
 
 def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
-    """ViCrop's box in a picture of this (width, height): of windows of 1 to 2 times `base` pixels,
-    over each of which the map (rows, columns) adds up to most, the one that stands out most.
+    """Return ViCrop's box in a picture of this (width, height). For each window size from 1 to 2
+    times `base` pixels the window with the largest sum over the map (rows, columns) is taken; of
+    these, the box is the one that stands out most.
 
-    That is how much more it holds than its neighbours, for each block of the map; windows of no
-    block, as large pictures have them, come first, in the upper left corner, as in the authors'
-    code.
+    A window stands out by how much its sum exceeds that of its neighbours, per block of the map.
+    Windows smaller than a block, which occur in large pictures, come first, in the upper left
+    corner, as in the authors' code.
     """
     blocks = np.divide(size, values.shape[::-1])
     windows, sharpness = list[tuple[Floats, float]](), list[float]()
@@ -67,7 +68,8 @@ def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
 
 
 def tiles(size: Size) -> list[list[PixelRect]]:
-    """ViCrop's tiles of a large picture, row by row; the last ones reach past its rim."""
+    """Return ViCrop's tiles of a large picture, row by row; the last ones extend beyond its
+    edge."""
     rows = math.ceil(size[1] / TILE)
     columns = max(1, rows * size[0] // size[1])  # the authors' code fails on narrow portraits
     wide, high = math.ceil(size[0] / columns), math.ceil(size[1] / rows)
@@ -78,11 +80,11 @@ def tiles(size: Size) -> list[list[PixelRect]]:
 
 
 def where_fine(values: Floats, pixels: Pixels, block: int) -> Floats:
-    """A map of pixels (height, width) as means over blocks of so many a side, of its values where
-    the picture, brought to its size, is finer than in half of all places: ViCrop's high pass.
+    """Return a map of pixels (height, width) averaged over square blocks. Only values where the
+    picture has finer detail than its median are kept: ViCrop's high pass.
 
-    Fine is what a Gaussian of 3 x 3 takes away: its length over the channels, as the median of 7 x
-    7.
+    Detail is what a 3 x 3 Gaussian blur removes: its norm over the channels, as the median over 7 x
+    7 pixels.
     """
     high, wide = values.shape
     shown = Image.fromarray(pixels).resize((wide, high), Image.Resampling.BILINEAR)
@@ -96,8 +98,8 @@ def where_fine(values: Floats, pixels: Pixels, block: int) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalEyes:
-    """The LocalVLM that is looked into: `model`, `revision`, `system`, `max_pixels`, `dtype` and
-    `device` are its settings."""
+    """Settings of the LocalVLM whose internals are read: `model`, `revision`, `system`,
+    `max_pixels`, `dtype` and `device`."""
 
     model: str
     revision: str | None = None
@@ -108,12 +110,13 @@ class LocalEyes:
 
     @property
     def eyes(self) -> LocalVLM:
-        """The model."""
+        """The model with these settings."""
         return LocalVLM(**{f.name: getattr(self, f.name) for f in fields(LocalEyes)})
 
     def attention(self, view: View, words: str, layer: int, gradient: bool = False) -> Floats:
-        """What the image tokens of a picture, (rows, columns), get of the last token of these words
-        in one layer; with `gradient` times how the likeliest next token grows with it."""
+        """Return the attention from the last token of a prompt to the image tokens of a picture
+        (rows, columns) in one layer. With `gradient` it is weighted by the positive gradient of the
+        likeliest next token."""
         by: Literal["attention", ""] = "attention" if gradient else ""
         look = self.eyes.look([Message("user", (view, words))], by)
         values = look.attention[layer]
@@ -125,29 +128,30 @@ class LocalEyes:
         return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)
 
     def growth(self, view: View, words: str) -> Floats:
-        """How the likeliest next token grows with each pixel that the network gets, (height,
-        width), over the channels. Raises WeightsError where it gets no single plane of them."""
+        """Return the norm, over the channels, of the likeliest next token's gradient with respect
+        to each pixel of the network's input, (height, width). Raises WeightsError if this input is
+        not a single plane of pixels."""
         look = self.eyes.look([Message("user", (view, words))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(
-                f"{self.model}: gradients of pixels are read where a picture is one plane of them,"
-                " as in LLaVA-1.5; use method: relative"
+                f"{self.model}: gradients of pixels need a model whose input is a single plane of"
+                " pixels, as in LLaVA-1.5; use method: relative"
             )
         return np.asarray(np.linalg.norm(look.gradient[0], axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViCrop(Worded, LocalEyes, InImages):
-    """ViCrop's window (arXiv 2502.17422): where a network in this process looks as it begins to
+    """ViCrop's window (arXiv 2502.17422): where a network in this process attends as it begins to
     answer the question.
 
     `method` "relative" is the attention of one `layer`, from the prompt's last token, divided by
-    what it is for the words `general`, or undivided where these are empty; "gradient" multiplies it
-    by how the likeliest token grows with it, as far as it does; "pure" is how that grows with the
-    pixels, divided in the same way, where the picture is fine, and has no `layer` (LLaVA-1.5).
+    the attention for the text `general`, or undivided if that is empty. "gradient" multiplies it by
+    the positive gradient of the likeliest token. "pure" is the gradient with respect to the pixels,
+    divided in the same way, where the picture has fine detail; it has no `layer` (LLaVA-1.5).
     `base` is the side of the vision encoder's input: windows are 1 to 2 times as large. With
-    `tiled` a large picture is looked at in tiles. The authors' layers are 14 of LLaVA-1.5-7B and 22
-    of Qwen2.5-VL-3B. `images` are counted from 0; None means all.
+    `tiled` a large picture is processed in tiles. The authors use layer 14 of LLaVA-1.5-7B and
+    layer 22 of Qwen2.5-VL-3B. `images` are counted from 0; None means all.
     """
 
     method: Literal["relative", "gradient", "pure"] = "relative"
@@ -158,7 +162,7 @@ class ViCrop(Worded, LocalEyes, InImages):
     sought = "window"
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The window of one image. Raises WeightsError."""
+        """Return the window of one image. Raises WeightsError."""
         view, question = View.of(state.sample.images[number], number), state.sample.question
         values = self._map(view, question)
         if self.tiled:
@@ -175,7 +179,7 @@ class ViCrop(Worded, LocalEyes, InImages):
         return transforms.crop(transforms.pad(view, right=right, bottom=bottom), *box)
 
     def _map(self, view: View, question: str) -> Floats:
-        """The map of one picture, (rows, columns) of its tokens."""
+        """Return the map of one picture, (rows, columns) of its tokens."""
         if self.method == "gradient":
             return self.attention(view, question, self.layer, gradient=True)
         is_pure = self.method == "pure"

@@ -67,8 +67,8 @@ LOC_BINS, PERCENT = 1024, 100
 
 class Claim(NamedTuple):
     """A place that a reply names: the number of its image from 1 (`LAST_IMAGE` for the last), a
-    point (x, y) or a box (left, top, right, bottom), and the frame of its coordinates where the
-    form itself says it."""
+    point (x, y) or a box (left, top, right, bottom), and the frame of its coordinates if the
+    notation determines it."""
 
     image: int
     numbers: tuple[float, ...]
@@ -82,7 +82,7 @@ class _Place(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """Places, or an image that is named, with the span of both in the line."""
+    """Places, or the name of an image, with their position in the line."""
 
     places: tuple[_Place, ...]
     image: int | None
@@ -91,12 +91,12 @@ class _Token(NamedTuple):
 
 
 def read_claims(reply: str, points: bool) -> Iterator[Claim]:
-    """Each distinct box of a reply, or with `points` each point, in order.
+    """Yield each distinct box of a reply or, with `points`, each point, in order.
 
-    Only lines that begin with LOOK are read if there are any. With `points` a box counts as the
-    point in its middle; without, a point that has a tag or a name of its own is given as it is. An
-    image is named in the same object or line, or by a line above: a heading such as "Image 2:", or
-    the line just before.
+    If any lines begin with LOOK, only these are read. With `points` a box counts as the point in
+    its middle; without, a point that has a tag or a name is yielded unchanged. An image is named in
+    the same object or line, or by a line above: a heading such as "Image 2:", or the line just
+    before.
     """
     evidence = bool(EVIDENCE_LINE.search(reply))
     heading, introduced = 1, None
@@ -118,7 +118,7 @@ def read_claims(reply: str, points: bool) -> Iterator[Claim]:
 
 
 def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
-    """Each line with its tokens; a place that goes over several lines makes them one."""
+    """Yield each line with its tokens; a place that spans several lines joins them into one."""
     start, tokens = 0, list[_Token]()
     for match in TOKEN.finditer(reply):
         kind = str(match.lastgroup)
@@ -137,15 +137,15 @@ def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
 
 
 def _is_heading(line: str, tokens: Sequence[_Token]) -> bool:
-    """Whether a line holds little more than the name of an image."""
+    """Return whether a line contains little more than the name of an image."""
     token = next(token for token in tokens if token.image is not None)
     rest = f"{line[: token.start]} {line[token.end :]}"
     return len(re.findall(r"\w+", rest)) <= 3 and not re.search(r"[.!?]\s*$", line)
 
 
 def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Iterator[Claim]:
-    """The places of a line on the images that it names: the last one before a place, or the next
-    one behind it where the line ends with an image, as in "[...] in image 2"."""
+    """Yield the places of a line with their images: the last image named before a place or, if the
+    line ends with an image, as in "[...] in image 2", the next one after it."""
     behind = bool(tokens[0].places) and tokens[-1].image is not None
     behind = behind and all(
         not re.search(r"[.;!?]\s", line[before.end : after.start])
@@ -163,7 +163,7 @@ def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Itera
 
 
 def _image_number(text: str) -> int:
-    """The number in the name of an image."""
+    """Return the number in the name of an image."""
     if digits := re.search(r"\d+", text):
         return int(digits[0])
     lowered = text.lower()
@@ -177,7 +177,7 @@ def _image_number(text: str) -> int:
 
 
 def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
-    """The places that a token holds."""
+    """Yield the places that a token contains."""
     if kind == "object":
         yield from _read_object(text, points)
         return
@@ -205,7 +205,7 @@ def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
 
 
 def _numbers(text: str) -> tuple[list[float], Frame | None]:
-    """The numbers of a text; percentages as shares."""
+    """Return the numbers in a text, with percentages as shares."""
     found = re.findall(rf"(?<![\w.]){NUMBER}" if "<loc" not in text else r"\d+", text)
     numbers = [float(number.rstrip("%px \t\n")) for number in found]
     if found and all(number.endswith("%") for number in found):
@@ -214,7 +214,7 @@ def _numbers(text: str) -> tuple[list[float], Frame | None]:
 
 
 def _read_pairs(numbers: Sequence[float], points: bool, frame: Frame | None) -> Iterator[_Place]:
-    """Points, one behind the other: where boxes are asked for, two are the corners of one."""
+    """Yield consecutive points; if boxes are requested, two points are the corners of one box."""
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     if points:
         yield from (_Place(pair, frame) for pair in pairs)
@@ -223,7 +223,7 @@ def _read_pairs(numbers: Sequence[float], points: bool, frame: Frame | None) -> 
 
 
 def _boxes(numbers: Sequence[float], points: bool, frame: Frame | None) -> Iterator[_Place]:
-    """Boxes of four numbers each, or their middles."""
+    """Yield boxes of four numbers each, or their centres."""
     for k in range(0, len(numbers), 4):
         left, top, right, bottom = numbers[k : k + 4]
         if points:
@@ -233,7 +233,8 @@ def _boxes(numbers: Sequence[float], points: bool, frame: Frame | None) -> Itera
 
 
 def _read_point_attributes(text: str) -> Iterator[_Place]:
-    """Molmo's points, in percent: <point x="1" y="2"> or <points x1="1" y1="2" x2="3" y2="4">."""
+    """Yield Molmo's points, in percent: <point x="1" y="2"> or <points x1="1" y1="2" x2="3"
+    y2="4">."""
     named = dict(re.findall(rf"\b([xy]\d{{0,3}})\s?=\s?[\"']?({NUMBER})", text))
     for name, x in named.items():
         y = named.get(name.replace("x", "y"))
@@ -242,13 +243,13 @@ def _read_point_attributes(text: str) -> Iterator[_Place]:
 
 
 def _read_named_sides(text: str, points: bool) -> Iterator[_Place]:
-    """A place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
+    """Yield a place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
     pairs = re.findall(rf"({SIDES})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER})", text, re.I)
     yield from _read_sides({name: float(number.rstrip("%px ")) for name, number in pairs}, points)
 
 
 def _read_sides(fields: Mapping[str, Any], points: bool) -> Iterator[_Place]:
-    """The box or point whose edges or coordinates these fields are."""
+    """Yield the box or point whose edges or coordinates these fields hold."""
     named = {name.lower().replace("_", ""): value for name, value in fields.items()}
     for names, sized in CORNERS:
         edges = [_number(named.get(name)) for name in names]
@@ -270,7 +271,7 @@ def _number(value: Any) -> float | None:
 
 
 def _read_object(text: str, points: bool) -> Iterator[_Place]:
-    """The places of a JSON object, or of a text in braces that only looks like one."""
+    """Yield the places of a JSON object, or of a text in braces that only looks like one."""
     try:
         value = read_json(text)
     except ValueError:
@@ -284,7 +285,7 @@ def _read_object(text: str, points: bool) -> Iterator[_Place]:
 
 
 def _walk(value: Any, points: bool, image: int | None) -> Iterator[_Place]:
-    """The places of a JSON value, on the image that the innermost object around each names."""
+    """Yield the places of a JSON value, on the image that the innermost enclosing object names."""
     if isinstance(value, list):
         for inner in value:
             yield from _walk(inner, points, image)
@@ -314,7 +315,7 @@ def _walk(value: Any, points: bool, image: int | None) -> Iterator[_Place]:
 
 
 def _image_of(fields: Mapping[str, Any], image: int | None) -> int | None:
-    """The number of the image that an object names, else the one of the object around it."""
+    """Return the number of the image that an object names, or else that of the enclosing object."""
     index = fields.get("img_idx")  # counted from 0 by the models that know it
     if isinstance(index, int):
         return index + 1
@@ -337,7 +338,7 @@ def _is_pairs(value: Any) -> bool:
 
 
 def _flat(value: Any) -> list[float]:
-    """The numbers of nested lists, or none where anything else is in them."""
+    """Return the numbers of nested lists; empty if they contain anything else."""
     numbers = list[float]()
     values = [value]
     while values:

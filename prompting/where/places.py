@@ -1,4 +1,4 @@
-"""The interface of everything that says where to look, and what it gives."""
+"""The interface of all sources of regions, and their result."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Places:
     """Where to look: `regions` of source images in their pixels, by image, the most important
     first.
 
-    `sought` says in words what they are, `images` which images were searched, `reasons` why one of
-    these has none; `notes` are for the record.
+    `sought` describes what they are, `images` lists the images that were searched, `reasons` says
+    why an image has none; `notes` are for the record.
     """
 
     sought: str
@@ -35,54 +35,54 @@ class Places:
         images: Sequence[int] | None,
         look: Callable[[int], Sequence[Mark]],
     ) -> Places:
-        """What `look` finds in each source image that a view shows, or the reason why nothing."""
+        """Return the results of `look` for each source image that a view shows, with reasons for
+        images without a result."""
         regions, reasons = collect(state, images, look)
         return cls(sought, regions, shown_sources(state, images), reasons)
 
     def changed(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
-        """The same with other regions in each image."""
+        """Return a copy with other regions in each image."""
         return replace(self, regions={n: change(n, marks) for n, marks in self.regions.items()})
 
 
 @dataclass(frozen=True)
 class Where:
-    """What says where to look; a subclass has `places`."""
+    """A source of regions; a subclass implements `places`."""
 
     @property
     def asks(self) -> bool:
-        """Whether it calls the model, whose calls the sample's record then holds."""
+        """Return whether the source calls the model; the sample's record then holds these calls."""
         return False
 
     def places(self, state: State, model: Model) -> Places:
-        """The regions of the source images that views show."""
+        """Return the regions of the source images that views show."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class InImages(Where):
-    """A source that looks at one image after another; `images` are counted from 0, None means
-    all."""
+    """A source that examines one image at a time; `images` are counted from 0, None means all."""
 
     images: tuple[int, ...] | None = field(default=None, kw_only=True)
     sought: ClassVar[str] = "region"
 
     def places(self, state: State, model: Model) -> Places:
-        """The regions by their images."""
+        """Return the regions by image."""
         return Places.found(
             self.sought, state, self.images, lambda number: self.look(state, model, number)
         )
 
     def look(self, state: State, model: Model, number: int) -> Sequence[Mark]:
-        """The regions of one image. Raises NoEvidence."""
+        """Return the regions of one image. Raises NoEvidence."""
         raise NotImplementedError
 
 
 class AsksAsWhere:
-    """What asks the model exactly where its source `where` does."""
+    """A stage or source that asks the model exactly if its source `where` does."""
 
     where: Where
 
     @property
     def asks(self) -> bool:
-        """Whether `where` asks the model."""
+        """Return whether `where` asks the model."""
         return self.where.asks

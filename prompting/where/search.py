@@ -1,5 +1,5 @@
-"""ZoomEye's search of a picture as a tree of ever smaller parts, by what a model says of each, and
-the retrieval of cells by the same."""
+"""ZoomEye's search of a picture as a tree of ever smaller parts, guided by what a model says about
+each part; and the retrieval of cells in the same way."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 Asked = Literal["existence", "latent", "answering"]
 GRIDS = {4: ((1, 4), (4, 1), (2, 2)), 9: ((2, 4), (4, 2), (3, 3)), 16: ((2, 8), (8, 2), (4, 4))}
-"""Columns and rows of the children of a tall node, a wide one, and any other."""
+"""Columns and rows of the children of a tall node, a wide node, and any other."""
 MOST_DEPTH = 5
-TOGETHER = 50  # pixels by which boxes grow before those that overlap are united
+TOGETHER = 50  # pixels by which boxes grow before overlapping ones are merged
 
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a picture: left, top, width and height in pixels, and how deep it lies."""
+    """A part of a picture: left, top, width and height in pixels, and its depth in the tree."""
 
     box: PixelRect
     depth: int = 0
 
     def children(self, patch: int, split: int = 4) -> list[Node]:
-        """Its parts row by row; none where both of its sides are below `patch`."""
+        """Return its parts row by row; none if both of its sides are below `patch`."""
         x, y, width, height = self.box
         if max(width, height) < patch:
             return []
@@ -53,8 +53,8 @@ class Node:
         ]
 
     def view_box(self, size: Size, patch: int, scale: float = 1.2) -> PixelRect:
-        """What is shown of it, as left, top, right, bottom: at least `patch` a side, and `scale`
-        times as much; at the right and lower rim it is cut."""
+        """Return the area shown for the node, as left, top, right, bottom: at least `patch` on each
+        side, enlarged by `scale`, and cut at the right and lower edges."""
         sides = [int(max(side, patch) * scale) for side in self.box[2:]]
         starts = (at + side // 2 for at, side in zip(self.box, self.box[2:], strict=False))
         left, top = (max(0, at - side // 2) for at, side in zip(starts, sides, strict=True))
@@ -62,13 +62,13 @@ class Node:
 
 
 def _edges(start: int, length: int, count: int) -> list[tuple[int, int]]:
-    """Equal parts of a length, of which the last takes the rest."""
+    """Split a length into equal parts; the last one takes the remainder."""
     cuts = [*range(start, start + length // count * count, length // count)]
     return [*zip(cuts, [*cuts[1:], start + length], strict=True)]
 
 
 def tree_depth(size: Size, patch: int, split: int = 4) -> int:
-    """How many times a picture of this size is split."""
+    """Return how many times a picture of this size is split."""
     level, depth = {Node((0, 0, *size))}, 0
     while level := {child for node in level for child in node.children(patch, split)}:
         level, depth = {Node((0, 0, *node.box[2:])) for node in level}, depth + 1
@@ -76,7 +76,7 @@ def tree_depth(size: Size, patch: int, split: int = 4) -> int:
 
 
 def unite(boxes: Sequence[PixelRect]) -> list[PixelRect]:
-    """Boxes of which those that lie near one another are one."""
+    """Merge boxes that lie near one another."""
     united = list[PixelRect]()
     for box in boxes:
         while near := [b for b in united if overlaps(grow(b, TOGETHER), grow(box, TOGETHER))]:
@@ -89,14 +89,14 @@ def unite(boxes: Sequence[PixelRect]) -> list[PixelRect]:
 
 @dataclass(frozen=True)
 class Rules(Ranged):
-    """How ZoomEye searches: it ends at a node on which confidence that the question can be answered
-    is `up`; after three nodes a level `up` falls by the next of `steps`, and it gives up below
-    `low`.
+    """The parameters of ZoomEye's search. It ends at a node on which the confidence that the
+    question can be answered reaches `up`. After three nodes per level `up` decreases by the next of
+    `steps`, and the search gives up below `low`.
 
-    `bias` is the weight of what is seen at the root, against what may be found by zooming in; it
+    `bias` is the weight, at the root, of what is visible against what zooming in may reveal; it
     grows to 1 at the deepest nodes. The authors' values: LLaVA up 0.6, InternVL up 0.2 and low
-    -0.2, Qwen up 0.95 and steps 0.05, 0.1, 0.2; bias 0.2 where the whole picture is not shown.
-    `patch` is the side of the vision encoder's input, below which nothing is split.
+    -0.2, Qwen up 0.95 and steps 0.05, 0.1, 0.2; bias 0.2 if the whole picture is not shown. `patch`
+    is the side of the vision encoder's input; smaller parts are not split.
     """
 
     up: float = 0.6
@@ -108,7 +108,7 @@ class Rules(Ranged):
     ranges = ("patch >= 1", "bias >= 0", "bias <= 1")
 
     def weight(self, depth: int, deepest: int) -> float:
-        """Of existence against what zooming in may bring."""
+        """Return the weight of existence against what zooming in may reveal."""
         return self.bias + (1 - self.bias) * (depth / max(deepest, 1)) ** 2
 
     def best_first(
@@ -118,10 +118,11 @@ class Rules(Ranged):
         bottom: bool = False,
         no_root: bool = False,
     ) -> tuple[list[Node], int]:
-        """The node on which the question is best answered, or none, and how many were looked at.
+        """Return the node on which the question is best answered, if any, and the number of nodes
+        visited.
 
-        `ask` gives confidences of -1 to 1. With `bottom` a leaf must have been reached before it
-        ends, with `no_root` the whole picture does not count.
+        `ask` returns confidences from -1 to 1. With `bottom` the search must reach a leaf before it
+        ends; with `no_root` the whole picture does not count.
         """
         root, deepest = Node((0, 0, *size)), min(tree_depth(size, self.patch), MOST_DEPTH)
         falls = chain(self.steps, iter(lambda: self.steps[-1], None))
@@ -152,8 +153,8 @@ class Rules(Ranged):
     def all_of(
         self, node: Node, ask: Callable[[Asked, Node], float], threshold: float = 0.6
     ) -> tuple[list[Node], float]:
-        """Every part, down to the second level, on which something is seen with more confidence
-        than on its own parts; and the largest confidence."""
+        """Return every part, down to the second level, on which existence is more certain than on
+        the parts within it, and the largest confidence."""
         kept, best = list[Node](), threshold
         for child in node.children(self.patch) if node.depth < 2 else ():
             inner, sure = self.all_of(child, ask, threshold)
@@ -164,11 +165,11 @@ class Rules(Ranged):
 
 @dataclass(frozen=True)
 class AskedParts(Ranged, InImages):
-    """Parts of each image of which the model is asked whether what is looked for is there.
+    """Parts of each image for which the model is asked whether the object is there.
 
-    What that is comes from `words`, `words_field` or `words_pattern`, as of `Detected`. `fit` is a
-    stage that resizes what is sent, such as `prompting.views.LongestSide`; `options` are passed to
-    the model.
+    The object comes from `words`, `words_field` or `words_pattern`, as in `Detected`. `existence`
+    is the question. `fit` is a stage that resizes what is sent, such as
+    `prompting.views.LongestSide`; `options` are passed to the model.
     """
 
     words: tuple[str, ...] = ()
@@ -185,23 +186,23 @@ class AskedParts(Ranged, InImages):
 
     @property
     def asks(self) -> bool:
-        """It does."""
+        """Return True: the model is always asked."""
         return True
 
 
 @dataclass(frozen=True)
 class TreeSearch(AskedParts):
-    """ZoomEye (arXiv 2411.16044): the parts of each image on which the model says that what is
-    asked for is there and the question can be answered, by `rules`.
+    """ZoomEye (arXiv 2411.16044): the parts of each image on which the model says that the object
+    is there and the question can be answered, found by `rules`.
 
-    What to look for comes from `words`, `words_field` or `words_pattern`, as of `Detected`; each of
-    several is searched in a tree of its own, down to the smallest parts. Each look at a part is up
-    to three calls, which ask `existence`, `latent` and `answering` with {cue} and {question} filled
-    in (in our words), and read Yes or No by their likelihoods, or in the reply where there are
-    none. With `whole` the picture with the part outlined stands before the part. `fit` is a stage
-    that resizes what is sent, such as `prompting.views.LongestSide`; `options` are passed to the
-    model. With `every` it is searched for all parts that show it, down to the second level, as for
-    questions of counting. Parts that lie near one another are one. `images` are counted from 0;
+    The object comes from `words`, `words_field` or `words_pattern`, as in `Detected`; if there are
+    several, each is searched in its own tree, down to the smallest parts. Each part takes up to
+    three calls, which ask `existence`, `latent` and `answering` with {cue} and {question} filled in
+    (in our words). Yes or No is read from their likelihoods, or from the reply if there are none.
+    With `whole`, the picture with the part outlined is sent before the part. `fit` is a stage that
+    resizes what is sent, such as `prompting.views.LongestSide`; `options` are passed to the model.
+    With `every` it searches for all parts that show the object, down to the second level, as for
+    counting questions. Parts that lie near one another are merged. `images` are counted from 0;
     None means all.
     """
 
@@ -214,7 +215,7 @@ class TreeSearch(AskedParts):
     sought = "part that answers"
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The parts of one image. Raises ModelError."""
+        """Return the parts of one image. Raises ModelError."""
         size, boxes = state.sample.images[number].size, list[PixelRect]()
         words = words_of(self, state.sample)
         for cue in words:
@@ -229,7 +230,7 @@ class TreeSearch(AskedParts):
     def _ask(
         self, state: State, model: Model, number: int, cue: str, asked: Asked, node: Node
     ) -> float:
-        """How sure the model is, -1 to 1."""
+        """Return the model's confidence, -1 to 1."""
         view = View.of(state.sample.images[number], number)
         views = [transforms.crop(view, *node.view_box(view.size, self.rules.patch))]
         if self.whole:
@@ -244,8 +245,8 @@ class TreeSearch(AskedParts):
 
 
 def ask_of_views(asking: Any, state: State, model: Model, views: list[View], text: str) -> float:
-    """How sure the model is, -1 to 1, that what `text` asks of the views is so; they go through the
-    stage `fit` of what asks, which also has the `options`."""
+    """Return the model's confidence, -1 to 1, that the answer to `text` about the views is yes. The
+    stage `fit` of `asking` resizes the views, and its `options` are passed to the model."""
     if asking.fit is not None:
         views = list(asking.fit(state.replace(views=tuple(views)), model).views)
     sent = (Message("user", (*views, text)),)
@@ -254,12 +255,12 @@ def ask_of_views(asking: Any, state: State, model: Model, views: list[View], tex
 
 @dataclass(frozen=True)
 class AskedCells(AskedParts):
-    """The cells of a grid on which the model is surest that what is looked for is there, the surest
-    first: a retriever, as RAP needs one, that is the model itself.
+    """The cells of a grid on which the model is most confident that the object is there, the most
+    confident first: a retriever, as RAP needs, that is the model itself.
 
-    Cells are `side` pixels or near it. Of each the model is asked `existence`, by `fit` and
-    `options` as in `TreeSearch`. What to look for comes from `words`, `words_field` or
-    `words_pattern`, as of `Detected`; of several words the surest counts. Cells that score below
+    Cells are about `side` pixels. For each the model is asked `existence`, with `fit` and `options`
+    as in `TreeSearch`. The object comes from `words`, `words_field` or `words_pattern`, as in
+    `Detected`; of several words the highest confidence counts. Cells with a confidence below
     `least` are left out. `images` are counted from 0; None means all.
     """
 
@@ -271,7 +272,7 @@ class AskedCells(AskedParts):
     ranges = ("side >= 1", "least >= -1", "least <= 1")
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The cells of one image. Raises ModelError."""
+        """Return the cells of one image. Raises ModelError."""
         view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
         texts = [fill_in(self.existence, cue=cue) for cue in words_of(self, state.sample)]
         for cell in grid_cells(view.size, self.side, number):
@@ -283,8 +284,8 @@ class AskedCells(AskedParts):
 
 
 def yes_or_no(reply: Reply) -> float:
-    """How sure a reply is that it is so, -1 to 1: by the likelihoods of Yes and No as its first
-    token, else by its first word."""
+    """Return how strongly a reply says yes, -1 to 1: by the likelihoods of Yes and No as its first
+    token, or else by its first word."""
     likely = {"yes": 0.0, "no": 0.0}
     first = reply.logprobs[0] if reply.logprobs else {}
     for text, likelihood in first.items():

@@ -1,5 +1,5 @@
-"""Sources of regions: marks, detections, segments, maps, cells, what a reply names, what the task
-gives, and their placebos."""
+"""Sources of regions: marks, detections, grid cells, places that a reply names, and regions that
+the task gives."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OnMarks(Where):
     images: tuple[int, ...] | None = None
 
     def places(self, state: State, model: Model) -> Places:
-        """The marks by their images."""
+        """Return the marks by image."""
         check_marks(state.sample)
         regions: dict[int, list[Mark]] = {}
         for mark in state.sample.marks:
@@ -55,22 +55,23 @@ class OnMarks(Where):
 
 
 def check_words(source: Any) -> None:
-    """Raises ValueError where words come from several places, or are none."""
+    """Raise ValueError if words come from several settings, contain an empty text, or use an
+    invalid pattern."""
     given = [name for name in ("words", "words_field", "words_pattern") if getattr(source, name)]
     if len(given) > 1:
-        raise ValueError(f"words come from one place, found {' and '.join(given)}")
+        raise ValueError(f"words must come from one setting, got {' and '.join(given)}")
     if any(not word.strip() for word in source.words):
-        raise ValueError(f"words holds an empty text: {list(source.words)}")
+        raise ValueError(f"words contains an empty text: {list(source.words)}")
     try:
         re.compile(source.words_pattern)
     except re.error as exc:
         raise ValueError(
-            f"words_pattern {source.words_pattern!r} is no regular expression: {exc}"
+            f"words_pattern {source.words_pattern!r} is not a valid regular expression: {exc}"
         ) from exc
 
 
 def words_of(source: Any, sample: Sample) -> tuple[str, ...]:
-    """The words to look for. Raises ValueError for a field that the sample lacks."""
+    """Return the words to look for. Raises ValueError for a field that the sample lacks."""
     if name := source.words_field:
         value = sample.meta.get(name)
         words = [value] if isinstance(value, str) else value
@@ -91,13 +92,13 @@ def words_of(source: Any, sample: Sample) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Detected(Where):
-    """What a detector finds in the source images, the highest score first.
+    r"""The detections of a detector in the source images, the highest score first.
 
-    The words to look for come from one place: `words`; the sample's field `words_field`, a text or
-    a list of texts; or the question, in which every match of the regular expression `words_pattern`
-    gives its groups, or the whole match if it has none (`'the (\\w+) in'`; `'.+'` is the whole
-    question). Without any of them the detector gets no words, which is right for detectors of one
-    kind of object, such as faces.
+    The words to look for come from one setting: `words`; the sample's field `words_field`, a text
+    or a list of texts; or the question, in which every match of the regular expression
+    `words_pattern` gives its groups, or the whole match if it has none (`'the (\w+) in'`; `'.+'` is
+    the whole question). Without any of them the detector gets no words, which is right for
+    detectors of one kind of object, such as faces.
 
     Boxes with a score below `min_score` (in the detector's own unit) or without an area are
     dropped. `order` "size" puts the largest first. `images` are counted from 0; None means all.
@@ -116,7 +117,7 @@ class Detected(Where):
         check_words(self)
 
     def places(self, state: State, model: Model) -> Places:
-        """The boxes by their images."""
+        """Return the boxes by image."""
         words = words_of(self, state.sample)
         return Places.found(
             f"box{_for_words(words)}",
@@ -126,7 +127,7 @@ class Detected(Where):
         )
 
     def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
-        """The boxes in one source image, the most important first. Raises NoEvidence."""
+        """Return the boxes in one source image, the most important first. Raises NoEvidence."""
         if not words and (self.words_field or self.words_pattern):
             raise NoEvidence("the sample has no words to look for")
         boxes = look_once(self.detector, sample.images[number].pixels, words or None)
@@ -156,7 +157,7 @@ class InCells(Where):
     `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as
     the grid writes them: "B2", "(2,3)", or with the number of the image "(1,2,3)". Without `cells`,
     those that the model's last reply names are used. The views must be those on which the grid was
-    drawn. For a RuledGrid a region is the cell, for a DotGrid it reaches `around` spacings to each
+    drawn. For a RuledGrid a region is the cell; for a DotGrid it extends `around` spacings to each
     side of the dot (2 in Scaffold). `images` are counted from 0; None means all.
     """
 
@@ -168,7 +169,7 @@ class InCells(Where):
     def __post_init__(self) -> None:
         if not isinstance(self.grid, DotGrid | RuledGrid):
             raise ValueError(
-                "grid is a DotGrid or a RuledGrid of prompting.grids, found"
+                "grid must be a DotGrid or a RuledGrid of prompting.grids, got"
                 f" {type(self.grid).__name__}"
             )
         if isinstance(self.grid, RuledGrid) and self.grid.names == "none":
@@ -178,12 +179,12 @@ class InCells(Where):
         if wrong:
             raise ValueError(
                 f"the grid has no cell {' and no cell '.join(map(repr, wrong))}: it has"
-                f" {self.grid.rows} rows and {self.grid.columns} columns; name its cells as it"
-                " writes them"
+                f" {self.grid.rows} rows and {self.grid.columns} columns; write cell names as"
+                " the grid does"
             )
 
     def places(self, state: State, model: Model) -> Places:
-        """The named cells by their images."""
+        """Return the named cells by image."""
         sources = shown_sources(state, self.images)
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
@@ -199,7 +200,7 @@ class InCells(Where):
         return len(named) == 1 and self.grid.has(named[0])
 
     def _boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
-        """The named cells as boxes of the source images."""
+        """Yield the named cells as boxes of the source images."""
         if isinstance(self.grid, RuledGrid):
             for number in range(len(self.grid.gridded_views(views))):
                 yield from self.grid.places(views, said, number + 1)
@@ -215,7 +216,7 @@ MAX_BOXES = 50
 
 @dataclass(frozen=True)
 class Claimed(Where):
-    """The boxes [left, top, right, bottom] in the model's last reply, or with `points` the points
+    """The boxes [left, top, right, bottom] in the model's last reply or, with `points`, the points
     [x, y].
 
     Boxes and points are also read in the forms that model families write: JSON with `bbox_2d`,
@@ -224,7 +225,8 @@ class Claimed(Where):
     object or line names ("image 2", "the second image"), else on the one that the line above
     introduces, else on the first. `frame` is the unit that the prompt asked for: pixels of the
     view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area, with
-    swapped corners or in another unit is skipped with a note; one that is cut is noted.
+    swapped corners or in another unit is skipped with a note; a box that is clipped gets a note
+    too.
     """
 
     frame: Frame = "0-1000"
@@ -233,13 +235,13 @@ class Claimed(Where):
     version: ClassVar[int] = 2
 
     def places(self, state: State, model: Model) -> Places:
-        """The claimed boxes by their images."""
+        """Return the claimed boxes by image."""
         regions: dict[int, list[Mark]] = {}
         notes = []
         claims = list(islice(read_claims(strip_thoughts(state.reply), self.points), MAX_BOXES + 1))
         if len(claims) > MAX_BOXES:
             notes.append(
-                f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
+                f"the reply names more than {MAX_BOXES} places; only the first {MAX_BOXES} are used"
             )
         for claim in claims[:MAX_BOXES]:
             try:
@@ -247,12 +249,13 @@ class Claimed(Where):
                 regions.setdefault(region.image, []).append(region)
                 notes += [cut] if cut else []
             except ToolError as exc:
-                notes.append(f"a claimed place was passed over: {exc}")
+                notes.append(f"a claimed place was skipped: {exc}")
         sources = sorted(regions) or shown_sources(state, None)
         return Places("place that the reply names", regions, sources, notes=notes)
 
     def _region(self, state: State, claim: Claim) -> tuple[Mark, str]:
-        """The region of a source image, and a sentence if the box was cut. Raises ToolError."""
+        """Return the region of a source image, and a sentence if the box was cut. Raises
+        ToolError."""
         number = len(state.views) if claim.image == LAST_IMAGE else claim.image
         if not 1 <= number <= len(state.views):
             raise ToolError(f"there is no image {number}; there are {len(state.views)}")
@@ -275,10 +278,10 @@ class Claimed(Where):
 class Given(Where):
     """The region that matters, as the sample gives it: what a perfect source would find.
 
-    A stage never sees the key, so the region must be given: by `label`, the label of a mark that
-    every sample has, such as REF, or else, where that is empty or null, by the sample's field
+    A stage never sees the correct answer, so the region must be given: by `label`, the label of a
+    mark that every sample has, such as REF, or, if that is empty or null, by the sample's field
     `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates,
-    or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so a
+    or a mark as records store it ({"x0": ..., "image": 1}). The field is part of the sample, so a
     template can reveal it to the model. If the choices are marks, a hint at the right one reveals
     the answer; point at what the question is about instead.
     """
@@ -287,12 +290,12 @@ class Given(Where):
     hint: str = "region"
 
     def places(self, state: State, model: Model) -> Places:
-        """The one region. Raises ValueError if it is not given."""
+        """Return the one region. Raises ValueError if it is not given."""
         region = self.region(state)
         return Places(f"region {region.label!r}", {region.image: [region]}, [region.image])
 
     def region(self, state: State) -> Mark:
-        """The region. Raises ValueError if it is not given."""
+        """Return the region. Raises ValueError if it is not given."""
         sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
         if isinstance(wanted, str) and wanted:
             named = [mark for mark in sample.marks if mark.label == wanted]
@@ -308,7 +311,7 @@ class Given(Where):
                 return Box(self.hint, x0, y0, x1, y1)
         except (TypeError, ValueError) as exc:
             raise ValueError(
-                f"sample {sample.id}: its field {self.hint!r} is no region ({exc})"
+                f"sample {sample.id}: its field {self.hint!r} is not a region ({exc})"
             ) from exc
         raise ValueError(
             f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`,"

@@ -1,4 +1,4 @@
-"""Regions out of maps and segments, at one size for every source, and placebos."""
+"""Regions from maps and segments, regions of one size for every source, and placebos."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from looktwice.specialists.sharing import look_once
 
 
 def window_sums(values: Floats, high: int, wide: int) -> Floats:
-    """What each window of so many values adds up to, in units of the largest value, by its first
-    row and column; of sums that differ in their last digits alone none is larger."""
+    """Return the sum of each window of the given height and width, by its first row and column, in
+    units of the largest value. Sums are rounded, so that those that differ only in their last
+    digits are equal."""
     sums = cv2.integral(values / (np.abs(values).max() or 1.0))
     rows = sums[high:] - sums[: len(sums) - high]
     columns = rows.shape[1] - wide
@@ -34,7 +35,8 @@ def window_sums(values: Floats, high: int, wide: int) -> Floats:
 
 @dataclass(frozen=True)
 class Segmented(InImages):
-    """The regions of a segmenter, the largest first, or with `order` "score" the surest.
+    """The regions of a segmenter, the largest first, or the most certain first with `order`
+    "score".
 
     `images` are counted from 0; None means all.
     """
@@ -44,7 +46,7 @@ class Segmented(InImages):
     sought = "segment"
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The segments, as the class says."""
+        """Return the segments of one image."""
         masks = look_once(self.segmenter, state.sample.images[number].pixels)
         areas = masks.masks.sum((1, 2))
         order = descending(areas if self.order == "size" else masks.scores)
@@ -55,13 +57,13 @@ class Segmented(InImages):
 
 @dataclass(frozen=True)
 class Windows(Ranged, InImages):
-    """The windows of `share` of an image's width and height over which a map adds up to most.
+    """The windows, `share` of an image's width and height in size, over which a map has the largest
+    sum.
 
-    `scalar` is any map of one number a pixel: salience, attention, edges, or the nearness of a
-    depth. The second of
-    `most` windows is the best of the rest of the map, and so on. Of equal windows it is the first,
-    row by row; what is unknown counts as the least that is known. `images` are counted from 0; None
-    means all.
+    `scalar` is any map with one number per pixel: saliency, attention, edges, or the nearness of a
+    depth map. The second of `most` windows is the best in the rest of the map, and so on. On a tie
+    the first wins, row by row; unknown values count as the lowest known one. `images` are counted
+    from 0; None means all.
     """
 
     scalar: ScalarMap | DepthEstimator
@@ -72,7 +74,7 @@ class Windows(Ranged, InImages):
     ranges = ("share > 0", "share <= 1", "most >= 1")
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The windows, as the class says."""
+        """Return the windows of one image."""
         values = known_values(self.scalar, state.sample, number)
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
         windows: list[Mark] = []
@@ -88,12 +90,12 @@ class Windows(Ranged, InImages):
 
 @dataclass(frozen=True)
 class BestCells(Ranged, InImages):
-    """The cells of a grid over which a map is highest on average, the best first: what RAP
-    retrieves of crops of one size.
+    """The cells of a grid over which a map has the highest mean, the best first: how RAP retrieves
+    crops of one size.
 
-    Cells are `side` pixels or near it, so that they fill the image. `scalar` is any map, as of
-    `Windows`. `most` bounds how many are given; None gives all. `images` are counted from 0; None
-    means all.
+    Cells are about `side` pixels, so that they fill the image. `scalar` is any map, as in
+    `Windows`. `most` limits how many are returned; None returns all. `images` are counted from 0;
+    None means all.
     """
 
     scalar: ScalarMap | DepthEstimator
@@ -104,7 +106,7 @@ class BestCells(Ranged, InImages):
     ranges = ("side, most >= 1",)
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
-        """The cells, as the class says."""
+        """Return the cells of one image."""
         values = known_values(self.scalar, state.sample, number)
         cells = grid_cells((values.shape[1], values.shape[0]), self.side, number)
         cells.sort(key=lambda cell: -round(float(values[cell.rows, cell.columns].mean()), 9))
@@ -120,7 +122,7 @@ class Cell(NamedTuple):
 
 
 def grid_cells(size: Size, side: int, number: int) -> list[Cell]:
-    """The cells, nearly squares of `side` pixels, that fill image `number`, row by row."""
+    """Return the cells, nearly squares of `side` pixels, that fill image `number`, row by row."""
     across, down = (
         np.linspace(0, length, max(1, round(length / side)) + 1).round().astype(int).tolist()
         for length in size
@@ -133,8 +135,8 @@ def grid_cells(size: Size, side: int, number: int) -> list[Cell]:
 
 
 def known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number: int) -> Floats:
-    """A map of an image, (height, width) from 0 up; what is unknown counts as the least that is
-    known. Raises NoEvidence where nothing is."""
+    """Return a map of an image, (height, width), shifted to start at 0; unknown values count as the
+    lowest known one. Raises NoEvidence if none is known."""
     look: Any = scalar
     given = look_once(look, sample.images[number].pixels)
     values = np.array(given.nearness if isinstance(given, DepthMap) else given, np.float64)
@@ -145,10 +147,10 @@ def known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number: int
 
 @dataclass(frozen=True)
 class Sized(Ranged, AsksAsWhere, Where):
-    """The regions of `where`, each made a box of `share` of its image's width and height around its
-    middle: sources of one size, which cost the same tokens.
+    """The regions of `where`, each replaced by a box with `share` of its image's width and height
+    around its centre, so that all sources give one size and cost the same tokens.
 
-    It is shifted into the image.
+    The box is shifted into the image.
     """
 
     where: Where
@@ -157,7 +159,7 @@ class Sized(Ranged, AsksAsWhere, Where):
     ranges = ("share > 0", "share <= 1")
 
     def places(self, state: State, model: Model) -> Places:
-        """The regions at one size."""
+        """Return the regions at one size."""
         return self.where.places(state, model).changed(
             lambda number, marks: [self._sized(state.sample, mark) for mark in marks]
         )
@@ -176,9 +178,10 @@ class Sized(Ranged, AsksAsWhere, Where):
 class Elsewhere(Ranged, AsksAsWhere, Where):
     """The placebo of any source: boxes of the same sizes at random places of the same images.
 
-    Each is the one of `tries` random places that overlaps least with the true regions; with
-    `tries: 1` a uniform draw over all places where it fits, as any random crop is. Places are the
-    same in every run with the same seed, sample and draw; another `seed` gives others.
+    `where` is the source. Each box is the one of `tries` random places that overlaps least with the
+    true regions; `tries: 1` draws uniformly from all places where it fits, like any random crop.
+    Places are the same in every run with the same seed, sample and draw; another `seed` gives
+    others.
     """
 
     where: Where
@@ -188,7 +191,7 @@ class Elsewhere(Ranged, AsksAsWhere, Where):
     ranges = ("tries >= 1", "tries <= 64")
 
     def places(self, state: State, model: Model) -> Places:
-        """The boxes elsewhere."""
+        """Return the boxes at random places."""
         rng = state.rng(f"Elsewhere {self.seed}")
 
         def moved(number: int, marks: Sequence[Mark]) -> list[Mark]:

@@ -1,7 +1,8 @@
-"""The words of a prompt: the question and its choices, instructions, chain of thought, answer
+"""The wording of a prompt: the question and its choices, instructions, chain of thought, answer
 formats, templates.
 
-Not here: when the model is asked (`turns`), and the words of grids (`grids`)."""
+Not here: when the model is asked (`turns`), and the text that explains grids (`grids`).
+"""
 
 import lazy_loader
 

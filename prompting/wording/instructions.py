@@ -1,5 +1,5 @@
-"""Lines of the prompt: choices and other answer formats, places of marks, chain of thought, and the
-system text."""
+"""Lines of the prompt: choices and other answer formats, coordinates of marks, chain of thought,
+and the system message."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class TextFile:
 
 
 Text = str | TextFile
-"""A setting that is a text, or names a file that holds it."""
+"""A setting that is a text, or names a file that contains it."""
 Parts = tuple[str | View, ...]
-"""What a message is made of."""
+"""The content of a message: texts and views."""
 
 
 def read_texts(stage: Any) -> None:
-    """Replace every TextFile among a frozen stage's settings by the file's text; called in
+    """Replace every TextFile among a frozen stage's settings with the file's text; called in
     `__post_init__`.
 
     The text becomes the setting, so it is part of the stage's identity and a run can be replayed
@@ -49,35 +49,35 @@ def read_texts(stage: Any) -> None:
 
 
 class Worded:
-    """Settings of which some may be files of text."""
+    """A class whose settings may be read from text files."""
 
     def __post_init__(self) -> None:
         read_texts(self)
 
 
 class Wording(Worded, WithoutModel):
-    """A stage whose settings may be texts in files."""
+    """A stage whose settings may be read from text files."""
 
 
 def text_of(text: Text) -> str:
-    """The text of a setting, read from its file if `read_texts` has not done so."""
+    """Return the text of a setting, read from its file if `read_texts` has not done so."""
     return text if isinstance(text, str) else _read_file("text", text.file)
 
 
 def fill_in(text: Text, **parts: str) -> str:
-    """The text with each `{name}` replaced by the part of that name; other braces are kept, as in
+    """Replace each `{name}` in a text with the part of that name; other braces are kept, as in
     JSON."""
     names = "|".join(map(re.escape, parts))
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], text_of(text))
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """The names in a row: "A, B and C"."""
+    """Join names into a list: "A, B and C"."""
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def add_lines(state: State, *lines: str) -> State:
-    """The state with more lines below its prompt; empty ones are left out."""
+    """Return the state with more lines below its prompt; empty ones are left out."""
     return state.replace(prompt="\n".join(line for line in (state.prompt, *lines) if line))
 
 
@@ -99,12 +99,12 @@ Frame = Literal["pixels", "0-1000"]
 class MultipleChoice(WithoutModel):
     """Adds the choices as lettered lines, and the instruction to answer with a letter.
 
-    A question without choices, as tables of mixed questions have, gets the instruction `open`; an
-    empty one is left out.
+    A question without choices, as in tables of mixed questions, gets the instruction `open`; if
+    that is empty it is left out.
 
     `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}`
     in `instruction` becomes the letters in that style; an empty instruction is left out. Choices
-    that are pictures become views after the others, and their lines name them by number ("image
+    that are images become views after the others, and their lines refer to them by number ("image
     3"). For another order of the choices, as in circular evaluation, put
     `prompting.controls.PermuteChoices` before this stage.
     """
@@ -116,18 +116,18 @@ class MultipleChoice(WithoutModel):
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
             raise ValueError(
-                'label_style is the letter A with punctuation around it, such as "(A)", found'
+                'label_style must be the letter A with punctuation around it, such as "(A)", got'
                 f" {self.label_style!r}"
             )
         strange = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
         if strange:
             raise ValueError(
-                f"instruction has the fields {', '.join(sorted(strange))}; only {{letters}} is"
-                " known"
+                f"instruction has unknown fields {', '.join(sorted(strange))}; only {{letters}}"
+                " is filled in"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The question with its choices and the instruction."""
+        """Return the state with the choices and the instruction below its question."""
         sample = state.sample
         if not sample.choices:
             return add_lines(state, self.open)
@@ -139,8 +139,8 @@ class MultipleChoice(WithoutModel):
 
 
 def show_choices(state: State) -> tuple[tuple[View, ...], list[str]]:
-    """The views, with choices that are pictures behind the others, and the choices in words, those
-    by their numbers."""
+    """Return the views, with choices that are images after the others, and the choices as texts, in
+    which these images are numbers."""
     views, texts = list(state.views), []
     for choice in state.sample.choices:
         if isinstance(choice, Picture):
@@ -155,7 +155,7 @@ class MarksAsText(WithoutModel):
     """Writes the coordinates of each mark into the prompt, for images on which no marks are drawn.
 
     `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height,
-    which several MLLMs are trained on. Coordinates are rounded to whole units; boxes are given by
+    on which several MLLMs are trained. Coordinates are rounded to whole units; boxes are given by
     their edges and masks by their bounding box. Images are counted from 1. A mark that no view
     shows is left out.
     """
@@ -163,7 +163,7 @@ class MarksAsText(WithoutModel):
     frame: Frame = "pixels"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with one more line of the prompt for each place of each mark."""
+        """Return the state with one more line of the prompt for each place of each mark."""
         lines = []
         for mark in state.sample.marks:
             for number, view in enumerate(state.views, 1):
@@ -182,7 +182,7 @@ class MarksAsText(WithoutModel):
         thousand = self.frame == "0-1000"
         across, down = (1000 / size[0], 1000 / size[1]) if thousand else (1.0, 1.0)
         if isinstance(place, Point):
-            half = 0.5 if thousand else 0.0  # pixel numbers mean centres, shares start at the edge
+            half = 0.5 if thousand else 0.0  # pixels are counted at centres, shares from the edge
             return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
         x0, y0, x1, y1 = bounding_box(place)
         level = f"x from {round(x0 * across)} to {round(x1 * across)}"
@@ -197,12 +197,12 @@ class Verbatim(WithoutModel):
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the benchmark's prompt in place of any other."""
+        """Return the state with the benchmark's prompt instead of any other."""
         return state.replace(prompt=benchmark_prompt(state))
 
 
 def benchmark_prompt(state: State) -> str:
-    """The benchmark's own prompt. Raises ValueError for a sample that has none."""
+    """Return the benchmark's own prompt. Raises ValueError for a sample that has none."""
     meta = state.sample.meta
     prompt = meta.get("prompt")
     if not isinstance(prompt, str) or not prompt:
@@ -225,7 +225,7 @@ class YesNo(Wording):
     instruction: Text = "Answer with {first} or {second}."
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the instruction below the prompt."""
+        """Return the state with this instruction below its prompt."""
         first, second = self.words
         return add_lines(state, fill_in(self.instruction, first=first, second=second))
 
@@ -237,36 +237,36 @@ class WholeNumber(Wording):
     instruction: Text = "Answer with one whole number, in digits."
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the instruction below the prompt."""
+        """Return the state with this instruction below its prompt."""
         return add_lines(state, text_of(self.instruction))
 
 
 @dataclass(frozen=True)
 class Letters(WholeNumber):
-    """Asks for the letters in the image, in their order, and for nothing else."""
+    """Asks for the letters in the image, in order, and for nothing else."""
 
     instruction: Text = "Answer with the letters only, from left to right, as capitals."
 
 
 @dataclass(frozen=True)
 class System(WithoutModel):
-    """Sets the system text of the conversation, replacing any other. Put it before the stages that
-    ask."""
+    """Sets the system message of the conversation, replacing any other. Put it before the stages
+    that ask."""
 
     text: Text
 
     def __post_init__(self) -> None:
         read_texts(self)
         if not text_of(self.text).strip():
-            raise ValueError("text is empty; remove this stage to ask without a system text")
+            raise ValueError("text is empty; remove this stage to ask without a system message")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the system turn first."""
+        """Return the state with the system message first."""
         return with_system(state, text_of(self.text))
 
 
 def with_system(state: State, text: str) -> State:
-    """The state with this system turn first, in place of any other."""
+    """Return the state with this system message first, instead of any other."""
     others = [message for message in state.messages if message.role != "system"]
     return state.replace(messages=(Message("system", (text,)), *others))
 
@@ -290,8 +290,8 @@ class ChainOfThought(Wording):
     """Asks for reasoning before the answer.
 
     `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its
-    CoT-special (understand, perceive, connect, conclude) in our words. `text` replaces both by your
-    own words, `{file: NAME}` by those of a file. For images with a grid,
+    CoT-special (understand, perceive, connect, conclude) in our words. `text` replaces both with
+    your own words, or with those of a file (`{file: NAME}`). For images with a grid,
     `prompting.grids.GridWords` has steps that use it.
     """
 
@@ -299,13 +299,13 @@ class ChainOfThought(Wording):
     form: Literal["plain", "steps"] = "plain"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these words below the prompt."""
+        """Return the state with this instruction below its prompt."""
         return add_lines(state, text_of(self.text) or REASONING[self.form])
 
 
 @dataclass(frozen=True)
 class AnswerLine(WithoutModel):
-    """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", and after it only
+    """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", followed only by
     the answer.
 
     `{mark}` in `words` becomes that text. `eval.readers.Marked` reads what follows it.
@@ -319,11 +319,11 @@ the answer.'
         read_texts(self)
         if not self.mark.strip() or "\n" in self.mark:
             raise ValueError(
-                f"mark is the text before the answer, in one line, found {self.mark!r}"
+                f"mark must be the text before the answer, in one line, got {self.mark!r}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these words below the prompt."""
+        """Return the state with this instruction below its prompt."""
         return add_lines(state, fill_in(self.words, mark=self.mark))
 
 
@@ -341,7 +341,7 @@ class JsonAnswer(Wording):
     words: Text = "Reply with a JSON object and nothing else: {form}"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with these words below the prompt."""
+        """Return the state with this instruction below its prompt."""
         letters = ", ".join(state.sample.letters)
         answer = f'"answer": {f"one of {letters}" if letters else "your answer"}, as a text'
         reasoning = '"reasoning": what you see and what follows from it, ' if self.reasoning else ""
@@ -349,8 +349,8 @@ class JsonAnswer(Wording):
         return add_lines(state, fill_in(self.words, form=form))
 
     def schema(self, sample: Sample) -> Mapping[str, Any]:
-        """The JSON schema of a reply; strict servers want every field required and no other
-        allowed."""
+        """Return the JSON schema of a reply. Strict servers need every field to be required and no
+        others allowed."""
         answer: dict[str, Any] = {"type": "string"}
         if sample.letters:
             answer["enum"] = list(sample.letters)

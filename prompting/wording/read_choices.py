@@ -1,4 +1,4 @@
-"""Choices that stand in the words alone, as in requests of other programs, read back as choices."""
+"""Reads choices back from the text, for requests of other programs that list them only there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.evidence import Missing, handle_missing
 
 HEADER = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
-# in ASCII and in full width, as Chinese texts have it
+# in ASCII and in full width, as in Chinese texts
 LEFT, RIGHT = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
 LABEL = rf"(?P<left>{LEFT}?)(?P<letter>[A-Z])(?P<right>{RIGHT})"
 ON_ITS_LINE = re.compile(
@@ -32,7 +32,7 @@ PICTURES_BELOW = re.compile(r"(?<=[^\s>])(?:\s*<image \d+>)+\s*\Z")
 
 
 class ListedChoices(NamedTuple):
-    """The choices of a text, how it writes the letter A, and where their list begins and ends."""
+    """The choices in a text, the style of the letter A, and where their list begins and ends."""
 
     texts: tuple[str, ...]
     style: str
@@ -41,10 +41,10 @@ class ListedChoices(NamedTuple):
 
 
 def find_choices(text: str) -> ListedChoices | None:
-    """The last list of choices A, B and so on in a text, or None.
+    """Return the last list of choices A, B and so on in a text, or None.
 
-    Each choice has a line of its own, such as "(A) x", "A. x", "A) x", "A: x" or "[A] x", or all
-    share one line, as "(A) x (B) y" or "Options: A: x, B: y".
+    Each choice has its own line, such as "(A) x", "A. x", "A) x", "A: x" or "[A] x", or all share
+    one line, as in "(A) x (B) y" or "Options: A: x, B: y".
     """
     lists = [*_in_lines(text), *_in_one_line(text)]
     return max(lists, key=lambda choices: choices.start, default=None)
@@ -64,7 +64,7 @@ def _in_one_line(text: str) -> Iterator[ListedChoices]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
                 listed = _listed(text, run, spans)
-                # an instruction such as "answer (A), (B) or (C)." lists none
+                # an instruction such as "answer (A), (B) or (C)." is not a list
                 if all(choice.strip(".") for choice in listed.texts):
                     yield listed
 
@@ -72,7 +72,8 @@ def _in_one_line(text: str) -> Iterator[ListedChoices]:
 def _listed(
     text: str, run: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]]
 ) -> ListedChoices:
-    """The choices that stand there; pictures behind the last one are no part of it."""
+    """Return the choices at these positions; image placeholders after the last one are not part of
+    it."""
     texts = [text[start:end] for start, end in spans]
     texts[-1] = PICTURES_BELOW.sub("", texts[-1])
     end = spans[-1][0] + len(texts[-1])
@@ -82,7 +83,7 @@ def _listed(
 
 
 def _runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
-    """The labels A, B, C ... of one style that follow one another, where there are two or more."""
+    """Return the runs of two or more consecutive labels A, B, C ... in one style."""
     runs: list[list[re.Match[str]]] = []
     latest: dict[str, list[re.Match[str]]] = {}
     for label in labels:
@@ -101,32 +102,34 @@ def _style(label: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class ReadChoices(WithoutModel):
-    """Takes the choices of a sample that has none back out of the words, and notes how they were
-    written: for requests of other programs, which send words and pictures alone.
+    """Reads the choices of a sample that has none from its prompt, and notes how they were written.
+    Use it for requests of other programs, which send only text and images.
 
-    Read is the last list of letters from A on, one choice a line ("(A) x", "A. x", "A) x", "A: x")
-    or all in one line ("(A) x (B) y", "Options: A: x, B: y"), as inspect_ai, evalscope, VLMEvalKit,
-    lmms-eval and BLINK write it. `words` "keep" asks with the words as they are; "drop" leaves the
-    list and the line that announces it out, so that a later stage can say the choices anew. The
-    sample's question is then without its list, in either case.
+    It reads the last list of letters from A on, one choice per line ("(A) x", "A. x", "A) x", "A:
+    x") or all in one line ("(A) x (B) y", "Options: A: x, B: y"), as inspect_ai, evalscope,
+    VLMEvalKit, lmms-eval and BLINK write it. `words` "keep" leaves the prompt unchanged; "drop"
+    removes the list and the line that announces it, so that a later stage can list the choices in
+    another way. In both cases the list is removed from the sample's question.
 
-    Where the words list no choices, `missing` says whether to "keep" the sample with a note in the
-    record, "fail" it, or "abstain".
+    If the prompt lists no choices, `missing` decides whether to "keep" the sample with a note in
+    the record, "fail" it, or "abstain".
     """
 
     words: Literal["keep", "drop"] = "keep"
     missing: Missing = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state whose sample has the choices that its words list."""
+        """Return the state whose sample has the choices that its prompt lists."""
         if state.sample.choices:
             return state
         listed = find_choices(state.prompt)
         if listed is None:
-            return handle_missing(state, self.missing, ["the words list no choices A, B ..."])
+            return handle_missing(state, self.missing, ["the prompt lists no choices A, B ..."])
         before, after = state.prompt[: listed.start], state.prompt[listed.end :]
         bare = f"{ANNOUNCED.sub('', before).rstrip()}\n{after.lstrip()}".strip()
         sample = replace(state.sample, question=bare, choices=listed.texts)
         prompt = bare if self.words == "drop" else state.prompt
-        note = f"{counted(len(listed.texts), 'choice')} read from the words, written {listed.style}"
+        note = (
+            f"{counted(len(listed.texts), 'choice')} read from the prompt, written {listed.style}"
+        )
         return state.replace(sample=sample, prompt=prompt).with_notes(note)

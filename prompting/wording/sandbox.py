@@ -1,5 +1,5 @@
-"""jinja2's sandbox with a bound on the work of a template, counted in operations and never in
-seconds: the same template ends in the same place on every machine, in any thread."""
+"""jinja2's sandbox with a limit on the work of a template, counted in operations rather than
+seconds: a template stops at the same place on every machine and in every thread."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from jinja2.visitor import NodeTransformer
 
 LONGEST = 200_000  # characters of a template, and of a prompt
 WORK = 5_000_000
-"""Steps of one rendering, a second or two: each item of a loop, each call, each character or item
-that an operator or filter is given."""
+"""The maximum number of steps per rendering, about a second or two. Steps are the items of a loop,
+calls, and the characters or items that an operator or filter receives."""
 
 
 @dataclass(eq=False)
 class Work:
-    """What a rendering may still do; a macro or a recursive loop may run all `nodes` of it."""
+    """The work that a rendering may still do; a macro or a recursive loop may run all `nodes` of
+    the template."""
 
     left: int
     nodes: int
 
     def spend(self, steps: int) -> None:
-        """Count steps. Raises SecurityError where none are left."""
+        """Count steps. Raises SecurityError if none are left."""
         self.left -= steps
         if self.left < 0:
             raise SecurityError(
@@ -46,7 +47,8 @@ _work: ContextVar[Work | None] = ContextVar("_work", default=None)
 
 @contextmanager
 def bounded(size: int = 1) -> Iterator[Work]:
-    """Inside, templates have one amount of work together; one of them has `size` nodes."""
+    """Give all templates rendered inside this context one common amount of work; `size` is the
+    number of nodes of one of them."""
     work = Work(WORK, size)
     token = _work.set(work)
     try:
@@ -63,14 +65,14 @@ def spend(steps: int) -> None:
 
 
 def weigh(value: Any) -> Any:
-    """Count every character and item inside a value, each time that it is met, and give it back:
-    a list that holds one text ten times weighs as much as it prints."""
+    """Count every character and item inside a value, each time it occurs, and return the value. A
+    list that contains one text ten times counts as much as it prints."""
     waiting = [value]
     while waiting:
         inner = waiting.pop()
         spend(_size(inner))
         if isinstance(inner, jinja2.Undefined):
-            continue  # it looks like a collection, and may only be asked whether it is defined
+            continue  # it looks like a collection, but only tests of whether it is defined work
         if isinstance(inner, Namespace):
             inner = object.__getattribute__(inner, "_Namespace__attrs")
         if isinstance(inner, Mapping):
@@ -81,7 +83,8 @@ def weigh(value: Any) -> Any:
 
 
 def touch(value: Any) -> Any:
-    """Count the characters or items of a value, not those inside its items, and give it back."""
+    """Count the characters or items of a value, without those inside its items, and return the
+    value."""
     spend(_size(value))
     return value
 
@@ -107,19 +110,19 @@ class Counted:
 
 
 class CountedSized(Counted):
-    """One of a known length."""
+    """A counted iterable of known length."""
 
     def __len__(self) -> int:
         return len(self.items) if isinstance(self.items, Sized) else 0
 
 
 def count_items(items: Any, steps: int = 1) -> Counted:
-    """The same items, each of which counts as `steps`."""
+    """Return the same items, each of which counts as `steps`."""
     return (CountedSized if isinstance(items, Sized) else Counted)(items, steps)
 
 
 def check_length(characters: int) -> None:
-    """Raises SecurityError for a text that is longer than any prompt."""
+    """Raise SecurityError for a text that is longer than any prompt."""
     if characters > LONGEST:
         raise SecurityError(f"it writes more than {LONGEST:,} characters")
 
@@ -133,7 +136,8 @@ BRACES = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def _check_format(text: Any, values: Iterable[Any]) -> None:
-    """The widths in a text of `%` or `str.format`, and those that it takes from its values."""
+    """Check the widths in a text for `%` or `str.format`, and those that it takes from its
+    values."""
     if not isinstance(text, str):
         return
     widths = [width for pair in PERCENT.findall(text) for width in pair]
@@ -158,7 +162,7 @@ def _check_tabs(text: Any, given: Sequence[Any]) -> None:
 
 
 def _check_parts(text: Any, given: Sequence[Any]) -> None:
-    """For each of so many lines or items as much more text as a setting says."""
+    """Count, for each line or item, the characters that a setting adds to it."""
     longest = max(
         [*_numbers(given), *(len(part) for part in given if isinstance(part, str))] or [0]
     )
@@ -185,12 +189,13 @@ def _check_replaced(text: Any, given: Sequence[Any]) -> None:
 
 
 def _check_stripped(text: Any, given: Sequence[Any]) -> None:
-    """For each comment that it takes out jinja2 copies the whole text."""
+    """Count the copies of the whole text that jinja2 makes, one for each comment that it
+    removes."""
     spend(str(text).count("<!--") * (len(str(text)) // 100))
 
 
 def _check_sum(values: Any, given: Sequence[Any]) -> None:
-    """Lists are added one by one, and all before are copied each time."""
+    """Count the copies made when lists are added one by one."""
     if isinstance(values, Collection) and any(isinstance(part, list | tuple) for part in given):
         parts = [len(part) for part in values if isinstance(part, Sized)]
         spend(len(parts) * sum(parts))
@@ -203,7 +208,7 @@ def _check_translated(text: Any, given: Sequence[Any]) -> None:
 
 
 Check = Callable[[Any, Sequence[Any]], None]
-"""Counts or refuses what a filter, or a method, makes of a value and the rest that it is given."""
+"""Counts or refuses what a filter or method produces from a value and its other arguments."""
 
 CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(
@@ -223,11 +228,11 @@ CHECKS: Mapping[str, Check] = {
     "format_map": _check_format,
 }
 SHALLOW = {"length", "count", "first", "last", "default", "d", "attr", "list", "items"}
-"""Filters that look at no more than the items of what they are given."""
+"""Filters that only look at the top-level items of their input."""
 
 
 def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter, or a test, whose work is counted."""
+    """Return a filter or test whose work is counted."""
     skipped = int(hasattr(filter, "jinja_pass_arg"))
     look = touch if name in SHALLOW else weigh
 
@@ -252,14 +257,16 @@ def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def measure(tree: nodes.Node) -> int:
-    """The size of a template, or of a part of it: the nodes of its syntax tree, and its text."""
+    """Return the size of a template, or of a part of it: the nodes of its syntax tree plus its
+    characters."""
     data = [node.data for node in tree.find_all(nodes.TemplateData)]
     data += [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
     return sum(1 for _ in tree.find_all(nodes.Node)) + sum(map(len, data))
 
 
 class _Counting(NodeTransformer):
-    """Puts the counting of work into a template: into loops, comparisons, joined texts, slices."""
+    """Inserts the counting of work into a template: into loops, comparisons, joined texts and
+    slices."""
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
         super().generic_visit(node, *args, **kwargs)
@@ -281,9 +288,9 @@ class _Counting(NodeTransformer):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, without what gives another text each time, in which every template ends:
-    inside `bounded` what it does is counted, and no single operator, filter or method makes a
-    text that is longer than a prompt."""
+    """jinja2's sandbox without random functions, in which every template ends: inside `bounded` its
+    work is counted, and no single operator, filter or method produces a text that is longer than a
+    prompt."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -303,7 +310,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Left by right. Raises SecurityError for what would be too long, or too much work."""
+        """Apply a binary operator. Raises SecurityError if the result would be too long, or the
+        work too much."""
         whole = isinstance(left, int) and isinstance(right, int)
         if operator == "**" and whole:
             check_length(left.bit_length() * abs(right))
@@ -322,7 +330,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call what a template may call, and count it by what it is given."""
+        """Call what a template may call, and count the work by its arguments."""
         work = _work.get() or Work(WORK, 1)
         name = getattr(__obj, "__name__", "")
         method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
@@ -334,15 +342,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 spend(len(args[0]) * _size(owner))
             elif check := CHECKS.get(name):
                 check(owner, [*args, *kwargs.values()])
-        else:  # a macro, or what is as cheap as one
+        else:  # a macro, or something as cheap
             spend(work.nodes)
         weigh([*args, *kwargs.values()])
-        if isinstance(__obj, LoopContext):  # a recursive loop goes through what it is given
+        if isinstance(__obj, LoopContext):  # a recursive loop iterates over its arguments
             args = tuple(count_items(arg, work.nodes) for arg in args)
         return super().call(__context, __obj, *args, **kwargs)
 
 
 @lru_cache(maxsize=1)
 def environment() -> Sandbox:
-    """The one sandbox of this process."""
+    """Return the one sandbox of this process."""
     return Sandbox()

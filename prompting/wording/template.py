@@ -24,18 +24,19 @@ FAULTS = (
     RecursionError,
     AssertionError,
 )
-"""What rendering may raise; jinja2 asserts what some of its filters are given."""
+"""Exceptions that rendering may raise; jinja2 uses assertions on the input of some of its filters.
+"""
 
 
 @dataclass(frozen=True)
 class Template(WithoutModel):
     """Words the prompt with a jinja2 template, given here or in a file, in a sandbox.
 
-    Its variables are `prompt` (as worded so far), `question`, `choices` (each with `letter` and
-    `text`), `letters`, `images` (how many are shown), `marks` (each with `label`, `kind` and
-    `image`, counted from 1), `meta`, `id`, and `reply` (the model's last one). `into` "prompt"
-    replaces the prompt, "system" the system text. Raises ValueError that names the sample for
-    unknown variables and other errors of the template.
+    The template is `text`. Its variables are `prompt` (as worded so far), `question`, `choices`
+    (each with `letter` and `text`), `letters`, `images` (how many are shown), `marks` (each with
+    `label`, `kind` and `image`, counted from 1), `meta`, `id`, and `reply` (the model's last one).
+    `into` "prompt" replaces the prompt, "system" the system message. Raises ValueError that names
+    the sample for unknown variables and other errors of the template.
     """
 
     text: Text
@@ -54,7 +55,7 @@ class Template(WithoutModel):
             raise ValueError(f"text is not a valid jinja2 template: {exc}") from exc
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the filled-in template."""
+        """Return the state with the filled-in template."""
         words = ""
         try:
             with bounded(self._size):
@@ -73,7 +74,7 @@ class Template(WithoutModel):
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        with bounded():  # what is constant in it is computed here
+        with bounded():  # constant expressions are evaluated here
             return environment().from_string(text_of(self.text))
 
     @cached_property

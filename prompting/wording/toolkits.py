@@ -66,7 +66,7 @@ class VlmevalkitDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class LmmsEvalDecoding(CallOptions):
-    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, its default for tasks that set
+    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, the default for tasks that set
     none."""
 
     temperature: float | None = 0.0
@@ -78,7 +78,7 @@ DISCLAIMER = (
     " anybody, and nobody has to be recognised or named to answer it."
 )
 _CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S)
-"""The lettered choices of a BLINK prompt and the sentence that announces them."""
+"""The lettered choices of a BLINK prompt and the sentence that introduces them."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class OfficialPrompt(WithoutModel):
     """BLINK's runner: the column `prompt` unchanged, after a `disclaimer` for three of the
     subtasks.
 
-    `disclaimed` are the subtasks with the disclaimer, named with underscores. Samples of other
+    `disclaimed` lists the subtasks with the disclaimer, named with underscores. Samples of other
     benchmarks are asked with their field `prompt`. Raises ValueError for a sample without one.
     """
 
@@ -94,22 +94,22 @@ class OfficialPrompt(WithoutModel):
     disclaimed: tuple[str, ...] = ("Art_Style", "Forensic_Detection", "Jigsaw")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the official prompt in place of any other."""
+        """Return the state with the official prompt instead of any other."""
         disclaimer = _disclaimer_for(state, self.disclaimer, self.disclaimed)
         return state.replace(prompt=disclaimer + benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
 class VlmevalkitPrompt(WithoutModel):
-    """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and
+    """VLMEvalKit: a hint if there is one, "Question:", "Options:" with lines such as "A. yes", and
     then `closing`.
 
     The question is the benchmark's prompt without its lettered choices, as in the rows of the
     toolkit's table (this is not documented), or the sample's question if it has no prompt. With
-    `options` False the whole prompt follows "Question:" and nothing more, which is the form for
-    VLM2-Bench. The hint is `meta["hint"]`. A choice that is a picture becomes a view after the
-    others, and its line names it by number. `disclaimer` stands before the question of the subtasks
-    `disclaimed`.
+    `options` False the whole prompt follows "Question:" and nothing else, which is the form for
+    VLM2-Bench. The hint is `meta["hint"]`. A choice that is an image becomes a view after the
+    others, and its line refers to it by number. `disclaimer` precedes the question of the subtasks
+    in `disclaimed`.
     """
 
     closing: str = "Choose the right answer among these options."
@@ -118,7 +118,7 @@ class VlmevalkitPrompt(WithoutModel):
     disclaimed: tuple[str, ...] = ("Art_Style",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the prompt in VLMEvalKit's form."""
+        """Return the state with the prompt in VLMEvalKit's form."""
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
             return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
@@ -140,14 +140,13 @@ class LmmsEvalPrompt(WithoutModel):
     """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt`
     unchanged.
 
-    `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without a prompt of its
-    own.
+    `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without its own prompt.
     """
 
     note: str = "Note: Reply with {letters} alone, and add nothing to it.\n"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the note and the prompt."""
+        """Return the state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
         note = self.note.replace("{letters}", letters)
         return state.replace(prompt=note + benchmark_prompt(state))

@@ -87,7 +87,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (ASK, ("a question",), {}, "a stage takes a State, such as State.start(sample), found str"),
     (State.start, (next(iter(PHOTOS)),), {}, "takes a Sample, such as an Item's `sample`"),
     (Circles, (), {"radius": "x"}, "radius is a number, found 'x'"),
-    (Circles, (), {"color": 3}, "3 is no colour"),
+    (Circles, (), {"color": 3}, "3 is not a colour"),
     (ChatAPI, ("m",), {"temperature": "hot"}, "temperature is a number, found 'hot'"),
     (ChatAPI, ("m",), {"max_tokens": -3}, "max_tokens >= 1 must hold, found max_tokens: -3"),
     (CallOptions, (), {"temperature": -1}, "temperature >= 0 must hold"),

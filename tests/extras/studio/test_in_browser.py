@@ -178,7 +178,7 @@ def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, s
         assert studio.browser.text(f"[data-fault={place}]")
         assert studio.browser.run("page.root.dataset.stale") == "1"
         studio.set(place, before)
-    fault = "stages.mark: 'ret' is no colour; did you mean"
+    fault = "stages.mark: 'ret' is not a colour; did you mean"
     studio.set("stages.mark.color", "ret", fault)
     studio.browser.run("scrollTo(0, document.body.scrollHeight)")
     assert studio.browser.text("#wrong").startswith(fault)

@@ -56,7 +56,7 @@ def test_marks_find_their_picture(
         after = stage(state_of(sent(sample, kind, side, **settings)), NoModel())
         if number % 2:
             assert after.sample.marks == ()
-            assert after.notes == ("image 1 is like no picture of marks.jsonl; kept as it is",)
+            assert after.notes == ("image 1 matches no picture of marks.jsonl; kept as it is",)
             continue
         (point,), (mark,) = after.sample.marks, sample.marks
         assert isinstance(mark, Point) and isinstance(point, Point)

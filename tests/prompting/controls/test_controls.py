@@ -399,7 +399,7 @@ def test_rotated_labels_move_on_and_an_answer_of_a_specialist_is_mapped_too(tmp_
         (start(choices=("yes", "no")), r"0 of the marks \(none\)"),
         (start(*POINTS, choices=("yes", "no")), "0 of the marks A, B, C, D"),
         (start(*POINTS, choices=("A is closer than B", "equal")), "one label"),
-        (start(*POINTS, choices=("A is near", "A is far")), "one label of its own"),
+        (start(*POINTS, choices=("A is near", "A is far")), "must name exactly one label"),
         (start(*POINTS, choices=NAMES, question="Is it B or C?"), "names B, C"),
         (start(*POINTS), "s1 has 0 choices"),
         (start(*POINTS, choices=NAMES).replace(answer="A"), "before the model"),

@@ -85,7 +85,7 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
 
 
 def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
-    with pytest.raises(ValueError, match=r"label is .* found 12"):
+    with pytest.raises(ValueError, match=r"label must be .* got 12"):
         Circles(12)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="radius is a number, found 'big'"):
         Circles(radius="big")  # type: ignore[arg-type]

@@ -273,7 +273,7 @@ def test_only_some_marks_are_drawn_but_none_is_hidden() -> None:
     pixels = drawn(stage, *marks)
     assert redness(pixels)[20:32].max() == 0
     assert tuple(pixels[26, 60]) == GREY
-    with pytest.raises(ValueError, match="sample s1: only REF was to be drawn, but there are A"):
+    with pytest.raises(ValueError, match="sample s1: `only` names REF, but the marks are A"):
         drawn(stage, marks[1])
 
 

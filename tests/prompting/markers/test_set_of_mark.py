@@ -287,7 +287,7 @@ def test_a_region_of_two_letters_is_no_answer_and_a_point_lies_in_its_region() -
     x, y = map(float, str(ChosenMark("point")(state, NoModel()).answer).split(", "))
     assert 10 + 39 <= x < 110 - 39
     assert y == pytest.approx(49.5, abs=0.5)
-    with pytest.raises(ValueError, match="sample s1 has no boxes or masks with numbers for labels"):
+    with pytest.raises(ValueError, match="sample s1 has no boxes or masks with numbers as labels"):
         ChosenMark()(both, NoModel())
 
 

@@ -109,9 +109,9 @@ def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
     )
     stage = VPBenchPrompt(VPBenchStyle("radius 3"), "{shape}, {color}, {labels}: {question}")
     assert stage(State.start(sample), NoModel()).prompt == "circle, red, A and B: Which?"
-    with pytest.raises(ValueError, match="need `colors` of their own"):
+    with pytest.raises(ValueError, match="need different `colors`"):
         VPBenchPrompt(VPBenchStyle(labels=False))(State.start(sample), NoModel())
-    with pytest.raises(ValueError, match="has no choices to word"):
+    with pytest.raises(ValueError, match="has no choices"):
         VPBenchPrompt()(start(Point("A", 60, 60)), NoModel())
 
 

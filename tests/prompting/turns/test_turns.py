@@ -160,7 +160,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         yield running
 
 
-SETTLED = "ended after 3 draws: it was settled"
+SETTLED = "ended after 3 draws: no other answer could win"
 
 
 def voting(*replies: str, **settings: Any) -> State:
@@ -295,7 +295,7 @@ def test_endless_descriptions_are_cut_and_there_must_be_an_image() -> None:
     state = CaptionThenAnswer(longest=100, **BLIND)(start(), model)
     assert len(model.calls[-1][0][0].text) < 150
     bound, cut = state.notes
-    assert "tokens" in bound and "499999" in cut and "100" in cut
+    assert "token limit" in bound and "499999" in cut and "100" in cut
     for stage in (CaptionThenAnswer(**BLIND), RedrawThenAnswer(**CODED)):
         with pytest.raises(ValueError, match="sample s1 has no image"):
             stage(start(0), Heard())

@@ -83,9 +83,9 @@ def test_a_record_notes_a_mark_whose_colour_is_lost(encode: Encode, thickness: i
     trial = execute(stages, sample, 0, 0, RecordingModel(NoModel(), "s1"))
     assert trial.error is None
     subsampled = encode.codec == "webp" or encode.chroma == "4:2:0"
-    notes = [note for note in trial.state.notes if "of its colour as it is sent" in note]
+    notes = [note for note in trial.state.notes if "of its colour when sent" in note]
     assert len(notes) == (subsampled and thickness == 1)
-    assert all(note.startswith("what stage 'mark' draws keeps ") for note in notes)
+    assert all(note.startswith("the drawing of stage 'mark' keeps ") for note in notes)
 
 
 def test_webp_lossy_and_lossless() -> None:

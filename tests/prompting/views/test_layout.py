@@ -112,7 +112,7 @@ def test_orders() -> None:
     assert shuffles == [Reorder(seed=seed)(state, NoModel()).views for seed in range(12)]
     assert len({tuple(map(state.views.index, views)) for views in shuffles}) > 5
     assert all(set(views) == {a, b, c, d} for views in shuffles)
-    with pytest.raises(ValueError, match="sample s1: order lists 2 images, there are 4"):
+    with pytest.raises(ValueError, match="sample s1: order lists 2 images, but there are 4"):
         Reorder((2, 1))(state, NoModel())
 
 
@@ -121,7 +121,7 @@ def test_words_that_name_images_by_place_stop_a_reorder(
     question: str, choices: tuple[str, ...], named: str
 ) -> None:
     state = start((8, 8), (8, 8), question=question, choices=choices)
-    with pytest.raises(ValueError, match=f"s1: the words name an image by its place .'{named}'"):
+    with pytest.raises(ValueError, match=f"s1: the text names an image by its position .'{named}'"):
         Reorder("reversed")(state, NoModel())
     kept = Reorder("reversed", words="keep")(state, NoModel())
     assert sent(Ask(tags="Image {source}:"), kept)[:4] == ["Image 2:", 0, "Image 1:", 1]

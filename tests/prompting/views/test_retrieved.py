@@ -96,7 +96,7 @@ def test_without_regions_the_view_stays_and_tries_are_numbers() -> None:
     after = RetrievedCrops(OnMarks())(state, NoModel())
     assert after.views == state.views and "no mark is seen" in " ".join(after.notes)
     assert RetrievedCrops(OnMarks(), whole=True)(start(*CORNERS), NoModel()).views[0].size[0] == 120
-    with pytest.raises(ValueError, match="tries are numbers of regions"):
+    with pytest.raises(ValueError, match="tries must be numbers of regions"):
         RetrievedCrops(OnMarks(), ())
 
 
@@ -123,7 +123,7 @@ def test_views_together_cost_no_more_than_the_budget(model: str, tokens: int) ->
     # the large ones shrink, and the small one keeps its pixels as long as they cost more
     if costs[1] < max(costs):
         assert after.views[1].size == (300, 200)
-    assert any("by a guess" in note for note in after.notes) == (not image_rule(model).published)
+    assert any("an estimate" in note for note in after.notes) == (not image_rule(model).published)
 
 
 def test_a_budget_is_used_and_one_below_the_least_refused() -> None:
@@ -131,7 +131,7 @@ def test_a_budget_is_used_and_one_below_the_least_refused() -> None:
     for tokens in (500, 1000, 1500):
         spent = image_tokens(TokenBudget(tokens, "claude-sonnet-4")(state, NoModel()))
         assert 0.93 * tokens < spent <= tokens
-    least = "2 views cost 510 tokens at the least, more than `tokens: 400`"
+    least = "2 views cost at least 510 tokens, more than `tokens: 400`"
     with pytest.raises(ValueError, match=least):
         TokenBudget(400, "gpt-4o")(state, NoModel())
 
@@ -153,5 +153,5 @@ def test_views_of_all_turns_together_cost_no_more_than_the_budget_of_a_fit() -> 
     state, tokens = asked(budget)
     assert len(tokens) == 4 and max(tokens) == image_tokens(state) <= 1600
     assert tokens[0] == 1120 and tokens[1] > 1550 and state.views[0].size == (1120, 784)
-    assert "the budget of tokens has no room for more" in state.notes
+    assert "the token budget has no room for more views" in state.notes
     assert max(asked(None)[1]) == 1120 + 900 + 900

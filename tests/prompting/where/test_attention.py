@@ -110,7 +110,7 @@ def test_any_map_dims_and_one_that_knows_nothing_does_not() -> None:
     kept = Dimmed(scalar=Dark(known=False))(state, NoModel())
     assert kept.views == state.views and "nothing is known" in kept.notes[0]
     for network, map_of in (("", None), ("a", Dark())):
-        with pytest.raises(ValueError, match="give `model` or `scalar`"):
+        with pytest.raises(ValueError, match="`model` or `scalar`"):
             Dimmed(model=network, scalar=map_of)
 
 
@@ -242,7 +242,7 @@ def test_a_pure_gradient_leads_to_what_is_fine(place: tuple[int, int], llava: st
 
 
 def test_a_network_that_is_given_no_plane_of_pixels_is_refused(ink: str) -> None:
-    with pytest.raises(WeightsError, match="a picture is one plane of them"):
+    with pytest.raises(WeightsError, match="single plane of pixels"):
         ViCrop(model=ink, method="pure").places(scene(0, 0), NoModel())
 
 

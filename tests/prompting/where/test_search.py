@@ -169,5 +169,5 @@ def test_every_part_that_shows_it_is_found(whole: bool, every: bool) -> None:
 def test_a_search_says_what_it_lacks() -> None:
     state = Look(TREE)(start(), Scripted("No"))
     assert state.notes[0] == "view 1: no part that answers is seen; kept as it is"
-    with pytest.raises(ValueError, match="words come from one place"):
+    with pytest.raises(ValueError, match="words must come from one setting"):
         TreeSearch(words=("a",), words_field="b")

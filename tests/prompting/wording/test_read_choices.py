@@ -22,7 +22,7 @@ def test_what_other_programs_send(program: str, words: str, style: str, bare: st
     read = ReadChoices()(start(words), NoModel())
     assert read.sample.choices == ASKED, program
     assert (read.prompt, read.sample.question) == (words, bare), program
-    assert read.notes == (f"4 choices read from the words, written {style}",)
+    assert read.notes == (f"4 choices read from the prompt, written {style}",)
     dropped = ReadChoices(words="drop")(start(words), NoModel())
     asked = MultipleChoice(instruction="")(dropped, NoModel())
     assert asked.prompt == f"{bare}\n(A) red dog\n(B) A blue cat\n(C) 3.5\n(D) none of these"
@@ -33,7 +33,7 @@ def test_what_is_a_list_of_choices(words: str, choices: list[str] | None) -> Non
     read = ReadChoices()(start(words), NoModel())
     assert read.sample.choices == tuple(choices or ())
     if choices is None:
-        assert read.notes == ("the words list no choices A, B ...; kept as it is",)
+        assert read.notes == ("the prompt lists no choices A, B ...; kept as it is",)
         assert ReadChoices(missing="abstain")(start(words), NoModel()).ended
 
 

@@ -164,7 +164,7 @@ def test_one_call_with_the_states_draw_and_the_stages_wishes() -> None:
     state = Ask(options=options)(replace(start(), draw=3), model)
     assert [call[1:] for call in model.calls] == [(3, options)]
     assert state.messages[-1].tool_calls == (call,)
-    with pytest.raises(ValueError, match=r"sample s1: .*nothing to ask"):
+    with pytest.raises(ValueError, match=r"sample s1 .*nothing to ask"):
         Ask(images="none")(start().replace(prompt=""), Scripted("ok"))
 
 
@@ -345,7 +345,7 @@ def test_history(
     assert [len(m.views) for m in sent] == images
     assert [m.text for m in sent if m.role == "assistant"] == said
     assert sent[-1] is messages[-1]
-    cut = "of an earlier reply of 30 characters the first 10 were sent on"
+    cut = "only the first 10 of 30 characters of an earlier reply were sent"
     assert notes == ((cut,) if history.longest == 10 else ())
     if history.images == "none":
         assert sent[1].text == "[an image was shown here]\nq1"
