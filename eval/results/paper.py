@@ -199,7 +199,8 @@ def latex_table(table: Table) -> str:
         if row.people is not None:
             blocks["people"].setdefault("people, as published", {})[task] = percent(row.people)
         if gap := to_people(row):
-            blocks["people"].setdefault(f"{name}, less people", {})[task] = f"${gap}$"
+            gap = gap.replace("\u2212", "-")  # LaTeX sets a minus sign in math
+            blocks["people"].setdefault(f"{name}, vs people", {})[task] = f"${gap}$"
     counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
     lines = [["", *map(escape, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
     body = [*map(_latex_line, lines)]

@@ -130,7 +130,7 @@ def test_older_arms_are_compared_with_the_present_baseline(made: MadeRun) -> Non
     assert (rows[old].delta, rows[now].delta, rows[other].delta) == (-1.0, None, -0.25)
     assert table.notes == (
         "delta: against plain",
-        "also shown, and counted by Holm's correction: 1 arm of an earlier plan,"
+        "also shown, and included in Holm's correction: 1 arm of an earlier plan,"
         " plain {model=old} on t",
     )
 
@@ -154,7 +154,7 @@ def test_results_tell_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> None:
 def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
     ask_each(made, SWEEP)
     (line,) = (line for line in notes(score_table(made.path).scores[0]) if line.startswith("delta"))
-    nearest = "the nearest in setting of unmarked, unmarked [no think]"
+    nearest = "the nearest setting among unmarked, unmarked [no think]"
     assert line == f"delta: against {nearest}; its own arms against unmarked"
     rows = {
         row.contestant: row for row in score_table(made.path).where(metric="accuracy", task="t")

@@ -57,7 +57,7 @@ def test_a_run_names_the_file_and_goes_on_when_there_is_room(
     kept = len(RunFolder(RUN).records())
     assert kept or file != "records.jsonl"
     said = ends(0, "run", "study.yaml")
-    assert f"({SAMPLES - kept} new, {kept} were there, 0 failed)" in said
+    assert f"({SAMPLES - kept} new, {kept} existing, 0 failed)" in said
 
 
 WRITTEN = {

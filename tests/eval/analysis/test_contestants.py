@@ -32,7 +32,7 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
     run = score_run(made.write())
     first, second, third = lines_of(analysed("pairs", run))
     assert has(first, contestant="base", other="ring", n="8", p="1.000")
-    assert first["difference"].startswith("-12.5\n")
+    assert first["difference"].startswith("\u221212.5\n")
     counts = {"both\nright": "5", "only\nfirst": "1", "only\nother": "2"}
     assert has(first, **counts, **{"mistakes\nshared": "0\nof 2 and 1"})
     assert first["either %\n(oracle)"].startswith("100.0\n")

@@ -182,7 +182,7 @@ def test_failures_have_no_accuracy_and_their_reasons_are_told(study: Study) -> N
     assert finding.rows[-1].failure == "OSError: no picture"
     assert finding.sentences[1:] == (
         "broken: every answer failed: OSError: no picture.",
-        "Unreadable: 3 of 80 answers, as the reply is empty.",
+        "Unreadable: 3 of 80 answers, because the reply is empty.",
         "failed: 41 answers, most often with OSError: no picture",
     )
 

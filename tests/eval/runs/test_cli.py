@@ -72,7 +72,7 @@ def looktwice(*words: object, code: int = 0) -> str:
 @needs_extras
 def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     output = looktwice("run", study)
-    assert "18 new, 0 were there, 0 failed" in output
+    assert "18 new, 0 existing, 0 failed" in output
     assert "report: runs/study/report.html" in output
     folder = study.parent / "runs" / "study"
     before, page = (folder / "records.jsonl").read_bytes(), (folder / "report.html").read_text()
@@ -82,7 +82,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     seams = rows["seams", "jigsaw", "accuracy"]
     assert tuple(seams) == COLUMNS
     assert (seams["value"], seams["n"], seams["right"]) == ("1", "6", "6")
-    assert "0 new, 18 were there" in looktwice("run", study)
+    assert "0 new, 18 existing" in looktwice("run", study)
     assert "thinking" in (scored := looktwice("score", folder))
     official = looktwice("score", folder, "--reader", "blink_official", "--table", "full")
     assert official != scored and "0/0/6/0" in official

@@ -95,7 +95,7 @@ def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: 
     made.reply(made.point("plain", "t"), "s0", "The answer is (B)")
     entry = scored(made, reader=Says(answer))["s0"]
     assert (entry.verdict, entry.answer) == (Verdict.UNREADABLE, answer)
-    assert entry.detail == f"the reader answered {answer!r}, which is none of A, B"
+    assert entry.detail == f"the reader answered {answer!r}, which is not one of A, B"
     assert scored(made, reader=Says("E"))["s0"].verdict is Verdict.WRONG
 
 
