@@ -241,7 +241,7 @@ def read_subset(path: Path) -> Mapping[str, set[str]]:
         fragment = read_yaml(path, FragmentNode) or {}
     except (OSError, ValueError, yaml.YAMLError) as exc:
         raise RunError(
-            f"{path} is not a subset file ({exc}); give one such as clean.yaml, which `audit` writes"
+            f"{path} is not a subset file ({exc}); give one such as clean.yaml from `audit`"
         ) from exc
     tasks = {**(fragment.get("tasks") or {})}
     if "task" in fragment:

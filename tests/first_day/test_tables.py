@@ -194,7 +194,7 @@ def test_the_reader_is_one_word_and_its_absence_is_told_in_python_too(
     arms = {"plain": ASK, "said": SAY}
     table = evaluate(Greys(), arms, MODEL, reader=LastLetter(), out="runs/evaluate")
     assert table.rows[0].value == 0.5
-    with pytest.raises(RunError, match=r"give score_table\(\.\.\., reader=LastLetter\(\)\)"):
+    with pytest.raises(RunError, match=r"pass score_table\(\.\.\., reader=LastLetter\(\)\)"):
         write_report(["runs/evaluate"], "out")
     assert write_report(["runs/evaluate"], "out", reader=LastLetter()).exists()
     assert score_table("runs/evaluate", reader=LastLetter()).csv == table.csv

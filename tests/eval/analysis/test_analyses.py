@@ -35,7 +35,10 @@ COLUMNS: tuple[Column[Line], ...] = (
 def test_a_column_says_where_its_value_stands_and_how_it_is_written() -> None:
     grid = table(COLUMNS, [Line("a", Estimate(0.5, -0.25, 1, 4, 4), 4), Line("b", None)])
     assert grid.header == ("task", "change", "units", "n", "twice") and grid.text_columns == 1
-    assert grid.rows == [("a", "+50.0\n-25.0 to +100.0", "4", "4", "8"), ("b", "", "", "", "0")]
+    assert grid.rows == [
+        ("a", "+50.0\n\u221225.0 to +100.0", "4", "4", "8"),
+        ("b", "", "", "", "0"),
+    ]
     both = grid.without("change", "units").above(TextTable(("n", "task"), [("7", "c")], 0))
     assert both.rows == [("a", "4", "8"), ("b", "", "0"), ("c", "7", "")]
 
@@ -60,7 +63,7 @@ def test_every_analysis_has_a_name_and_gives_its_tables(made: MadeRun) -> None:
     shown = {each.name for each in analyses_of(scored) if each.tables(scored)}
     assert {"baseline", "pairs", "oracle", "letters"} <= shown
     (pairs,) = analysis("pairs").tables(scored)
-    assert pairs.title == "Contestants with one another" and len(pairs.table.rows) == 3
+    assert pairs.title == "Pairs of contestants" and len(pairs.table.rows) == 3
     with pytest.raises(RunError, match="'pairs'"):
         analysis("pair")
 

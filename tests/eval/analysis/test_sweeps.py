@@ -94,8 +94,8 @@ def test_of_two_factors_that_surely_interact_no_mean_over_the_other_is_told(made
     rows = lines_of(sweep_table(score_table(made.write().path)))
     told = {(row["factor"], row["level"], row["where"]): row["effect"].split()[0] for row in rows}
     assert told == {
-        ("mark", "radius=10", "think as it is"): "-75.0",
-        ("mark", "radius=10", "think none"): "-5.0",
+        ("mark", "radius=10", "think as it is"): "\u221275.0",
+        ("mark", "radius=10", "think none"): "\u22125.0",
         ("mark", "none", ""): "+0.0",
         ("think", "none", "mark radius=5"): "+0.0",
         ("think", "none", "mark radius=10"): "+70.0",
@@ -145,7 +145,7 @@ def test_no_pooled_effect_hides_that_it_differs_between_tasks(made: MadeRun) -> 
         ask(made, task, m10_think="B" * 16 + "A" * 4, m10_bare="B" * 16 + "A" * 4)
     lines = lines_of(sweep_table(score_table(made.write().path), whole=False))
     told = {(line["task"], line["level"]): line["effect"].split()[0] for line in lines}
-    ten = {("t", "radius=10"): "-80.0", ("u", "radius=10"): "+80.0"}
+    ten = {("t", "radius=10"): "\u221280.0", ("u", "radius=10"): "+80.0"}
     assert told == ten | {(ALL_TASKS, "radius=10"): "+0.0", (ALL_TASKS, "none"): "+0.0"}
 
 

@@ -96,7 +96,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert "made or changed by a stage" in (folder / "show" / "jigsaw_0003.html").read_text()
     assert "jigsaw_0000" in looktwice("view", folder, "--sample", "jigsaw_9999", code=2)
     assert "certify" in looktwice("analyse", "--list") and "pairs" in looktwice("analyse")
-    assert "Contestants with one another" in looktwice("analyse", folder, "pairs")
+    assert "Pairs of contestants" in looktwice("analyse", folder, "pairs")
     assert "fragility" in looktwice("analyse", folder, "ranks")
     for words, says in (
         ("pears", "'pairs'"),
@@ -270,7 +270,7 @@ def test_what_a_shell_completes(study: Path) -> None:
 
 
 def test_a_model_that_nobody_asks_is_told(study: Path) -> None:
-    place, words = "models.chat.model", "asks a model, so it changes nothing"
+    place, words = "models.chat.model", "calls a model, so it has no effect"
     assert words not in looktwice("check", study, "model={use: pipelines.models.Pocket}")
     study.write_text(
         "task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"

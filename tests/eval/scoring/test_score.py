@@ -114,7 +114,7 @@ def test_a_sentence_that_is_quoted_ends_once(made: MadeRun, words: str) -> None:
     made.task("t", "B")
     made.reply(made.point("plain", "t"), "s0", text="", refusal=words)
     (line,) = (each for each in notes(score_run(made.write())) if each.startswith("unreadable: "))
-    assert line.endswith(f"such as {words.rstrip('.')}")
+    assert line.endswith(f"for example: {words.rstrip('.')}")
 
 
 def test_a_conversation_that_is_gone_fails_for_a_reader_that_looks_at_it(made: MadeRun) -> None:
