@@ -75,8 +75,7 @@ class LocalPage(ABC):
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Require that every request names this machine as its host, holds the token, and comes
-        from this page if it comes from one."""
+        """Reject requests that name another host, lack the token, or come from another page."""
         given = request.match_info.get("token", "").encode()
         is_known = secrets.compare_digest(given, self.token.encode())
         origin = request.headers.get("Origin", own := f"http://{request.host}")

@@ -243,7 +243,7 @@ class TriedPlan:
         silent = [name for name, amount in amounts.items() if not amount.requests]
         asking = {name: amount for name, amount in amounts.items() if amount.requests}
         if detailed:
-            yield "a run sends at most (less what its cache and its folder already hold):"
+            yield "a run sends at most (cached and recorded replies are not requested again):"
             yield from (f"  {name}: {amount}" for name, amount in asking.items())
             if silent:
                 yield f"  {', '.join(silent)}: no requests"

@@ -66,7 +66,11 @@ class Announcement(Companion):
         asked = announce_requests(run.plan, run.questions.planned, done, self.cached())
         if asked and run.chooser:
             share = 100 * run.most / max(1, run.questions.total())
-            asked = f"at most {run.most:,} answers, {share:.0f} % of all; for all samples: {asked}"
+            whole = asked.removeprefix("about to send ")
+            asked = (
+                f"about to ask for at most {run.most:,} answers, {share:.0f} % of all; all would"
+            )
+            asked += f" need {whole}"
         self.voice(asked)
 
 

@@ -196,7 +196,7 @@ def warn_of_places(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]
                 place = found[names[0]]
                 yield (
                     f"warning: sample {sample.id} of {first.task_name} has {place} in place of an"
-                    f" image; {listed(names, 3)} sends that as text, apart from the images;"
+                    f" image; {listed(names, 3)} would send that as text, apart from the images;"
                     " `images: inline` of `prompting.turns.Ask` puts each image there"
                 )
             break

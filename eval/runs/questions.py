@@ -68,7 +68,7 @@ class Questions:
             if len(seen) == self.options.limit:  # the next one may take long to make
                 return
         if not seen:
-            raise TaskError(f"{name}: the set is empty; check its path, split and subset")
+            raise TaskError(f"{name}: the task is empty; check its path, split and subset")
 
     def total(self) -> int:
         """Return the number of records of the whole plan."""

@@ -163,7 +163,7 @@ def commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
 
 
 def _parts(run: RunScores) -> Iterator[str]:
-    """Name the tasks of which a limit or a shard leaves samples out that were never asked."""
+    """Name the tasks with samples that a limit or a shard left out and that were never asked."""
     facts, limits = run.folder.facts, list[str]()
     whole, limit, limited = facts.get("samples") or {}, facts.get("limit"), False
     tasks = defaultdict[str, list[PointScores]](list)

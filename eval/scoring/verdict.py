@@ -60,8 +60,7 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A verdict and a value in 0..1, which lies strictly between on graded tasks; samples of one
-    `group` count as one unit."""
+    """A verdict and a value in 0..1; samples of one `group` count as one unit."""
 
     verdict: Verdict
     value: float = 0.0
@@ -166,7 +165,7 @@ class PointScores:
 
     @cached_property
     def firsts(self) -> Mapping[str, ScoredRecord]:
-        """The first draw of each sample with a correct answer, unless it FAILED or is unjudged."""
+        """The first draw of each sample with a correct answer, unless FAILED or unjudged."""
         firsts = ((name, self.first(name)) for name in self.keyed)
         return {
             name: first
@@ -175,8 +174,7 @@ class PointScores:
         }
 
     def result_of(self, record: Record) -> ScoredRecord | None:
-        """Return the scored form of a record, or None if this arm has none for its sample and
-        draw."""
+        """Return the scored form of a record, or None if this arm has none for it."""
         return self.scored.get(record.sample, {}).get(record.draw)
 
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
@@ -184,7 +182,7 @@ class PointScores:
         return self.draws_asked.get(sample, ())
 
     def accepts(self, row: SampleRow, answer: str) -> bool:
-        """Return whether an answer to a sample with a correct answer is right."""
+        """Return whether an answer is right; the sample must have a correct answer."""
         given = ReadResult(answer=answer)
         return compare_with_key(given, row, self.scorer).verdict is Verdict.RIGHT
 
@@ -202,8 +200,7 @@ class PointScores:
         return asked
 
     def means(self, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
-        """Return the mean of `value` over the draws of each asked sample, skipping draws for which
-        it is None."""
+        """Return the mean of `value` over the draws of each asked sample, if it is not None."""
         means = {}
         for name, asked in self.draws_asked.items():
             draws = [worth for draw in asked if (worth := value(draw)) is not None]
@@ -360,13 +357,12 @@ class Scorer(Protocol):
 
     @property
     def headlines(self) -> tuple[str, ...] | None:
-        """The metrics to show first; None means every metric over a whole task."""
+        """The metrics to show first (None: all)."""
         return None
 
     @property
     def part(self) -> str:
-        """The subtask's name within the suite; by default the scorer's own `name`, if it has
-        one."""
+        """The subtask's name within the suite (by default the scorer's `name`)."""
         return str(getattr(self, "name", ""))
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
