@@ -299,7 +299,7 @@ def test_a_place_that_cannot_be_written_is_blamed_on_its_option(lab: Path) -> No
     said("run", "study.yaml", "--allow", "../own")
     Path("taken").touch()
     for words in map(str.split, TAKEN.strip().splitlines()):
-        fault = f"--out {words[-1]} cannot be written (taken is a file); type --out and a place"
+        fault = f"--out {words[-1]} cannot be written (taken is a file); give --out a path"
         assert fault in said(*words, code=2)
     assert "a folder; give the YAML file of a study" in said("run", lab, code=2)
 
